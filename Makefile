@@ -1,0 +1,68 @@
+# Every target sets up what it needs in .venv, once for each change of its inputs.
+#
+#   make run       a development cluster: name server, three brokers, one checked round trip
+#   make test      the whole suite: style, types, tests
+#   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node)
+#   make bench     the benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test interop bench lint clean
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+# What `make interop` starts besides Python. Java 17 runs the clients, Maven and npm fetch them.
+INTEROP_TOOLS := java mvn go node npm
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+install: $(STAMP)
+
+$(BIN)/python:
+	@python=; \
+	for candidate in python3 python3.13 python3.12 python3.11; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python=$$candidate; break; \
+	  fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "LedgerMQ needs Python 3.11 or newer; found: $$(python3 --version 2>&1)." >&2; exit 1; \
+	fi; \
+	if ! $$python -m venv .venv; then \
+	  rm -rf .venv; \
+	  echo "$$python cannot make a virtual environment; on Debian: apt install python3-venv." >&2; \
+	  exit 1; \
+	fi
+
+$(STAMP): $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing into .venv (about a minute, once)"
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet \
+	  --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+run: $(STAMP)
+	@exec $(BIN)/ledgermq up --round-trip
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict ledgermq
+
+test: lint
+	$(BIN)/python -m pytest tests --ignore=tests/interop
+
+interop: $(STAMP)
+	@for tool in $(INTEROP_TOOLS); do \
+	  command -v $$tool >/dev/null || missing="$$missing $$tool"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  echo "make interop runs Apache's own clients and needs, besides Python:$$missing" >&2; exit 1; \
+	fi
+	$(BIN)/python -m pytest tests/interop -s
+
+bench: $(STAMP)
+	@$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find ledgermq tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

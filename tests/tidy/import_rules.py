@@ -1,0 +1,250 @@
+"""Who may import whom: the table, and the checks that compare a file with it."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.tidy.sources import Source
+
+PACKAGE = "ledgermq"
+
+# Threads are the business of the flusher (by deferToThread) and of a client's blocking listener.
+_THREADS = frozenset({"threading", "multiprocessing", "concurrent", "_thread"})
+_NETWORK = frozenset({"socket", "socketserver", "selectors", "ssl", "asyncio"})
+_CODECS = frozenset({"construct", "crc32c", "crcmod", "lz4", "msgspec", "zstandard"})
+_TWISTED = frozenset({"twisted", "zope"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What the files of one room may import.
+
+    `rooms` are prefixes of modules of ours, `packages` are top-level names of third parties, and
+    `banned` are modules of the standard library that the room must not see.
+    """
+
+    rooms: frozenset[str]
+    packages: frozenset[str] = frozenset()
+    banned: frozenset[str] = _THREADS | _NETWORK
+
+
+# The longest prefix of a module's name decides. Read it from the ground up.
+ROOMS: dict[str, Room] = {
+    "protocol": Room(rooms=frozenset({"protocol"}), packages=_CODECS),
+    "protocol.transport": Room(rooms=frozenset({"protocol"}), packages=_TWISTED),
+    # The pure core. Of the protocol it sees checksums alone: functions over buffers.
+    "dledger": Room(
+        rooms=frozenset({"dledger", "protocol.checksum"}),
+        banned=_THREADS | _NETWORK | {"time", "datetime", "os", "io", "pathlib", "mmap"},
+    ),
+    "dledger.store": Room(rooms=frozenset({"dledger", "dledger.store", "protocol.checksum"})),
+    "dledger.store.flusher": Room(rooms=frozenset({"dledger", "dledger.store"}), packages=_TWISTED),
+    "dledger.replica": Room(
+        rooms=frozenset({"dledger", "dledger.store", "dledger.replica", "protocol"}),
+        packages=_TWISTED | {"msgspec"},
+    ),
+    "commitlog": Room(rooms=frozenset({"commitlog", "dledger", "dledger.store", "protocol"})),
+    "broker": Room(
+        rooms=frozenset({"broker", "commitlog", "dledger", "dledger.replica", "protocol"}),
+        packages=_TWISTED | {"msgspec"},
+    ),
+    # The one file that knows all parts, so also the stores that it opens.
+    "broker.service": Room(
+        rooms=frozenset({"broker", "commitlog", "dledger", "protocol"})
+        | {"dledger.store", "dledger.replica"},
+        packages=_TWISTED,
+    ),
+    "namesrv": Room(rooms=frozenset({"namesrv", "protocol"}), packages=_TWISTED | {"msgspec"}),
+    "client": Room(rooms=frozenset({"client", "protocol"}), banned=frozenset({"multiprocessing"})),
+    "spark": Room(
+        rooms=frozenset({"spark", "client", "protocol"}),
+        packages=frozenset({"pyspark", "pyarrow"}),
+        banned=frozenset(),
+    ),
+    "testing": Room(
+        rooms=frozenset({"testing", "broker", "namesrv", "client"}),
+        packages=_TWISTED | {"pytest"},
+        banned=frozenset(),
+    ),
+    "cli": Room(
+        rooms=frozenset({"cli", "testing", "spark", "broker", "namesrv", "client"})
+        | {"commitlog", "dledger", "dledger.store", "dledger.replica", "protocol"},
+        packages=_TWISTED | {"msgspec"},
+        banned=frozenset(),
+    ),
+}
+
+# Rooms inside a room: naming the outer one does not open the inner one.
+_INNER = ("dledger.store", "dledger.replica")
+
+
+def room_of(name: str) -> str:
+    """The key of ROOMS that rules a module, given its name below the package."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        if prefix in ROOMS:
+            return prefix
+    return ""
+
+
+def imported_names(source: Source) -> Iterator[tuple[ast.stmt, str]]:
+    """Every name that a file imports, absolute; `from a import b` gives `a.b`."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                package = source.module.split(".")
+                up = node.level - 1 if source.is_package else node.level
+                base = ".".join(package[: len(package) - up])
+                module = f"{base}.{module}" if module else base
+            for alias in node.names:
+                yield node, f"{module}.{alias.name}"
+
+
+def _opens(grant: str, name: str) -> bool:
+    """Whether leave to import `grant` covers `name`."""
+    if name != grant and not name.startswith(grant + "."):
+        return False
+    return not any(
+        inner.startswith(grant + ".") and (name == inner or name.startswith(inner + "."))
+        for inner in _INNER
+    )
+
+
+def _complaint_about(name: str, own: str, room: Room) -> str:
+    top, _, rest = name.partition(".")
+    if top == PACKAGE:
+        if rest in ("", "__version__") or any(_opens(grant, rest) for grant in room.rooms):
+            return ""
+        return f"{own} must not import {name}"
+    if top in sys.stdlib_module_names:
+        return f"{own} must not import {top}" if top in room.banned else ""
+    return "" if top in room.packages else f"{own} must not import {top}, a third party's package"
+
+
+def check_rooms(source: Source) -> list[str]:
+    """A file imports only what the row of its room allows."""
+    package, _, name = source.module.partition(".")
+    if package != PACKAGE:
+        return []
+    if not name:
+        return [source.at(node, "the root imports nothing") for node, _ in imported_names(source)]
+    key = room_of(name)
+    if not key:
+        return [f"{source.path}:1: {name} is no room of the table in tests/tidy/import_rules.py"]
+    complaints = [
+        source.at(node, complaint)
+        for node, imported in imported_names(source)
+        if (complaint := _complaint_about(imported, key, ROOMS[key]))
+    ]
+    return complaints + (_chance_in_core(source) if key == "dledger" else [])
+
+
+def _chance_in_core(source: Source) -> list[str]:
+    """The core names `random.Random` as a type: it neither makes one nor asks the global one."""
+    complaints = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "random":
+            if any(alias.name != "Random" for alias in node.names):
+                complaints.append(source.at(node, "of random, only the type Random"))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "random" and node.attr != "Random":
+                complaints.append(source.at(node, "of random, only the type Random"))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("random.Random", "Random"):
+            complaints.append(source.at(node, "a source of chance is an argument"))
+    return complaints
+
+
+def check_place(source: Source) -> list[str]:
+    """Imports stand at module level, and name what they import."""
+    complaints = []
+    for outer in ast.walk(source.tree):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            complaints += [
+                source.at(node, f"import inside {getattr(outer, 'name', 'a lambda')}")
+                for node in ast.iter_child_nodes(outer)
+                for node in ast.walk(node)
+                if isinstance(node, ast.Import | ast.ImportFrom)
+            ]
+    complaints += [
+        source.at(node, f"star import of {name}")
+        for node, name in imported_names(source)
+        if name.endswith(".*")
+    ]
+    return sorted(set(complaints))
+
+
+def check_reactor(source: Source) -> list[str]:
+    """The global reactor is imported only in cli; coroutines are `async def`."""
+    if source.module.startswith(f"{PACKAGE}.cli"):
+        return []
+    banned = {
+        "twisted.internet.reactor": "the reactor is a constructor argument",
+        "twisted.internet.defer.inlineCallbacks": "write async def",
+    }
+    return [
+        source.at(node, banned[name]) for node, name in imported_names(source) if name in banned
+    ]
+
+
+def check_private_names(source: Source) -> list[str]:
+    """A name with a leading underscore stays in its file."""
+    return [
+        source.at(node, f"{name} is private to its file")
+        for node, name in imported_names(source)
+        if name.startswith(PACKAGE + ".")
+        and any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+    ]
+
+
+def import_graph(sources: list[Source]) -> dict[str, set[str]]:
+    """Which module of ours imports which, TYPE_CHECKING blocks included."""
+    modules = {source.module for source in sources}
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for source in sources:
+        for _, name in imported_names(source):
+            target = name if name in modules else name.rpartition(".")[0]
+            if target in modules and target != source.module:
+                graph[source.module].add(target)
+    return graph
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """One cycle of the graph, its first member repeated at the end; empty when there is none."""
+    done: set[str] = set()
+    path: list[str] = []
+
+    def visit(module: str) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        path.append(module)
+        for target in sorted(graph[module]):
+            if cycle := visit(target):
+                return cycle
+        done.add(path.pop())
+        return []
+
+    for module in sorted(graph):
+        if cycle := visit(module):
+            return cycle
+    return []
+
+
+def loaded_by(root: str, graph: dict[str, set[str]]) -> set[str]:
+    """All modules that importing `root` and what lies below it loads, packages included."""
+    loaded: set[str] = set()
+    waiting = {module for module in graph if module == root or module.startswith(root + ".")}
+    while waiting:
+        module = waiting.pop()
+        loaded.add(module)
+        parts = module.split(".")
+        parents = {".".join(parts[:length]) for length in range(1, len(parts))}
+        waiting |= ((graph[module] | parents) & graph.keys()) - loaded
+    return loaded

@@ -1,0 +1,71 @@
+"""The source tree as the tidy tests see it: paths, texts and syntax trees.
+
+A check is a function from a `Source` to a list of complaints, so that it can be shown a bad sample
+as well as the real tree.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Directories that tools make; nothing in them is ours.
+GENERATED = frozenset(
+    (".git", ".venv", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__")
+    + ("build", "dist", "node_modules", "target", "data")
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file: its path below the root, with forward slashes, and its text."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, filename=self.path)
+
+    @property
+    def module(self) -> str:
+        """The dotted name under which Python imports the file."""
+        parts = PurePosixPath(self.path).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def is_package(self) -> bool:
+        return PurePosixPath(self.path).name == "__init__.py"
+
+    def at(self, node: ast.AST, complaint: str) -> str:
+        return f"{self.path}:{getattr(node, 'lineno', 1)}: {complaint}"
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Every file below `directory` that is ours, in a fixed order."""
+    for path in sorted(directory.iterdir()):
+        if path.name in GENERATED or path.name.endswith(".egg-info"):
+            continue
+        if path.is_dir():
+            yield from files_below(path)
+        elif path.is_file():
+            yield path
+
+
+def python_sources(*directories: str) -> list[Source]:
+    """The Python files of the named directories; a directory that is not there has none."""
+    return [
+        Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        for directory in directories
+        if (ROOT / directory).is_dir()
+        for path in files_below(ROOT / directory)
+        if path.suffix == ".py"
+    ]
+
+
+def complaints_of(check: Callable[[Source], list[str]], sources: list[Source]) -> str:
+    """All complaints of one check, a line each: empty when the tree is tidy."""
+    return "\n".join(complaint for source in sources for complaint in check(source))

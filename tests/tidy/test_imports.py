@@ -1,0 +1,148 @@
+"""Who may import whom: the real tree is held to the table, and the table is shown to bite."""
+
+import pytest
+
+from tests.tidy.import_rules import (
+    check_place,
+    check_private_names,
+    check_reactor,
+    check_rooms,
+    find_cycle,
+    import_graph,
+    imported_names,
+    loaded_by,
+)
+from tests.tidy.sources import Source, complaints_of, python_sources
+
+
+def test_rooms_import_only_what_stands_below_them() -> None:
+    assert complaints_of(check_rooms, python_sources("ledgermq")) == ""
+
+
+def test_imports_stand_at_module_level() -> None:
+    assert complaints_of(check_place, python_sources("ledgermq", "tests", "bench")) == ""
+
+
+def test_the_reactor_is_given_not_imported() -> None:
+    assert complaints_of(check_reactor, python_sources("ledgermq")) == ""
+
+
+def test_private_names_stay_in_their_file() -> None:
+    assert complaints_of(check_private_names, python_sources("ledgermq", "bench")) == ""
+
+
+def test_there_are_no_cycles() -> None:
+    assert find_cycle(import_graph(python_sources("ledgermq"))) == []
+
+
+def test_the_client_never_loads_twisted() -> None:
+    """The client lives inside its user's program, which has an event loop of its own."""
+    sources = python_sources("ledgermq")
+    loaded = loaded_by("ledgermq.client", import_graph(sources))
+    assert [
+        source.path
+        for source in sources
+        if source.module in loaded
+        and any(name.split(".")[0] == "twisted" for _, name in imported_names(source))
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("ledgermq/protocol/framing.py", "import twisted"),
+        ("ledgermq/protocol/framing.py", "import socket"),
+        ("ledgermq/protocol/framing.py", "from ledgermq.dledger.entry import Entry"),
+        ("ledgermq/dledger/raft.py", "import time"),
+        ("ledgermq/dledger/raft.py", "import os.path"),
+        ("ledgermq/dledger/raft.py", "from asyncio import sleep"),
+        ("ledgermq/dledger/raft.py", "import threading"),
+        ("ledgermq/dledger/raft.py", "from ledgermq.dledger.store import segment"),
+        ("ledgermq/dledger/raft.py", "from ledgermq.protocol.command import RemotingCommand"),
+        ("ledgermq/dledger/raft.py", "import random\nrandom.random()"),
+        ("ledgermq/dledger/raft.py", "from random import randint"),
+        ("ledgermq/dledger/raft.py", "import random\nchance = random.Random(1)"),
+        ("ledgermq/dledger/store/segment.py", "from twisted.internet import defer"),
+        ("ledgermq/dledger/store/segment.py", "from ..replica import driver"),
+        ("ledgermq/commitlog/store.py", "from ledgermq.dledger.replica.driver import Driver"),
+        ("ledgermq/commitlog/store.py", "if TYPE_CHECKING:\n    import ledgermq.broker"),
+        ("ledgermq/broker/topics.py", "import ledgermq.namesrv.service"),
+        ("ledgermq/broker/topics.py", "from ledgermq.dledger import store"),
+        ("ledgermq/namesrv/service.py", "from ledgermq.client import Producer"),
+        ("ledgermq/client/producer.py", "from twisted.internet import defer"),
+        ("ledgermq/broker/service.py", "from ledgermq.cli import main"),
+        ("ledgermq/attic/old.py", "import json"),
+        ("ledgermq/__init__.py", "import json"),
+    ],
+)
+def test_a_forbidden_import_is_found(path: str, text: str) -> None:
+    assert check_rooms(Source(path, text)) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("ledgermq/protocol/transport.py", "from twisted.internet import protocol"),
+        ("ledgermq/dledger/raft.py", "import random\ndef f(chance: random.Random): ..."),
+        ("ledgermq/dledger/raft.py", "from ledgermq.dledger import messages"),
+        ("ledgermq/dledger/entry.py", "from ledgermq.protocol.checksum import crc32c"),
+        ("ledgermq/dledger/store/flusher.py", "import os\nfrom twisted.internet import threads"),
+        ("ledgermq/dledger/replica/driver.py", "from ledgermq.dledger.store import file_store"),
+        ("ledgermq/broker/processors/send.py", "from ledgermq.commitlog import store"),
+        ("ledgermq/client/producer.py", "import asyncio"),
+        ("ledgermq/cli/main.py", "from ledgermq import __version__\nimport ledgermq.broker"),
+    ],
+)
+def test_an_import_of_the_table_passes(path: str, text: str) -> None:
+    assert check_rooms(Source(path, text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["def f():\n    import json", "class C:\n    from os import path", "from os import *"],
+)
+def test_an_import_in_the_wrong_place_is_found(text: str) -> None:
+    assert check_place(Source("ledgermq/cli/main.py", text)) != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from twisted.internet import reactor", "from twisted.internet.defer import inlineCallbacks"],
+)
+def test_the_global_reactor_is_found(text: str) -> None:
+    assert check_reactor(Source("ledgermq/broker/service.py", text)) != []
+
+
+def test_a_private_name_is_found() -> None:
+    source = Source("ledgermq/broker/service.py", "from ledgermq.broker.topics import _load")
+    assert check_private_names(source) != []
+
+
+def test_a_cycle_behind_type_checking_is_found() -> None:
+    graph = import_graph(
+        [
+            Source("ledgermq/client/a.py", "from ledgermq.client import b"),
+            Source("ledgermq/client/b.py", "if TYPE_CHECKING:\n    from .c import C"),
+            Source("ledgermq/client/c.py", "from ledgermq.client.a import A"),
+            Source("ledgermq/client/d.py", "from ledgermq.client.a import A"),
+        ]
+    )
+    assert find_cycle(graph) == [f"ledgermq.client.{name}" for name in "abca"]
+
+
+def test_what_a_package_re_exports_counts_as_loaded() -> None:
+    graph = import_graph(
+        [
+            Source("ledgermq/client/producer.py", "from ledgermq.protocol.codes import X"),
+            Source("ledgermq/protocol/__init__.py", "from ledgermq.protocol.transport import Y"),
+            Source("ledgermq/protocol/codes.py", ""),
+            Source("ledgermq/protocol/transport.py", ""),
+            Source("ledgermq/broker/service.py", ""),
+        ]
+    )
+    assert loaded_by("ledgermq.client", graph) == {
+        "ledgermq.client.producer",
+        "ledgermq.protocol",
+        "ledgermq.protocol.codes",
+        "ledgermq.protocol.transport",
+    }
