@@ -1,0 +1,1 @@
+"""The replicated ledger: DLedger's Raft as a pure core, usable without a broker."""

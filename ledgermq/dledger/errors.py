@@ -1,0 +1,115 @@
+"""Everything the replicated ledger raises, with the numbers as fields.
+
+One base class, `LedgerError`. Expected outcomes (a vote refused, a push answered 406) are values,
+not errors; what stands here is misuse by the caller, a limit that was reached, damage found on a
+disk, and the one that must never happen: `BrokenInvariantError`. After that one the replica stops
+before another message leaves it.
+"""
+
+from enum import Enum
+
+
+class LedgerError(Exception):
+    """The base of all errors of the replicated ledger."""
+
+
+class NotLeaderError(LedgerError):
+    """A proposal reached a member that does not lead; nothing was appended."""
+
+    def __init__(self, leader_id: str | None, term: int) -> None:
+        # The leader this member knows of, or None.
+        self.leader_id = leader_id
+        self.term = term
+        known = f"{leader_id!r} leads" if leader_id is not None else "no leader is known"
+        super().__init__(f"this member does not lead term {term}: {known}")
+
+
+class DropReason(Enum):
+    """Why a leader refused a proposal."""
+
+    PENDING_FULL = "too many proposals wait for a majority"
+    BYTES_PENDING = "too many proposed bytes wait for a majority"
+    TRANSFERRING = "the leadership is being handed over"
+
+
+class ProposalDroppedError(LedgerError):
+    """A leader refuses a proposal at a limit; nothing was appended and a later attempt may pass.
+
+    Source: DLedger answers LEADER_PENDING_FULL (503) and LEADER_TRANSFERRING (506).
+    """
+
+    def __init__(self, reason: DropReason, value: int, limit: int) -> None:
+        self.reason = reason
+        # What was measured, and the limit it would have passed, in the unit of the reason (entries
+        # or bytes).
+        self.value = value
+        self.limit = limit
+        super().__init__(f"proposal refused: {reason.value} ({value}, limit {limit})")
+
+
+class EntryTooLargeError(LedgerError):
+    """An entry does not fit a segment or the configured maximum; nothing was appended."""
+
+    def __init__(self, entry_bytes: int, bytes_max: int) -> None:
+        self.entry_bytes = entry_bytes
+        self.bytes_max = bytes_max
+        super().__init__(f"an entry of {entry_bytes} bytes exceeds the limit of {bytes_max} bytes")
+
+
+class CompactedError(LedgerError):
+    """An index lies before the log: retention has removed it."""
+
+    def __init__(self, index: int, first_index: int) -> None:
+        self.index = index
+        self.first_index = first_index
+        super().__init__(f"index {index} was removed; the log begins at {first_index}")
+
+
+class OutOfRangeError(LedgerError):
+    """An index lies behind the end of the log."""
+
+    def __init__(self, index: int, first_index: int, last_index: int) -> None:
+        self.index = index
+        self.first_index = first_index
+        self.last_index = last_index
+        super().__init__(f"index {index} is outside the log [{first_index}, {last_index}]")
+
+
+class LedgerPositionError(LedgerError):
+    """Entries do not continue the log where its own rules place them; not a byte was written."""
+
+    def __init__(self, field: str, expected: int, found: int) -> None:
+        # "index" or "position".
+        self.field = field
+        self.expected = expected
+        self.found = found
+        super().__init__(f"entries do not continue the log: {field} is {found}, expected {expected}")
+
+
+class CorruptEntryError(LedgerError):
+    """Bytes that should be an entry are not, or fail a check sum."""
+
+    def __init__(self, field: str, index: int, position: int, expected: int, found: int) -> None:
+        # The field of the 48-byte head that disagrees.
+        self.field = field
+        # Index the entry should have, or -1 when it is not known.
+        self.index = index
+        self.position = position
+        self.expected = expected
+        self.found = found
+        super().__init__(
+            f"entry {index} at position {position}: {field} is {found}, expected {expected}"
+        )
+
+
+class BrokenInvariantError(LedgerError):
+    """Something happened that Raft rules out; the replica must stop at once and a person must look.
+
+    Args of the text name the invariant and both numbers that disagree.
+    """
+
+    def __init__(self, invariant: str, expected: int, found: int) -> None:
+        self.invariant = invariant
+        self.expected = expected
+        self.found = found
+        super().__init__(f"broken invariant: {invariant} (expected {expected}, found {found})")

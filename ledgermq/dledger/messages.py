@@ -1,0 +1,242 @@
+"""What members of a group say to each other: one frozen dataclass for each RPC, and the numbers of
+DLedger.
+
+The core sees these values whatever the wire: DLedger's JSON to a Java member, binary frames between
+LedgerMQ members. Every message has a term, a sender and a target (member ids). What a Java answer
+does not carry, the driver fills in from the request it answers: `request_id`, `round_term`,
+`round`, and the term of a heart beat answer that is not 403 (Java writes -1 there).
+
+An index or term of -1 stands for "log is empty" here exactly as on the wire. Source: spec of
+DLedger 0.3.1.2, io.openmessaging.storage.dledger.protocol.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from ledgermq.dledger.entry import EntryId, EntrySlice
+
+
+class DLedgerCode(IntEnum):
+    """Response codes (DLedgerResponseCode)."""
+
+    UNKNOWN = -1
+    SUCCESS = 200
+    TIMEOUT = 300
+    METADATA_ERROR = 301
+    NETWORK_ERROR = 302
+    UNSUPPORTED = 303
+    UNKNOWN_GROUP = 400
+    UNKNOWN_MEMBER = 401
+    UNEXPECTED_MEMBER = 402
+    EXPIRED_TERM = 403
+    NOT_LEADER = 404
+    NOT_FOLLOWER = 405
+    INCONSISTENT_STATE = 406
+    INCONSISTENT_TERM = 407
+    INCONSISTENT_INDEX = 408
+    INCONSISTENT_LEADER = 409
+    INDEX_OUT_OF_RANGE = 410
+    UNEXPECTED_ARGUMENT = 411
+    REPEATED_REQUEST = 412
+    REPEATED_PUSH = 413
+    DISK_ERROR = 414
+    DISK_FULL = 415
+    TERM_NOT_READY = 416
+    FALL_BEHIND_TOO_MUCH = 417
+    TAKE_LEADERSHIP_FAILED = 418
+    INDEX_LESS_THAN_LOCAL_BEGIN = 419
+    REQUEST_WITH_EMPTY_BODYS = 420
+    PUSH_REQUEST_IS_FULL = 421
+    INTERNAL_ERROR = 500
+    TERM_CHANGED = 501
+    WAIT_QUORUM_ACK_TIMEOUT = 502
+    LEADER_PENDING_FULL = 503
+    ILLEGAL_MEMBER_STATE = 504
+    LEADER_NOT_READY = 505
+    LEADER_TRANSFERRING = 506
+
+
+class VoteResult(IntEnum):
+    """Answers to a vote; the names are those of the JSON form (VoteResponse.RESULT), the numbers
+    those of ours.
+    """
+
+    UNKNOWN = 0
+    ACCEPT = 1
+    REJECT_UNKNOWN_LEADER = 2
+    REJECT_UNEXPECTED_LEADER = 3
+    REJECT_EXPIRED_VOTE_TERM = 4
+    REJECT_ALREADY_VOTED = 5
+    REJECT_ALREADY_HAS_LEADER = 6
+    REJECT_TERM_NOT_READY = 7
+    REJECT_TERM_SMALL_THAN_LEDGER = 8
+    REJECT_EXPIRED_LEDGER_TERM = 9
+    REJECT_SMALL_LEDGER_END_INDEX = 10
+    REJECT_TAKING_LEADERSHIP = 11
+
+
+class PushKind(IntEnum):
+    """Kinds of a push (PushEntryRequest.Type); the names are those of the JSON form."""
+
+    APPEND = 1
+    COMMIT = 2
+    COMPARE = 3
+    TRUNCATE = 4
+
+
+class PeerDialect(Enum):
+    """How a peer speaks, as the driver found out when its connection opened."""
+
+    UNKNOWN = "unknown"
+    LEDGERMQ = "ledgermq"
+    JAVA = "java"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """A candidate asks for a vote in `term`; with `pre_vote` it asks whether it would get one (Raft
+    5.2, thesis 9.6).
+
+    A pre-vote goes to LedgerMQ members only: the driver drops it on a connection of the JSON
+    dialect.
+    """
+
+    term: int
+    sender: str
+    target: str
+    # End of the candidate's log; -1 and -1 when it is empty.
+    last_index: int
+    last_term: int
+    pre_vote: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    """The answer to a vote; `term` is the voter's current term, `round_term` the term that was
+    asked for.
+    """
+
+    term: int
+    sender: str
+    target: str
+    result: VoteResult
+    round_term: int
+    pre_vote: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatRequest:
+    """The leader of `term` is alive. `commit_index` goes to LedgerMQ members only (None: unknown or
+    from Java).
+    """
+
+    term: int
+    sender: str
+    target: str
+    commit_index: int | None = None
+    # Number of the leader's heart beat round; an answer repeats it, so that a round can prove
+    # leadership for reads.
+    read_round: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatResponse:
+    """Answer to a heart beat: 200, 401, 402, 403 (`term` is then the receiver's), 409 or 416."""
+
+    term: int
+    sender: str
+    target: str
+    code: DLedgerCode
+    round: int = 0
+    # The answering member has lost state and must not be counted (LedgerMQ only; Java cannot know).
+    recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """Does the follower hold exactly this entry? `entry` is a run of one."""
+
+    term: int
+    sender: str
+    target: str
+    entry: EntrySlice
+    commit_index: int
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateRequest:
+    """Make the log end with this entry (a run of one), cutting or wiping what contradicts it."""
+
+    term: int
+    sender: str
+    target: str
+    entry: EntrySlice
+    commit_index: int
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRequest:
+    """Append a run of entries; `previous` is the entry before them (Raft 5.3), None when a Java
+    leader sent it.
+
+    `EntryId(-1, -1)` as `previous` says that the run begins the log.
+    """
+
+    term: int
+    sender: str
+    target: str
+    entries: EntrySlice
+    previous: EntryId | None
+    commit_index: int
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """The leader's commit index, sent when there is nothing else to push."""
+
+    term: int
+    sender: str
+    target: str
+    commit_index: int
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushResponse:
+    """Answer to any push.
+
+    `term` repeats the request's term; only a 407 to a LedgerMQ leader carries the larger term of
+    the receiver, so that a deposed leader learns of it. `index` is the first index of the request
+    (None for COMMIT), `count` the number of its entries; `begin_index` and `end_index` are the ends
+    of the receiver's log after the action, -1 and -1 when it is empty.
+    """
+
+    term: int
+    sender: str
+    target: str
+    kind: PushKind
+    code: DLedgerCode
+    index: int | None
+    count: int
+    begin_index: int
+    end_index: int
+    request_id: int
+    # As in HeartBeatResponse: replicated to, but counted for no quorum.
+    recovering: bool = False
+
+
+PushRequest = CompareRequest | TruncateRequest | AppendRequest | CommitRequest
+Message = (
+    VoteRequest
+    | VoteResponse
+    | HeartBeatRequest
+    | HeartBeatResponse
+    | CompareRequest
+    | TruncateRequest
+    | AppendRequest
+    | CommitRequest
+    | PushResponse
+)

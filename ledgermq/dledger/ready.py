@@ -1,0 +1,63 @@
+"""Ready: all that the core wants done, as one value, and the order in which the driver must do it.
+"""
+
+from dataclasses import dataclass, field
+
+from ledgermq.dledger.entry import EntryId, EntrySlice
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import Message
+from ledgermq.dledger.storage import HardState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleChange:
+    """The member's role, term or known leader is now this."""
+
+    role: Role
+    term: int
+    leader_id: str | None
+    # True when this member leads and the record that opened its term is committed.
+    is_ready_leader: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Ready:
+    """The effects of everything received, proposed and ticked since the last Ready.
+
+    The driver's contract, in this order and without calling the core in between (but for step 6):
+
+    1. Save `hard_state` durably. Nothing of this Ready leaves the process before that.
+    2. `store.truncate(truncate_from)`, or `store.reset(*reset_to)`; at most one of them is set.
+    3. `store.append` each of `entries`, in order. They may stay in the page cache.
+    4. Send `messages`. A message that cannot be sent now is dropped; the core sends again what
+       matters.
+    5. SYNC_FLUSH: `store.sync()` in the flusher's thread, many Ready values in one sync.
+       ASYNC_FLUSH: nothing. Other calls to the core, and further Ready values, may happen while the
+       sync runs.
+    6. When the entries are as durable as configured: send `messages_after_persist`, then
+       `raft.persisted(persist_id)`. Ready values are finished in the order in which they were
+       taken. A failed sync is final: nothing of this step happens and the replica stops.
+    7. Apply `committed`, then `raft.applied(last)`.
+
+    When any step raises, the replica stops: the core's state is no longer that of the disk.
+    """
+
+    # Term and vote to save, or None when unchanged.
+    hard_state: HardState | None = None
+    # First index to drop from the store, or None.
+    truncate_from: int | None = None
+    # (first_index, position) of a log to be started afresh, or None. Ranges in `committed` then
+    # start there, too.
+    reset_to: tuple[int, int] | None = None
+    # Runs to append, in order; each continues the log as `entry.place` says.
+    entries: list[EntrySlice] = field(default_factory=list)
+    # May go as soon as step 1 is done.
+    messages: list[Message] = field(default_factory=list)
+    # Votes and push answers: they testify to state that must be durable first.
+    messages_after_persist: list[Message] = field(default_factory=list)
+    # Half-open range of indexes that became committed, or None.
+    committed: tuple[int, int] | None = None
+    # The last change of role, term or leader, or None.
+    role: RoleChange | None = None
+    # Last entry of `entries`; given back to the core by `persisted`. None without entries.
+    persist_id: EntryId | None = None

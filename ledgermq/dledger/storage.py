@@ -1,0 +1,114 @@
+"""What the core may ask of a disk: two Protocols and the state that a vote leaves behind.
+
+Promises: nothing here does I/O. `LedgerStore` is satisfied by `DLedgerMemoryStore` and
+`DLedgerMmapFileStore`, `VoteStore` by `VoteFile`. The core itself only reads (terms, heads, entries
+to push); all writes are made by the driver, in the order that `Ready` prescribes.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledgermq.dledger.entry import EntryHead, EntrySlice
+
+
+@dataclass(frozen=True, slots=True)
+class HardState:
+    """Term and vote: what must survive a crash before it is spoken of (Raft figure 2, persistent
+    state).
+    """
+
+    # Latest term this member has seen; never falls.
+    term: int
+    # Member that got this member's vote in `term`, or None.
+    voted_for: str | None = None
+
+
+class LedgerStore(Protocol):
+    """The log of one member.
+
+    Indexes are gap-free. An empty log has `last_index == first_index - 1` and `last_term == -1`.
+    Positions are absolute byte offsets in the data log.
+    """
+
+    # Index of the first entry that is still there; the first entry ever has index 0.
+    first_index: int
+    # Index and term of the last entry.
+    last_index: int
+    last_term: int
+    # Chain check sum of the last entry; 0 when the log is empty or the field was not filled.
+    last_chain_crc: int
+    # Where the next entry goes, before the rule of `entry.place` rolls it into the next segment.
+    end_position: int
+    # Position of the first entry.
+    first_position: int
+    # Size of one data segment; equal on all members.
+    segment_bytes: int
+
+    def term_at(self, index: int) -> int:
+        """Tell the term of an entry. Raises CompactedError or OutOfRangeError."""
+        ...
+
+    def head_at(self, index: int) -> EntryHead:
+        """Read the head of an entry. Raises CompactedError or OutOfRangeError."""
+        ...
+
+    def position_at(self, index: int) -> int:
+        """Tell where an entry begins. Raises CompactedError or OutOfRangeError."""
+        ...
+
+    def read(self, first_index: int, bytes_max: int) -> EntrySlice:
+        """Read a run of entries: at least one, at most one segment, about `bytes_max` bytes; the
+        data is a copy.
+        """
+        ...
+
+    def append(self, entries: EntrySlice) -> None:
+        """Write entries to the page cache.
+
+        Raises LedgerPositionError before any byte is written when they do not continue the log.
+        """
+        ...
+
+    def truncate(self, from_index: int) -> None:
+        """Drop `from_index` and all after it; the cut is wiped and durable on return."""
+        ...
+
+    def reset(self, first_index: int, position: int) -> None:
+        """Wipe the log; the next entry has this index and this position."""
+        ...
+
+    def drop_before(self, position: int) -> int:
+        """Remove whole segments below a position and return the new `first_index`."""
+        ...
+
+    def sync(self) -> None:
+        """Make all that was appended durable; blocks. Raises OSError, which is final for this
+        replica.
+        """
+        ...
+
+    def read_checkpoint(self) -> int:
+        """Tell the committed index written last, or -1."""
+        ...
+
+    def write_checkpoint(self, commit_index: int) -> None:
+        """Note a committed index."""
+        ...
+
+    def close(self) -> None:
+        """Release all files."""
+        ...
+
+
+class VoteStore(Protocol):
+    """Keeps `HardState`."""
+
+    def load(self) -> HardState | None:
+        """Read the state; None when there is none or it cannot be trusted (then the member starts
+        recovering).
+        """
+        ...
+
+    def save(self, state: HardState) -> None:
+        """Replace the state; it is durable on return."""
+        ...
