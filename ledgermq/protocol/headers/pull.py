@@ -35,7 +35,7 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """PullMessageResponseHeader: present in every answer to a pull, also in those without messages."""
+    """PullMessageResponseHeader: in every answer to a pull, also in those without messages."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64

@@ -23,7 +23,10 @@ _LONG_FORM_CODES: Final = frozenset(
 )
 # 4 length of all that follows, 4 serialize type and header length
 _PREFIX: Final = Struct(">II")
-# 2 key length of "queueId" ... are written once, in the template; these are the numbers between.
+# 4 frame length, 4 type and header length, 2 code, 1 language, 2 version, 4 opaque, 4 flag, 4
+# remark length, 4 ext fields length
+_BINARY_HEAD: Final = Struct(">IIhbhiiii")
+# 4 length of a value
 _INT32: Final = Struct(">I")
 _ROCKETMQ: Final = 1
 
@@ -189,9 +192,10 @@ def _binary_send_response(
             offset,
         )
     )
+    header_length = _BINARY_HEAD.size - _PREFIX.size + len(fields)
     head = _BINARY_HEAD.pack(
-        25 + len(fields) + 4,
-        _ROCKETMQ << 24 | 25 + len(fields),
+        4 + header_length,
+        _ROCKETMQ << 24 | header_length,
         0,
         0,
         VERSION_4_9_3,
@@ -201,11 +205,6 @@ def _binary_send_response(
         len(fields),
     )
     return head + fields
-
-
-# 4 frame length, 4 type and header length, 2 code, 1 language, 2 version, 4 opaque, 4 flag, 4
-# remark length, 4 ext fields length
-_BINARY_HEAD: Final = Struct(">IIhbhiiii")
 
 
 @lru_cache(maxsize=16)
