@@ -11,7 +11,8 @@ PACKAGE = "ledgermq"
 
 # Threads are the business of the flusher (by deferToThread) and of a client's blocking listener.
 _THREADS = frozenset({"threading", "multiprocessing", "concurrent", "_thread"})
-_NETWORK = frozenset({"socket", "socketserver", "selectors", "ssl", "asyncio"})
+_EVENT_LOOPS = frozenset({"asyncio", "selectors"})
+_NETWORK = frozenset({"socket", "socketserver", "ssl"}) | _EVENT_LOOPS
 _CODECS = frozenset({"construct", "crc32c", "crcmod", "lz4", "msgspec", "zstandard"})
 _TWISTED = frozenset({"twisted", "zope"})
 
@@ -48,14 +49,20 @@ ROOMS: dict[str, Room] = {
     "broker": Room(
         rooms=frozenset({"broker", "commitlog", "dledger", "dledger.replica", "protocol"}),
         packages=_TWISTED | {"msgspec"},
+        banned=_THREADS | _EVENT_LOOPS,
     ),
     # The one file that knows all parts, so also the stores that it opens.
     "broker.service": Room(
         rooms=frozenset({"broker", "commitlog", "dledger", "protocol"})
         | {"dledger.store", "dledger.replica"},
         packages=_TWISTED,
+        banned=_THREADS | _EVENT_LOOPS,
     ),
-    "namesrv": Room(rooms=frozenset({"namesrv", "protocol"}), packages=_TWISTED | {"msgspec"}),
+    "namesrv": Room(
+        rooms=frozenset({"namesrv", "protocol"}),
+        packages=_TWISTED | {"msgspec"},
+        banned=_THREADS | _EVENT_LOOPS,
+    ),
     "client": Room(rooms=frozenset({"client", "protocol"}), banned=frozenset({"multiprocessing"})),
     "spark": Room(
         rooms=frozenset({"spark", "client", "protocol"}),

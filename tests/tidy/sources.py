@@ -12,11 +12,9 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Directories that tools make; nothing in them is ours.
-GENERATED = frozenset(
-    (".git", ".venv", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__")
-    + ("build", "dist", "node_modules", "target", "data")
-)
+# Directories that tools make; nothing in them is ours, nor in a hidden one but for this.
+GENERATED = frozenset({"__pycache__", "build", "dist", "node_modules", "target", "data"})
+HIDDEN_BUT_OURS = frozenset({".ci"})
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,11 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text, filename=self.path)
+        """The syntax tree; empty when the text is not Python 3.11, which is a check of its own."""
+        try:
+            return ast.parse(self.text, filename=self.path)
+        except SyntaxError:
+            return ast.Module(body=[], type_ignores=[])
 
     @property
     def module(self) -> str:
@@ -47,10 +49,10 @@ class Source:
 def files_below(directory: Path) -> Iterator[Path]:
     """Every file below `directory` that is ours, in a fixed order."""
     for path in sorted(directory.iterdir()):
-        if path.name in GENERATED or path.name.endswith(".egg-info"):
-            continue
         if path.is_dir():
-            yield from files_below(path)
+            is_hidden = path.name.startswith(".") and path.name not in HIDDEN_BUT_OURS
+            if path.name not in GENERATED and not is_hidden and path.suffix != ".egg-info":
+                yield from files_below(path)
         elif path.is_file():
             yield path
 
@@ -66,6 +68,12 @@ def python_sources(*directories: str) -> list[Source]:
     ]
 
 
-def complaints_of(check: Callable[[Source], list[str]], sources: list[Source]) -> str:
-    """All complaints of one check, a line each: empty when the tree is tidy."""
-    return "\n".join(complaint for source in sources for complaint in check(source))
+def require_none(complaints: list[str]) -> None:
+    """Fails with all complaints, a line each."""
+    if complaints:
+        raise AssertionError("\n".join([f"{len(complaints)} complaints", *complaints]))
+
+
+def require_tidy(check: Callable[[Source], list[str]], sources: list[Source]) -> None:
+    """Fails with all complaints of one check about all sources."""
+    require_none([complaint for source in sources for complaint in check(source)])

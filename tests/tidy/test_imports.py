@@ -12,23 +12,23 @@ from tests.tidy.import_rules import (
     imported_names,
     loaded_by,
 )
-from tests.tidy.sources import Source, complaints_of, python_sources
+from tests.tidy.sources import Source, python_sources, require_tidy
 
 
 def test_rooms_import_only_what_stands_below_them() -> None:
-    assert complaints_of(check_rooms, python_sources("ledgermq")) == ""
+    require_tidy(check_rooms, python_sources("ledgermq"))
 
 
 def test_imports_stand_at_module_level() -> None:
-    assert complaints_of(check_place, python_sources("ledgermq", "tests", "bench")) == ""
+    require_tidy(check_place, python_sources("ledgermq", "tests", "bench"))
 
 
 def test_the_reactor_is_given_not_imported() -> None:
-    assert complaints_of(check_reactor, python_sources("ledgermq")) == ""
+    require_tidy(check_reactor, python_sources("ledgermq"))
 
 
 def test_private_names_stay_in_their_file() -> None:
-    assert complaints_of(check_private_names, python_sources("ledgermq", "bench")) == ""
+    require_tidy(check_private_names, python_sources("ledgermq", "bench"))
 
 
 def test_there_are_no_cycles() -> None:
