@@ -1,0 +1,1 @@
+"""Stock clients, stock brokers and real processes around LedgerMQ; start with README.md."""

@@ -1,0 +1,219 @@
+"""Apache's own name server and broker on loopback: the reference that the programs are judged by.
+
+A `JavaCluster` is one name server and either one plain broker or a DLedger group, from Maven
+Central's jars. It lives in a directory of its own and takes free ports, so that several can run.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from .builds import HERE, maven_class_path
+from .processes import LOOPBACK, ChildProcess, free_ports, is_listening, wait_until
+
+CLUSTER_NAME: Final = "DefaultCluster"
+
+_START_SECONDS: Final = 90.0
+_HEAP: Final = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
+# The 4.9 broker unmaps files by reflection into these packages.
+_OPENED: Final = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
+)
+_LOGBACK: Final = """<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{20} %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class JavaClusterPlan:
+    """What to start; every field has a usable default."""
+
+    # Release of broker, name server and tools on Maven Central.
+    version: str = "4.9.3"
+    # 0 starts one plain broker; otherwise that many members of one DLedger group.
+    dledger_members: int = 0
+    # Further lines of every broker's properties file.
+    broker_keys: Mapping[str, str] = field(default_factory=dict)
+    # Further JVM options of name server and brokers, such as -Drocketmq.serialize.type=ROCKETMQ.
+    jvm_options: tuple[str, ...] = ()
+    # Where a member finds its peers, when not at their own ports: (from, to) -> port.
+    peer_ports: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    # The address under which brokers find the name server, when not its own.
+    namesrv_for_brokers: str | None = None
+
+
+class JavaCluster:
+    """A running stock cluster; use it in a `with` block, which always stops it."""
+
+    def __init__(self, directory: Path, plan: JavaClusterPlan | None = None) -> None:
+        self.directory = directory
+        self.plan = plan or JavaClusterPlan()
+        self.cluster_name = CLUSTER_NAME
+        self.namesrv_port = free_ports(1)[0]
+        member_count = max(1, self.plan.dledger_members)
+        self.broker_ports = free_ports(member_count, spread=(-2, 0, 1))
+        self.dledger_ports = free_ports(member_count, spread=(40,))
+        self.dledger_ports = [port + 40 for port in self.dledger_ports]
+        self._children: list[ChildProcess] = []
+        self._class_path = ""
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address as clients want it."""
+        return f"{LOOPBACK}:{self.namesrv_port}"
+
+    def start(self) -> None:
+        """Start all processes and wait until a broker has registered."""
+        self._class_path = maven_class_path(HERE / "java" / "broker-pom.xml", self.plan.version)
+        conf = self.directory / "home" / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        for name in ("broker", "namesrv", "tools"):
+            (conf / f"logback_{name}.xml").write_text(_LOGBACK)
+        self._start_namesrv(conf)
+        for member in range(len(self.broker_ports)):
+            self._start_broker(conf, member)
+        wait_until(
+            lambda: self._has_registered_broker(),
+            "a stock broker registered with its name server",
+            seconds=_START_SECONDS,
+            detail=lambda: "\n".join(child.log_tail() for child in self._children),
+        )
+
+    def stop(self) -> None:
+        """Kill every process; the directory stays for whoever made it."""
+        while self._children:
+            self._children.pop().kill()
+
+    def tool(self, *arguments: str) -> list[str]:
+        """Return the command line of mqadmin with these arguments."""
+        return self._java("org.apache.rocketmq.tools.command.MQAdminStartup", *arguments)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _start_namesrv(self, conf: Path) -> None:
+        path = self._write_properties(
+            "namesrv.conf",
+            {
+                "listenPort": str(self.namesrv_port),
+                "kvConfigPath": str(self.directory / "kvConfig.json"),
+                "rocketmqHome": str(conf.parent),
+            },
+        )
+        self._spawn("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", path)
+        wait_until(
+            lambda: is_listening(self.namesrv_port),
+            "the stock name server listens",
+            seconds=_START_SECONDS,
+            detail=self._children[-1].log_tail,
+        )
+
+    def _start_broker(self, conf: Path, member: int) -> None:
+        store = self.directory / f"store-{member}"
+        port = self.broker_ports[member]
+        keys = {
+            "brokerClusterName": CLUSTER_NAME,
+            "brokerName": "stock",
+            "brokerId": "0",
+            "brokerIP1": LOOPBACK,
+            "namesrvAddr": self.plan.namesrv_for_brokers or self.namesrv,
+            "listenPort": str(port),
+            "haListenPort": str(port + 1),
+            "storePathRootDir": str(store),
+            "storePathCommitLog": str(store / "commitlog"),
+            "mappedFileSizeCommitLog": str(256 * 1024 * 1024),
+            "mappedFileSizeConsumeQueue": str(20 * 300000),
+            "maxIndexNum": "100000",
+            "maxHashSlotNum": "50000",
+            # A loaded test machine is no reason to refuse a send.
+            "waitTimeMillsInSendQueue": "10000",
+            "osPageCacheBusyTimeOutMills": "10000",
+            "diskMaxUsedSpaceRatio": "95",
+            "rocketmqHome": str(conf.parent),
+        }
+        if self.plan.dledger_members:
+            keys |= self._dledger_keys(member)
+        keys |= self.plan.broker_keys
+        path = self._write_properties(f"broker-{member}.conf", keys)
+        self._spawn(f"broker-{member}", "org.apache.rocketmq.broker.BrokerStartup", path)
+
+    def _dledger_keys(self, member: int) -> dict[str, str]:
+        peers = []
+        for peer, port in enumerate(self.dledger_ports):
+            peers.append(f"n{peer}-{LOOPBACK}:{self.plan.peer_ports.get((member, peer), port)}")
+        return {
+            "enableDLegerCommitLog": "true",
+            "dLegerGroup": "stock",
+            "dLegerPeers": ";".join(peers),
+            "dLegerSelfId": f"n{member}",
+            "sendMessageThreadPoolNums": "4",
+        }
+
+    def _write_properties(self, name: str, keys: Mapping[str, str]) -> Path:
+        path = self.directory / name
+        path.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        return path
+
+    def _spawn(self, name: str, main_class: str, properties: Path) -> None:
+        self._children.append(
+            ChildProcess(
+                name,
+                self._java(main_class, "-c", str(properties)),
+                log_path=self.directory / f"{name}.log",
+                env={"ROCKETMQ_HOME": str(self.directory / "home")},
+                cwd=self.directory,
+            )
+        )
+
+    def _java(self, main_class: str, *arguments: str) -> list[str]:
+        home = self.directory / "home"
+        return [
+            "java", *_HEAP, *_OPENED, f"-Drocketmq.home.dir={home}", f"-Duser.home={self.directory}",
+            *self.plan.jvm_options, "-cp", self._class_path, main_class, *arguments,
+        ]  # fmt: skip
+
+    def _has_registered_broker(self) -> bool:
+        dead = [child for child in self._children if not child.is_running]
+        if dead:
+            raise AssertionError(f"{dead[0].name} ended at once:\n{dead[0].log_tail()}")
+        return any(is_listening(port) for port in self.broker_ports) and self._route_answers()
+
+    def _route_answers(self) -> bool:
+        """Ask the name server for the route of TBW102; a master must be in it."""
+        head = b'{"code":105,"extFields":{"topic":"TBW102"},"flag":0,"language":"JAVA",'
+        head += b'"opaque":1,"serializeTypeCurrentRPC":"JSON","version":399}'
+        frame = (len(head) + 4).to_bytes(4, "big") + len(head).to_bytes(4, "big") + head
+        with socket.create_connection((LOOPBACK, self.namesrv_port), timeout=2) as link:
+            link.settimeout(2)
+            link.sendall(frame)
+            answer = link.recv(65536)
+        return b"brokerAddrs" in answer and b"{0:" in answer.replace(b'"0"', b"0")
+
+
+def stock_jar_count(version: str) -> int:
+    """Return how many jars the stock broker's class path has: a cheap check that Maven works."""
+    return maven_class_path(HERE / "java" / "broker-pom.xml", version).count(os.pathsep) + 1
