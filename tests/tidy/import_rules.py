@@ -255,3 +255,14 @@ def loaded_by(root: str, graph: dict[str, set[str]]) -> set[str]:
         parents = {".".join(parts[:length]) for length in range(1, len(parts))}
         waiting |= ((graph[module] | parents) & graph.keys()) - loaded
     return loaded
+
+
+def unused_modules(sources: list[Source]) -> list[str]:
+    """Modules of ours that no file imports; a command is loaded by its name in cli's table."""
+    modules = {source.module for source in sources if source.module.startswith(PACKAGE + ".")}
+    used = {source.module for source in sources if source.is_package}
+    used |= {module for module in modules if module.startswith(f"{PACKAGE}.cli.")}
+    for source in sources:
+        for _, name in imported_names(source):
+            used |= {name, name.rpartition(".")[0]} - {source.module}
+    return sorted(modules - used)

@@ -11,6 +11,7 @@ from tests.tidy.import_rules import (
     import_graph,
     imported_names,
     loaded_by,
+    unused_modules,
 )
 from tests.tidy.sources import Source, python_sources, require_tidy
 
@@ -45,6 +46,10 @@ def test_the_client_never_loads_twisted() -> None:
         if source.module in loaded
         and any(name.split(".")[0] == "twisted" for _, name in imported_names(source))
     ] == []
+
+
+def test_every_module_is_used() -> None:
+    assert unused_modules(python_sources("ledgermq", "tests", "bench")) == []
 
 
 @pytest.mark.parametrize(
@@ -146,3 +151,15 @@ def test_what_a_package_re_exports_counts_as_loaded() -> None:
         "ledgermq.protocol.codes",
         "ledgermq.protocol.transport",
     }
+
+
+def test_a_module_that_nobody_imports_is_found() -> None:
+    sources = [
+        Source("ledgermq/client/a.py", "from ledgermq.client.b import B"),
+        Source("ledgermq/client/b.py", "import ledgermq.client.b"),
+        Source("ledgermq/client/__init__.py", ""),
+        Source("ledgermq/cli/up.py", ""),
+        Source("tests/unit/client/test_c.py", "from ledgermq.client import c"),
+        Source("ledgermq/client/c.py", ""),
+    ]
+    assert unused_modules(sources) == ["ledgermq.client.a"]
