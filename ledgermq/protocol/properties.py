@@ -1,0 +1,124 @@
+"""The property block of a message: names, text to dict and back, and the quick look of dispatch.
+
+    name 0x01 value 0x02 name 0x01 value ...        UTF-8, at most 32,767 bytes
+
+Parsing takes what every client of RocketMQ writes: with or without a last 0x02; an element without
+0x01, with an empty name or an empty value is no property; of two with one name the later wins. The
+order of the elements has no meaning.
+Source: MessageDecoder.string2messageProperties and messageProperties2String of 4.9.3.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+# The length stands in an i16 of the record.
+PROPERTIES_BYTES_MAX: Final = 32767
+
+# The names that the broker or a client reads; a user may set any other. Source: MessageConst.java.
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+WAIT_STORE_MSG_OK: Final = "WAIT"
+DELAY_TIME_LEVEL: Final = "DELAY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+MIN_OFFSET: Final = "MIN_OFFSET"
+MAX_OFFSET: Final = "MAX_OFFSET"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+MSG_REGION: Final = "MSG_REGION"
+TRACE_SWITCH: Final = "TRACE_ON"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+CONSUME_START_TIME: Final = "CONSUME_START_TIME"
+TRANSACTION_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+INSTANCE_ID: Final = "INSTANCE_ID"
+CORRELATION_ID: Final = "CORRELATION_ID"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+MESSAGE_TTL: Final = "TTL"
+ARRIVE_TIME: Final = "ARRIVE_TIME"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
+CLUSTER: Final = "CLUSTER"
+MESSAGE_TYPE: Final = "MSG_TYPE"
+INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the properties in a text; what is malformed in it is left out, as Java does."""
+    properties: dict[str, str] = {}
+    for element in text.split(PROPERTY_SEPARATOR):
+        name, _, value = element.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def decode_properties(data: bytes | memoryview) -> dict[str, str]:
+    """Return the properties in the UTF-8 bytes of a record or a batch element.
+
+    Raises:
+        RemoteProtocolError: the bytes are not UTF-8.
+    """
+    try:
+        return parse_properties(str(data, "utf-8"))
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError("properties", bytes(data[:40]), "UTF-8") from error
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return the text of some properties, without a last separator, as 4.9.x writes it.
+
+    Raises:
+        LocalProtocolError: a name or value is empty or holds a separator, so it could not be read.
+    """
+    elements = []
+    for name, value in properties.items():
+        element = f"{name}{NAME_VALUE_SEPARATOR}{value}"
+        if not name or not value or PROPERTY_SEPARATOR in element or NAME_VALUE_SEPARATOR in name:
+            raise LocalProtocolError("property", element, "name and value without 0x01 and 0x02")
+        elements.append(element)
+    return PROPERTY_SEPARATOR.join(elements)
+
+
+def append_property(text: str, name: str, value: str) -> str:
+    """Return `text` with one property more; a separator is put in where the text ends without."""
+    between = "" if not text or text.endswith(PROPERTY_SEPARATOR) else PROPERTY_SEPARATOR
+    return f"{text}{between}{name}{NAME_VALUE_SEPARATOR}{value}"
+
+
+def find_property(properties: bytes, name: bytes) -> bytes:
+    """Return the value of a property in an encoded block, or b"" when it has none.
+
+    The same answer as decode_properties(...).get(name), without decoding: for dispatch, which looks
+    for three names in every record.
+    """
+    mark = b"\x02" + name + b"\x01"
+    # The block's first element has no separator before it.
+    end = len(properties)
+    while end > 0:
+        start = properties.rfind(mark, 0, end)
+        if start < 0:
+            if not properties.startswith(mark[1:]):
+                return b""
+            value = properties[len(mark) - 1 : _element_end(properties, len(mark) - 1)]
+            return value
+        value_start = start + len(mark)
+        value = properties[value_start : _element_end(properties, value_start)]
+        if value:
+            return value
+        end = start + 1
+    return b""
+
+
+def _element_end(properties: bytes, start: int) -> int:
+    end = properties.find(b"\x02", start)
+    return len(properties) if end < 0 else end
