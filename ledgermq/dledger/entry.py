@@ -1,4 +1,4 @@
-"""One entry of the ledger as bytes: the 48-byte head, runs of entries, and where an entry goes in the file.
+"""One entry of the ledger as bytes: its head, runs of entries, and where an entry is placed.
 
 An entry on disk, on the wire between LedgerMQ members and in memory is the same bytes, big-endian
 (DLedgerEntry.java, DLedgerEntryCoder.java):
@@ -10,17 +10,19 @@ An entry on disk, on the wire between LedgerMQ members and in memory is the same
         16  i64   term        term of the leader that proposed it; never falls along the log
         24  i64   position    absolute byte offset of this head in the data log
         32  i32   channel     reserved, 0
-        36  u32   chain_crc   CRC-32C over 4 chain_crc of the entry before, 36 first bytes of this head, 4 body_crc
+        36  u32   chain_crc   CRC-32C over: 4 chain_crc of the entry before,
+                              36 first bytes of this head, 4 body_crc
         40  u32   body_crc    CRC-32C of the body
         44  i32   body_bytes
         48        body
 
-Java writes both checksums as 0 and never looks at them. A pair 0/0 therefore means "not filled": it is skipped and
-counted, and stands as 0 in the chain of the entry after it.
+Java writes both checksums as 0 and never looks at them. A pair 0/0 therefore means "not filled": it
+is skipped and counted, and stands as 0 in the chain of the entry after it.
 
-An EntrySlice is the unit of work: what one reactor turn gathered, one push carries and one write puts on disk. This
-module holds values and their checks; it reads no file. Where its promises end: a slice checked by `parse` is a run of
-whole entries that continues the given one; that it is the leader's is for the core to know.
+An EntrySlice is the unit of work: what one reactor turn gathered, one push carries and one write
+puts on disk. This module holds values and their checks; it reads no file. Where its promises end: a
+slice checked by `parse` is a run of whole entries that continues the given one; that it is the
+leader's is for the core to know.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,19 +38,21 @@ HEAD_BYTES: Final = 48
 HEAD: Final = Struct(">iiqqqiIIi")
 assert HEAD.size == HEAD_BYTES
 
-# One unit of the index log, at byte index * 32: magic, position, size, index, term (all as in the head).
+# One unit of the index log, at byte index * 32: magic, position, size, index, term (all as in the
+# head).
 INDEX_UNIT_BYTES: Final = 32
 INDEX_UNIT: Final = Struct(">iqiqq")
 assert INDEX_UNIT.size == INDEX_UNIT_BYTES
 
-# The blank closes a data segment: i32 -1, i32 bytes left (these 8 included), zeros up to the end. Each entry leaves
-# room for the smallest one.
+# The blank closes a data segment: i32 -1, i32 bytes left (these 8 included), zeros up to the end.
+# Each entry leaves room for the smallest one.
 BLANK_MAGIC: Final = -1
 BLANK: Final = Struct(">ii")
 BLANK_BYTES_MIN: Final = 8
 assert BLANK.size == BLANK_BYTES_MIN
 
-# What the chain checksum covers: the chain checksum before, the first 36 bytes of the head, the body checksum.
+# What the chain checksum covers: the chain checksum before, the first 36 bytes of the head, the
+# body checksum.
 _CHAINED = Struct(">IiiqqqiI")
 _STAMP = Struct(">q")
 _STAMP_BYTES = 8
@@ -63,7 +67,7 @@ Crc32c = Callable[[bytes | memoryview, int], int]
 
 
 class EntryId(NamedTuple):
-    """Term and index of an entry. The order of tuples is Raft's "at least as up to date" (Raft paper, 5.4.1)."""
+    """Term and index of an entry; they are ordered as Raft's "up to date" (Raft paper, 5.4.1)."""
 
     term: int
     index: int
@@ -95,8 +99,9 @@ def read_head(data: bytes | memoryview, offset: int = 0) -> EntryHead:
 def place(position: int, entry_bytes: int, segment_bytes: int) -> int:
     """Returns where an entry goes that is to be written at `position`.
 
-    It stays when it leaves at least 8 bytes of its segment free; else the rest of the segment becomes a blank and the
-    entry opens the next one. An entry that fits in no segment is refused by the encoder, not here.
+    It stays when it leaves at least 8 bytes of its segment free; else the rest of the segment
+    becomes a blank and the entry opens the next one. An entry that fits in no segment is refused by
+    the encoder, not here.
 
     Args:
         position: absolute end of the data log.
@@ -112,7 +117,7 @@ def place(position: int, entry_bytes: int, segment_bytes: int) -> int:
 
 
 def count_in_segment(bodies: Sequence[bytes], position: int, segment_bytes: int) -> int:
-    """Returns how many of the first bodies make entries that fit one after another in the segment of `position`."""
+    """Returns how many of the first bodies still fit in the segment of `position`, as entries."""
     room = segment_bytes - position % segment_bytes - BLANK_BYTES_MIN
     if sum(map(len, bodies)) + len(bodies) * HEAD_BYTES <= room:
         return len(bodies)
@@ -124,11 +129,13 @@ def count_in_segment(bodies: Sequence[bytes], position: int, segment_bytes: int)
 
 
 class EntrySlice:
-    """A run of consecutive encoded entries, contiguous in one data segment; never empty, never changed.
+    """A run of encoded entries, contiguous in one data segment; never empty, never changed.
 
     Guarantees, which its makers check and its readers may rely on:
-    1. `data` holds exactly the entries first_index..last_index, back to back, as they stand in the file.
-    2. Indexes rise by one; terms never fall; each head's position is `position` plus its offset in `data`.
+    1. `data` holds exactly the entries first_index..last_index, back to back, as they stand in the
+    file.
+    2. Indexes rise by one; terms never fall; each head's position is `position` plus its offset in
+    `data`.
     """
 
     __slots__ = (
@@ -153,7 +160,8 @@ class EntrySlice:
         position: int,
         last_chain_crc: int,
     ) -> None:
-        # Heads and bodies back to back. A memoryview is a part of another slice's bytes, never of a mapping.
+        # Heads and bodies back to back. A memoryview is a part of another slice's bytes, never of a
+        # mapping.
         self.data = data
         # Offset of each head inside `data`; not to be changed.
         self.starts = starts
@@ -181,8 +189,8 @@ class EntrySlice:
 
     def __repr__(self) -> str:
         return (
-            f"EntrySlice({self.first_index}..{self.last_index} of terms {self.first_term}..{self.last_term}"
-            f" at {self.position}, {len(self.data)} bytes)"
+            f"EntrySlice({self.first_index}..{self.last_index} at {self.position},"
+            f" terms {self.first_term}..{self.last_term}, {len(self.data)} bytes)"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -200,7 +208,8 @@ class EntrySlice:
         """Returns the term of the entry `index`, which is in this slice."""
         if self.first_term == self.last_term:
             return self.first_term
-        term: int = _TERM.unpack_from(self.data, self.starts[index - self.first_index] + _TERM_AT)[0]
+        start = self.starts[index - self.first_index]
+        term: int = _TERM.unpack_from(self.data, start + _TERM_AT)[0]
         return term
 
     def head_at(self, index: int) -> EntryHead:
@@ -221,7 +230,7 @@ class EntrySlice:
         return self._part(index - self.first_index, len(self.starts))
 
     def take(self, count_max: int, bytes_max: int) -> "EntrySlice":
-        """Returns the front part of at most so many entries and bytes, but at least one entry; nothing is copied."""
+        """Returns the front part within both limits, but at least one entry; nothing is copied."""
         starts = self.starts
         stop = min(len(starts), max(count_max, 1))
         if stop == len(starts) and len(self.data) <= bytes_max:
@@ -239,9 +248,12 @@ class EntrySlice:
             return False
         mine, others = memoryview(self.data), memoryview(other.data)
         for i, start in enumerate(self.starts):
-            head_end, body, end = start + _COMPARED_HEAD_BYTES, start + HEAD_BYTES - 4, self._offset(i + 1)
-            if mine[start:head_end] != others[start:head_end] or mine[body:end] != others[body:end]:
-                return False
+            for part in (
+                slice(start, start + _COMPARED_HEAD_BYTES),
+                slice(start + HEAD_BYTES, self._offset(i + 1)),
+            ):
+                if mine[part] != others[part]:
+                    return False
         return True
 
     def _offset(self, i: int) -> int:
@@ -272,9 +284,10 @@ class EntryCodec:
 
         Args:
             crc32c: CRC-32C of some bytes, continued from a former value (0 at first).
-            stamp_offset: where in a body the leader writes, as i64, the position of that body in the log (the
-                record's physical offset: 28 in a broker; Java: the append hook of DLedgerCommitLog). None: bodies are
-                taken as they are. A body too short for the stamp is not stamped.
+            stamp_offset: where in a body the leader writes, as i64, the position of that body in
+                the log (the record's physical offset: 28 in a broker; Java: the append hook of
+                DLedgerCommitLog). None: bodies are taken as they are. A body too short for the
+                stamp is not stamped.
         """
         self._crc32c = crc32c
         self._stamp_offset = stamp_offset
@@ -296,7 +309,8 @@ class EntryCodec:
             bodies: at least one.
             first_index: index of the first of them.
             term: the leader's term, of all of them.
-            position: where the first goes; all of them must fit in its segment (`place`, `count_in_segment`).
+            position: where the first goes; all of them must fit in its segment (`place`,
+                `count_in_segment`).
             previous_chain_crc: chain checksum of the entry before the first; 0 when there is none.
         """
         assert bodies, "a run of entries is never empty"
@@ -343,8 +357,10 @@ class EntryCodec:
         Args:
             data: whole entries back to back; kept by the result.
             position: where the first one must stand in the log.
-            previous: the entry before the first, whose index and term the first must continue. None when it is not
-                known: then the first index is taken as it is, and unless it is 0 the first chain checksum is too.
+            previous: the entry before the first, whose index and term the first must continue. None
+                when it is not
+                known: then the first index is taken as it is, and unless it is 0 the first chain
+                    checksum is too.
             previous_chain_crc: chain checksum of that entry; 0 = not filled, or no such entry.
             verify: False leaves the checksums unchecked (bytes that were checked before).
 
@@ -361,7 +377,8 @@ class EntryCodec:
         while start < total:
             if start + 48 > total:
                 raise CorruptEntryError("data", index, position + start, 48, total - start)
-            magic, size, at_index, at_term, at, channel, chain, body_crc, body_bytes = unpack_head(data, start)
+            head = unpack_head(data, start)
+            magic, size, at_index, at_term, at, channel, chain, body_crc, body_bytes = head
             end = start + size
             if (
                 magic != 1
@@ -373,7 +390,7 @@ class EntryCodec:
                 or body_bytes < 0
                 or end > total
             ):
-                raise _wrong_field(read_head(data, start), index, term, position + start, total - start)
+                raise _wrong_field(head, index, term, position + start, total - start)
             if not verify:
                 pass
             elif chain == 0 and body_crc == 0:
@@ -383,7 +400,7 @@ class EntryCodec:
                 if found != body_crc:
                     raise CorruptEntryError("body_crc", index, at, body_crc, found)
                 found = crc32c(pack_chained(chain_crc, 1, size, index, at_term, at, 0, body_crc), 0)
-                if found != chain and chain_known:
+                if chain_known and found != chain:
                     raise CorruptEntryError("chain_crc", index, at, chain, found)
             chain_known = True
             chain_crc, term = chain, at_term
@@ -401,7 +418,9 @@ class EntryCodec:
             last_chain_crc=chain_crc,
         )
 
-    def _first_index(self, data: bytes | memoryview, position: int, previous: EntryId | None) -> int:
+    def _first_index(
+        self, data: bytes | memoryview, position: int, previous: EntryId | None
+    ) -> int:
         if len(data) < HEAD_BYTES:
             index = -1 if previous is None else previous.index + 1
             raise CorruptEntryError("data", index, position, HEAD_BYTES, len(data))
@@ -429,8 +448,11 @@ def _stamp(data: bytearray, bodies: Sequence[bytes], position: int, stamp_offset
         at += body_bytes + HEAD_BYTES
 
 
-def _wrong_field(head: EntryHead, index: int, term: int, position: int, left: int) -> CorruptEntryError:
-    """Names the first field of `head` that is not what it must be; one of them is not."""
+def _wrong_field(
+    fields: tuple[int, ...], index: int, term: int, position: int, left: int
+) -> CorruptEntryError:
+    """Names the first field of a head that is not what it must be; one of them is not."""
+    head = EntryHead._make(fields)
     checks = (
         ("magic", ENTRY_MAGIC, head.magic),
         ("index", index, head.index),
