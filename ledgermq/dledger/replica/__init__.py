@@ -1,0 +1,1 @@
+"""One running member of a group: the pure core on a reactor, with its disk and its peers."""

@@ -1,0 +1,380 @@
+"""Messages as binary frames between LedgerMQ members, on the same port as DLedger's JSON.
+
+A frame is a RemotingCommand frame as on any RocketMQ port, so that a peer which does not know the
+code can say so; its header is constant for each code, its body is
+
+    fixed fields, big-endian, then for COMPARE, TRUNCATE and APPEND the raw run of entries
+
+No Base64, no work for each entry: the run goes out as the leader encoded it, in its own piece, and
+is not copied. All frames but HELLO are one-way; answers travel back on the connection on which the
+requests came, as frames of their own codes. Who sends and who is meant is settled once, by HELLO,
+which opens a connection: it names group, both members, the format's version and the segment size.
+A Java peer answers HELLO with "not supported", and the connection goes on in JSON.
+
+`decode` takes any bytes and gives a message or raises RemoteProtocolError. No I/O.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from ledgermq.dledger.entry import HEAD_BYTES, EntryCodec, EntryId, EntrySlice, read_head
+from ledgermq.dledger.errors import CorruptEntryError
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    CommitRequest,
+    CompareRequest,
+    DLedgerCode,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PushKind,
+    PushResponse,
+    TruncateRequest,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from ledgermq.protocol.codes import ONE_WAY_FLAG, LanguageCode
+from ledgermq.protocol.command import RemotingCommand, encode_parts
+from ledgermq.protocol.errors import RemoteProtocolError
+
+# Of this format. A peer with another one is refused; both sides then stay with JSON.
+WIRE_VERSION: Final = 1
+
+
+class BinaryCode(IntEnum):
+    """Request codes of the frames; no other program is known to use this range."""
+
+    HELLO = 52001
+    VOTE = 52002
+    VOTE_ANSWER = 52003
+    HEART_BEAT = 52004
+    HEART_BEAT_ANSWER = 52005
+    COMPARE = 52006
+    TRUNCATE = 52007
+    APPEND = 52008
+    COMMIT = 52009
+    PUSH_ANSWER = 52010
+
+
+class Hello(msgspec.Struct, kw_only=True):
+    """Who opens a connection to whom; the body of HELLO, as JSON."""
+
+    version: int = WIRE_VERSION
+    group: str
+    sender: str
+    target: str
+    segment_bytes: int
+
+
+# Tells the chain checksum of an entry that the receiver holds, or None when it does not know.
+ChainCrcOf = Callable[[EntryId], int | None]
+
+# 8 term, 8 last_index, 8 last_term, 1 pre_vote
+_VOTE: Final = Struct(">qqq?")
+# 8 term, 8 round_term, 1 result, 1 pre_vote
+_VOTE_ANSWER: Final = Struct(">qqB?")
+# 8 term, 8 commit_index (-2: None), 8 read_round
+_HEART_BEAT: Final = Struct(">qqq")
+# 8 term, 8 round, 2 code, 1 recovering
+_HEART_BEAT_ANSWER: Final = Struct(">qqh?")
+# 8 term, 8 commit_index, 8 request_id; then one entry
+_ONE_ENTRY: Final = Struct(">qqq")
+# 8 term, 8 commit_index, 8 request_id, 8 term and 8 index of previous (-2: None); then entries
+_APPEND: Final = Struct(">qqqqq")
+# 8 term, 8 commit_index, 8 request_id
+_COMMIT: Final = Struct(">qqq")
+# 8 term, 8 index (-1: None), 8 begin_index, 8 end_index, 8 request_id, 4 count, 2 code, 1 kind,
+# 1 recovering
+_PUSH_ANSWER: Final = Struct(">qqqqqihB?")
+# Stands for None where -1 has a meaning of its own.
+_NONE: Final = -2
+
+# 4 length of all that follows
+_LENGTH: Final = Struct(">I")
+# The rest of the head of a frame, the same in every frame of a code.
+_HEADER: Final[dict[int, bytes]] = {
+    code: bytes(
+        encode_parts(
+            RemotingCommand(code=code, flag=ONE_WAY_FLAG, language=LanguageCode.PYTHON), ()
+        )[0]
+    )[4:]
+    for code in map(int, BinaryCode)
+}
+
+_encode_hello = msgspec.json.Encoder().encode
+_decode_hello = msgspec.json.Decoder(Hello).decode
+
+_VOTE_RESULTS: Final = {int(result): result for result in VoteResult}
+_CODES: Final = {int(code): code for code in DLedgerCode}
+_KINDS: Final = {int(kind): kind for kind in PushKind}
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """Returns the body of HELLO."""
+    return _encode_hello(hello)
+
+
+def decode_hello(body: bytes) -> Hello:
+    """Reads the body of HELLO.
+
+    Raises:
+        RemoteProtocolError: it is not a JSON object with these members.
+    """
+    try:
+        return _decode_hello(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise RemoteProtocolError("body of HELLO", str(error), "a JSON object") from error
+
+
+def encode(message: Message) -> list[bytes | memoryview]:
+    """Returns a message as the pieces of one whole frame; a run of entries is not copied."""
+    match message:
+        case AppendRequest():
+            previous = message.previous or EntryId(_NONE, _NONE)
+            fixed = _APPEND.pack(
+                message.term,
+                message.commit_index,
+                message.request_id,
+                previous.term,
+                previous.index,
+            )
+            return _frame(BinaryCode.APPEND, fixed, message.entries.data)
+        case PushResponse():
+            return _frame(BinaryCode.PUSH_ANSWER, _pack_push_answer(message))
+        case CommitRequest():
+            fixed = _COMMIT.pack(message.term, message.commit_index, message.request_id)
+            return _frame(BinaryCode.COMMIT, fixed)
+        case HeartBeatRequest():
+            commit_index = _NONE if message.commit_index is None else message.commit_index
+            fixed = _HEART_BEAT.pack(message.term, commit_index, message.read_round)
+            return _frame(BinaryCode.HEART_BEAT, fixed)
+        case HeartBeatResponse():
+            fixed = _HEART_BEAT_ANSWER.pack(
+                message.term, message.round, message.code, message.recovering
+            )
+            return _frame(BinaryCode.HEART_BEAT_ANSWER, fixed)
+        case VoteRequest():
+            fixed = _VOTE.pack(
+                message.term, message.last_index, message.last_term, message.pre_vote
+            )
+            return _frame(BinaryCode.VOTE, fixed)
+        case VoteResponse():
+            fixed = _VOTE_ANSWER.pack(
+                message.term, message.round_term, message.result, message.pre_vote
+            )
+            return _frame(BinaryCode.VOTE_ANSWER, fixed)
+        case CompareRequest() | TruncateRequest():
+            fixed = _ONE_ENTRY.pack(message.term, message.commit_index, message.request_id)
+            is_compare = isinstance(message, CompareRequest)
+            code = BinaryCode.COMPARE if is_compare else BinaryCode.TRUNCATE
+            return _frame(code, fixed, message.entry.data)
+
+
+def decode(
+    code: int,
+    body: bytes,
+    *,
+    sender: str,
+    target: str,
+    codec: EntryCodec,
+    chain_crc_of: ChainCrcOf,
+) -> Message:
+    """Reads the body of one frame.
+
+    Args:
+        code: code of the frame; one of BinaryCode but HELLO.
+        body: kept by the message when it holds entries.
+        sender: member at the other end of the connection, as HELLO said.
+        target: this member.
+        codec: checks the entries, checksums included.
+        chain_crc_of: asked for the entry before a run, to check that the run continues its chain.
+
+    Raises:
+        RemoteProtocolError: the code is none of ours, a size or number does not fit, or an entry is
+            damaged.
+    """
+    match code:
+        case BinaryCode.APPEND:
+            return _decode_append(body, sender, target, codec, chain_crc_of)
+        case BinaryCode.PUSH_ANSWER:
+            return _decode_push_answer(body, sender, target)
+        case BinaryCode.COMMIT:
+            term, commit_index, request_id = _unpack(_COMMIT, code, body)
+            return CommitRequest(
+                term=term,
+                sender=sender,
+                target=target,
+                commit_index=commit_index,
+                request_id=request_id,
+            )
+        case BinaryCode.HEART_BEAT:
+            term, commit_index, read_round = _unpack(_HEART_BEAT, code, body)
+            return HeartBeatRequest(
+                term=term,
+                sender=sender,
+                target=target,
+                commit_index=None if commit_index == _NONE else commit_index,
+                read_round=read_round,
+            )
+        case BinaryCode.HEART_BEAT_ANSWER:
+            term, round_number, answer_code, recovering = _unpack(_HEART_BEAT_ANSWER, code, body)
+            return HeartBeatResponse(
+                term=term,
+                sender=sender,
+                target=target,
+                code=_CODES.get(answer_code) or _refuse("code", answer_code, DLedgerCode),
+                round=round_number,
+                recovering=recovering,
+            )
+        case BinaryCode.VOTE:
+            term, last_index, last_term, pre_vote = _unpack(_VOTE, code, body)
+            return VoteRequest(
+                term=term,
+                sender=sender,
+                target=target,
+                last_index=last_index,
+                last_term=last_term,
+                pre_vote=pre_vote,
+            )
+        case BinaryCode.VOTE_ANSWER:
+            term, round_term, result, pre_vote = _unpack(_VOTE_ANSWER, code, body)
+            if result not in _VOTE_RESULTS:
+                _refuse("vote result", result, VoteResult)
+            return VoteResponse(
+                term=term,
+                sender=sender,
+                target=target,
+                result=_VOTE_RESULTS[result],
+                round_term=round_term,
+                pre_vote=pre_vote,
+            )
+        case BinaryCode.COMPARE | BinaryCode.TRUNCATE:
+            return _decode_one_entry(code, body, sender, target, codec)
+        case _:
+            _refuse("code of a binary frame", code, BinaryCode)
+
+
+def _frame(code: int, fixed: bytes, data: bytes | memoryview = b"") -> list[bytes | memoryview]:
+    header = _HEADER[code]
+    head = _LENGTH.pack(len(header) + len(fixed) + len(data)) + header + fixed
+    return [head, data] if data else [head]
+
+
+def _pack_push_answer(message: PushResponse) -> bytes:
+    return _PUSH_ANSWER.pack(
+        message.term,
+        -1 if message.index is None else message.index,
+        message.begin_index,
+        message.end_index,
+        message.request_id,
+        message.count,
+        message.code,
+        message.kind,
+        message.recovering,
+    )
+
+
+def _decode_push_answer(body: bytes, sender: str, target: str) -> PushResponse:
+    (term, index, begin_index, end_index, request_id, count, code, kind, recovering) = _unpack(
+        _PUSH_ANSWER, BinaryCode.PUSH_ANSWER, body
+    )
+    if code not in _CODES:
+        _refuse("code", code, DLedgerCode)
+    if kind not in _KINDS:
+        _refuse("kind of a push", kind, PushKind)
+    return PushResponse(
+        term=term,
+        sender=sender,
+        target=target,
+        kind=_KINDS[kind],
+        code=_CODES[code],
+        index=None if index == -1 else index,
+        count=count,
+        begin_index=begin_index,
+        end_index=end_index,
+        request_id=request_id,
+        recovering=recovering,
+    )
+
+
+def _decode_one_entry(
+    code: int, body: bytes, sender: str, target: str, codec: EntryCodec
+) -> CompareRequest | TruncateRequest:
+    data = _data_after(_ONE_ENTRY, code, body)
+    term, commit_index, request_id = _ONE_ENTRY.unpack_from(body, 0)
+    entry = _parse(codec, data, None, 0)
+    if entry.count != 1:
+        raise RemoteProtocolError("count of entries", entry.count, 1)
+    request = CompareRequest if code == BinaryCode.COMPARE else TruncateRequest
+    return request(
+        term=term,
+        sender=sender,
+        target=target,
+        entry=entry,
+        commit_index=commit_index,
+        request_id=request_id,
+    )
+
+
+def _decode_append(
+    body: bytes, sender: str, target: str, codec: EntryCodec, chain_crc_of: ChainCrcOf
+) -> AppendRequest:
+    data = _data_after(_APPEND, BinaryCode.APPEND, body)
+    term, commit_index, request_id, *before = _APPEND.unpack_from(body, 0)
+    previous = None if before[1] == _NONE else EntryId(*before)
+    chain_crc = chain_crc_of(previous) if previous is not None and previous.index >= 0 else None
+    if previous is None or chain_crc is None:
+        entries = _parse(codec, data, None, 0)
+    else:
+        entries = _parse(codec, data, previous, chain_crc)
+    if previous is not None and previous.index >= 0:
+        if entries.first_index != previous.index + 1:
+            raise RemoteProtocolError("index", entries.first_index, previous.index + 1)
+        if entries.first_term < previous.term:
+            raise RemoteProtocolError("term", entries.first_term, f"at least {previous.term}")
+    return AppendRequest(
+        term=term,
+        sender=sender,
+        target=target,
+        entries=entries,
+        previous=previous,
+        commit_index=commit_index,
+        request_id=request_id,
+    )
+
+
+def _parse(
+    codec: EntryCodec, data: memoryview, previous: EntryId | None, previous_chain_crc: int
+) -> EntrySlice:
+    """Reads entries whose position is what their first head says; the core checks that."""
+    position = read_head(data).position
+    try:
+        return codec.parse(
+            data, position=position, previous=previous, previous_chain_crc=previous_chain_crc
+        )
+    except CorruptEntryError as error:
+        raise RemoteProtocolError(error.field, str(error), "a whole, valid entry") from error
+
+
+def _unpack(layout: Struct, code: int, body: bytes) -> tuple[Any, ...]:
+    if len(body) != layout.size:
+        raise RemoteProtocolError(f"body of {BinaryCode(code).name}", len(body), layout.size)
+    return layout.unpack(body)
+
+
+def _data_after(layout: Struct, code: int, body: bytes) -> memoryview:
+    """The run of entries behind the fixed fields: at least one head is there."""
+    size_min = layout.size + HEAD_BYTES
+    if len(body) < size_min:
+        limit = f"at least {size_min}"
+        raise RemoteProtocolError(f"body of {BinaryCode(code).name}", len(body), limit)
+    return memoryview(body)[layout.size :]
+
+
+def _refuse(field: str, value: object, allowed: type[IntEnum]) -> NoReturn:
+    raise RemoteProtocolError(field, value, allowed.__name__)
