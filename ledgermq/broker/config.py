@@ -1,0 +1,334 @@
+"""BrokerConfig: a broker's settings, read once from upstream's properties format into typed
+fields.
+
+A wrong value refuses to start with key, value and allowed range (`ConfigError`). Keys nobody
+knows, and keys of upstream without effect here, are kept in the result, so that the service can
+report each set once. After this module no code sees a configuration text. The keys themselves are
+listed in `config_keys.py`.
+"""
+
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from ledgermq.broker.config_ignored import IGNORED_KEYS
+from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS, Key, Kind
+from ledgermq.broker.errors import ConfigError
+from ledgermq.protocol.properties_file import parse_properties
+
+# DLedger's DLedgerUtils and our vote file both expect a short id; upstream derives the broker id
+# from its digits.
+_SELF_ID: Final = re.compile(r"[A-Za-z][0-9]{1,4}")
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_.-]{1,127}")
+_REGISTER_PERIOD_MS: Final = (10_000, 60_000)
+# What DLedger keeps free behind an entry, so that a blank fits.
+_SEGMENT_SLACK_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One member of a DLedger group: id and the address of its ledger port."""
+
+    member_id: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.member_id}-{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """All settings of one broker; each field is explained in `config_keys.KEYS` by its key."""
+
+    # Identity and name servers.
+    cluster_name: str
+    broker_name: str
+    address_host: str
+    bind_host: str
+    listen_port: int
+    namesrv_addresses: tuple[str, ...]
+    register_period_ms: int
+    register_timeout_ms: int
+    region_id: str
+    is_trace_on: bool
+    acl_enable: str
+    broker_role: str
+    # Topics and groups.
+    broker_permission: int
+    default_queue_count: int
+    auto_create_topics: bool
+    is_cluster_topic_open: bool
+    is_broker_topic_open: bool
+    auto_create_groups: bool
+    has_trace_topic: bool
+    trace_topic: str
+    topics_max: int
+    groups_max: int
+    # Traffic.
+    accept_sends_from_ms: int
+    message_bytes_max: int
+    refuses_transactions: bool
+    is_long_polling_on: bool
+    short_polling_ms: int
+    notifies_members: bool
+    steers_reads_to_slaves: bool
+    corrects_offsets_on_follower: bool
+    offsets_flush_ms: int
+    offsets_replication_ms: int
+    unique_key_hits_max: int
+    query_hits_max: int
+    # Limits.
+    waiting_sends_max: int
+    waiting_bytes_max: int
+    commit_timeout_ms: int
+    parked_pulls_max: int
+    connections_max: int
+    idle_seconds_max: int
+    client_expiry_ms: int
+    backlog: int
+    drain_seconds_max: int
+    # Store.
+    store_root: Path
+    flush_disk_type: str
+    segment_bytes: int
+    index_segment_bytes: int
+    queue_segment_bytes: int
+    has_key_index: bool
+    index_slots: int
+    index_units: int
+    delete_hours: tuple[int, ...]
+    retention_hours: int
+    disk_used_percent_max: int
+    cleans_forcibly: bool
+    clean_interval_ms: int
+    store_flush_ms: int
+    pull_bytes_max: int
+    pull_count_max: int
+    # Ledger.
+    is_group_member: bool
+    ledger_group: str
+    ledger_peers: tuple[Peer, ...]
+    ledger_self_id: str
+    preferred_leader_ids: tuple[str, ...]
+    ledger_heartbeat_ms: int
+    ledger_heartbeats_missed_max: int
+    ledger_vote_wait_min_ms: int
+    ledger_vote_wait_max_ms: int
+    ledger_pending_max: int
+    # Keys that are not in the table, and keys of upstream that have no effect here, in the order
+    # of the file.
+    unknown_keys: tuple[str, ...] = ()
+    ineffective_keys: tuple[str, ...] = ()
+
+    @property
+    def is_sync_flush(self) -> bool:
+        """True when an answer waits for the disks of a majority."""
+        return self.flush_disk_type == "SYNC_FLUSH"
+
+    @property
+    def follower_broker_id(self) -> int:
+        """Broker id of this member while it does not lead: the digits of its id plus one."""
+        return int(self.ledger_self_id[1:]) + 1
+
+    @property
+    def own_peer(self) -> Peer:
+        """The entry of `ledger_peers` that stands for this member."""
+        return next(peer for peer in self.ledger_peers if peer.member_id == self.ledger_self_id)
+
+
+def load_broker_config(
+    path: str | Path | None, overrides: Mapping[str, str] | None = None
+) -> BrokerConfig:
+    """Reads a properties file and lays the overrides of the command line over it.
+
+    Args:
+        path: file in upstream's format; None for the defaults alone.
+        overrides: keys as in the file, with their texts.
+
+    Raises:
+        ConfigError: a value is out of its range, or two values contradict each other.
+        OSError: the file cannot be read.
+    """
+    entries: dict[str, str] = {}
+    if path is not None:
+        try:
+            entries = parse_properties(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ConfigError(str(path), str(error), "a properties file in UTF-8") from error
+    entries.update(overrides or {})
+    values: dict[str, Any] = {key.field: _read(key, entries.get(key.name)) for key in KEYS}
+    _derive_identity(values)
+    _derive_store(values)
+    _derive_ledger(values)
+    others = [name for name in entries if name not in KEY_BY_NAME]
+    values["unknown_keys"] = tuple(name for name in others if name not in IGNORED_KEYS)
+    values["ineffective_keys"] = tuple(name for name in others if name in IGNORED_KEYS)
+    config = BrokerConfig(**values)
+    _check_together(config)
+    return config
+
+
+def effective_properties(config: BrokerConfig) -> dict[str, str]:
+    """Returns every key with the value in force, as a properties file would say it."""
+    return {key.name: _as_text(getattr(config, key.field)) for key in KEYS}
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        if value and all(isinstance(hour, int) for hour in value):
+            return ";".join(f"{hour:02d}" for hour in value)
+        return ";".join(str(part) for part in value)
+    return str(value)
+
+
+def _read(key: Key, text: str | None) -> object:
+    """One value as its kind says; None when it is to be derived."""
+    if text is None or (text == "" and key.kind is not Kind.TEXT):
+        text = key.default
+    if text is None:
+        return None
+    if key.kind is Kind.INTEGER:
+        return _read_integer(key, text)
+    if key.kind is Kind.BOOLEAN:
+        if text.lower() not in key.choices:
+            raise ConfigError(key.name, text, "true or false")
+        return text.lower() == "true"
+    if key.choices and text not in key.choices:
+        raise ConfigError(key.name, text, " or ".join(key.choices) + f" ({key.doc})")
+    return text
+
+
+def _read_integer(key: Key, text: str) -> int:
+    assert key.low is not None and key.high is not None
+    allowed = f"a whole number from {key.low} to {key.high} {key.unit}".rstrip()
+    if not re.fullmatch(r"[+-]?[0-9]{1,20}", text.strip()):
+        raise ConfigError(key.name, text, allowed)
+    number = int(text)
+    if not key.low <= number <= key.high:
+        raise ConfigError(key.name, text, allowed)
+    return number
+
+
+def _derive_identity(values: dict[str, Any]) -> None:
+    values["broker_name"] = values["broker_name"] or socket.gethostname() or "DEFAULT_BROKER"
+    for name, field in (("brokerName", "broker_name"), ("brokerClusterName", "cluster_name")):
+        if not _NAME.fullmatch(values[field]):
+            raise ConfigError(
+                name, values[field], "1 to 127 of the characters a-z A-Z 0-9 % | _ . -"
+            )
+    host = values["address_host"] or _first_local_address()
+    values["address_host"] = host
+    if not values["bind_host"]:
+        values["bind_host"] = host if host.startswith("127.") else "0.0.0.0"
+    values["namesrv_addresses"] = _split_addresses("namesrvAddr", values["namesrv_addresses"])
+    low, high = _REGISTER_PERIOD_MS
+    values["register_period_ms"] = min(max(values["register_period_ms"], low), high)
+    if values["cluster_name"] == values["broker_name"]:
+        # Both are topics of their own at start; upstream lets the second one overwrite the first.
+        values["is_broker_topic_open"] = values["is_cluster_topic_open"]
+
+
+def _derive_store(values: dict[str, Any]) -> None:
+    root = values["store_root"]
+    values["store_root"] = Path(root).expanduser() if root else Path.home() / "store"
+    hours: list[int] = []
+    for part in values["delete_hours"].split(";"):
+        if not re.fullmatch(r"\s*[0-9]{1,2}\s*", part) or int(part) > 23:
+            raise ConfigError(
+                "deleteWhen", values["delete_hours"], "hours from 00 to 23, joined with ;"
+            )
+        hours.append(int(part))
+    values["delete_hours"] = tuple(hours)
+
+
+def _derive_ledger(values: dict[str, Any]) -> None:
+    values["preferred_leader_ids"] = tuple(
+        part.strip() for part in values["preferred_leader_ids"].split(";") if part.strip()
+    )
+    values["ledger_group"] = values["ledger_group"] or values["broker_name"]
+    if not values["is_group_member"]:
+        values["ledger_self_id"] = "n0"
+        values["ledger_peers"] = (Peer(member_id="n0", host="127.0.0.1", port=0),)
+        return
+    self_id = values["ledger_self_id"] or ""
+    if not _SELF_ID.fullmatch(self_id):
+        raise ConfigError("dLegerSelfId", self_id, "a letter and 1 to 4 digits, as n0")
+    values["ledger_peers"] = _parse_peers(values["ledger_peers"] or "")
+    if self_id not in {peer.member_id for peer in values["ledger_peers"]}:
+        raise ConfigError("dLegerSelfId", self_id, "one of the ids in dLegerPeers")
+
+
+def _parse_peers(text: str) -> tuple[Peer, ...]:
+    allowed = "id-host:port joined with ;, each id once, as n0-10.0.0.1:40911;n1-10.0.0.2:40911"
+    peers: list[Peer] = []
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        member_id, dash, address = part.partition("-")
+        host, colon, port = address.rpartition(":")
+        if not (dash and colon and host and _SELF_ID.fullmatch(member_id) and _is_port(port)):
+            raise ConfigError("dLegerPeers", text, allowed)
+        peers.append(Peer(member_id=member_id, host=host, port=int(port)))
+    if not peers or len({peer.member_id for peer in peers}) != len(peers):
+        raise ConfigError("dLegerPeers", text, allowed)
+    return tuple(peers)
+
+
+def _split_addresses(name: str, text: str) -> tuple[str, ...]:
+    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not (colon and host and _is_port(port)):
+            raise ConfigError(name, text, "host:port joined with ;")
+    return addresses
+
+
+def _is_port(text: str) -> bool:
+    return bool(re.fullmatch(r"[0-9]{1,5}", text)) and 0 < int(text) <= 65_535
+
+
+def _check_together(config: BrokerConfig) -> None:
+    if config.broker_role == "SLAVE" and not config.is_group_member:
+        raise ConfigError(
+            "brokerRole",
+            "SLAVE",
+            "ASYNC_MASTER or SYNC_MASTER; replicas need enableDLegerCommitLog",
+        )
+    if config.segment_bytes < config.message_bytes_max + _SEGMENT_SLACK_BYTES:
+        raise ConfigError(
+            "mappedFileSizeCommitLog",
+            str(config.segment_bytes),
+            f"at least maxMessageSize + {_SEGMENT_SLACK_BYTES}"
+            f" = {config.message_bytes_max + _SEGMENT_SLACK_BYTES} bytes",
+        )
+    if config.queue_segment_bytes % 20:
+        raise ConfigError(
+            "mappedFileSizeConsumeQueue", str(config.queue_segment_bytes), "a multiple of 20 bytes"
+        )
+    if config.index_segment_bytes % 32:
+        raise ConfigError(
+            "mappedFileSizeDLedgerIndex", str(config.index_segment_bytes), "a multiple of 32 bytes"
+        )
+    low, high = config.ledger_vote_wait_min_ms, config.ledger_vote_wait_max_ms
+    if high and low >= high:
+        raise ConfigError("minVoteIntervalMs", str(low), f"less than maxVoteIntervalMs = {high} ms")
+
+
+def _first_local_address() -> str:
+    """The address a packet to the outside would leave from; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+assert {key.field for key in KEYS} == {field.name for field in fields(BrokerConfig)} - {
+    "unknown_keys",
+    "ineffective_keys",
+}, "config_keys.KEYS and BrokerConfig must name the same fields"

@@ -1,0 +1,140 @@
+"""The offsets that consumer groups committed: group, topic, queue -> number of the next message to
+consume.
+
+Pure. The last write wins, a smaller offset is accepted; what changed since the last call of
+`take_changes` is remembered, so that replication writes changes only. Source:
+`ConsumerOffsetManager.java`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
+
+SEPARATOR: Final = "@"
+_OFFSET_MAX: Final = 2**63 - 1
+
+# topic@group -> queue_id -> offset
+OffsetsByKey = dict[str, dict[int, int]]
+
+
+class ConsumerOffsetTable:
+    """All committed offsets of this broker."""
+
+    def __init__(self, keys_max: int) -> None:
+        self._offsets: OffsetsByKey = {}
+        self._keys_max = keys_max
+        # Queues whose offset changed since the last take_changes.
+        self._changed: dict[str, set[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def has_changes(self) -> bool:
+        """True when take_changes would return something."""
+        return bool(self._changed)
+
+    def find(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Returns the committed offset, or None when the group never committed one."""
+        queues = self._offsets.get(f"{topic}{SEPARATOR}{group}")
+        return None if queues is None else queues.get(queue_id)
+
+    def of_topic(self, group: str, topic: str) -> dict[int, int]:
+        """Returns the offsets of one group by queue id; empty when there are none."""
+        return dict(self._offsets.get(f"{topic}{SEPARATOR}{group}", {}))
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Stores an offset.
+
+        Raises:
+            InvalidRequestError: a number that no offset or queue can have.
+            SystemBusyError: one more pair of topic and group would pass the limit.
+        """
+        if queue_id < 0 or not 0 <= offset <= _OFFSET_MAX:
+            raise InvalidRequestError(
+                f"offset {offset} of topic[{topic}] queue {queue_id} not stored:"
+                " queue ids and offsets are not negative"
+            )
+        key = f"{topic}{SEPARATOR}{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            if len(self._offsets) >= self._keys_max:
+                raise SystemBusyError(
+                    f"offset of {key} not stored: there are {len(self._offsets)}"
+                    f" pairs of topic and group, allowed are {self._keys_max}"
+                )
+            queues = self._offsets[key] = {}
+        if queues.get(queue_id) == offset:
+            return
+        queues[queue_id] = offset
+        self._changed.setdefault(key, set()).add(queue_id)
+
+    def take_changes(self) -> OffsetsByKey:
+        """Returns the offsets that changed since the last call, and forgets that they did."""
+        changes = {
+            key: {queue_id: self._offsets[key][queue_id] for queue_id in sorted(queue_ids)}
+            for key, queue_ids in sorted(self._changed.items())
+            if key in self._offsets
+        }
+        self._changed = {}
+        return changes
+
+    def follow(self, changes: Mapping[str, Mapping[int, int]]) -> None:
+        """Takes over offsets of a leader; nothing is removed and nothing counts as changed."""
+        for key, queues in changes.items():
+            self._offsets.setdefault(key, {}).update(queues)
+
+    def replace_all(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Takes over all offsets of a leader or a file."""
+        self._offsets = {key: dict(queues) for key, queues in offsets.items()}
+        self._changed = {}
+
+    def topics_of(self, group: str) -> list[str]:
+        """Returns the topics for which a group has offsets, in order."""
+        end = SEPARATOR + group
+        return sorted(key[: -len(end)] for key in self._offsets if key.endswith(end))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Returns the groups that have offsets for a topic, in order."""
+        start = topic + SEPARATOR
+        return sorted(key[len(start) :] for key in self._offsets if key.startswith(start))
+
+    def remove_group(self, group: str) -> None:
+        """Forgets all offsets of a group."""
+        for topic in self.topics_of(group):
+            del self._offsets[f"{topic}{SEPARATOR}{group}"]
+
+    def remove_topic(self, topic: str) -> None:
+        """Forgets all offsets for a topic."""
+        for group in self.groups_of(topic):
+            del self._offsets[f"{topic}{SEPARATOR}{group}"]
+
+    def all(self) -> OffsetsByKey:
+        """Returns all offsets; the dicts are the table's own and must not be changed."""
+        return self._offsets
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of consumerOffset.json, which is also the body of code 43."""
+        return {"offsetTable": self._offsets}
+
+    def load_json(self, value: Mapping[str, Any]) -> None:
+        """Takes over the content of consumerOffset.json; entries that are not offsets are left
+        out.
+        """
+        table = value.get("offsetTable")
+        self.replace_all(offsets_from_json(table if isinstance(table, Mapping) else {}))
+
+
+def offsets_from_json(table: Mapping[str, Any]) -> OffsetsByKey:
+    """Reads `{"topic@group": {"0": 5}}`, queue ids as text or numbers; the rest is left out."""
+    offsets: OffsetsByKey = {}
+    for key, queues in table.items():
+        if SEPARATOR not in key or not isinstance(queues, Mapping):
+            continue
+        offsets[key] = {
+            int(queue_id): offset
+            for queue_id, offset in queues.items()
+            if str(queue_id).isdecimal() and isinstance(offset, int) and 0 <= offset <= _OFFSET_MAX
+        }
+    return offsets

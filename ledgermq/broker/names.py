@@ -1,0 +1,92 @@
+"""Names of topics and groups: which are allowed, which belong to the system, and the prefixes with
+a meaning.
+
+Sources: `TopicValidator.java`, `MixAll.java`, `TopicConfigManager.java`.
+"""
+
+import re
+from typing import Final
+
+from ledgermq.broker.errors import InvalidRequestError
+
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+_SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+
+TOPIC_CHARS_MAX: Final = 127
+GROUP_CHARS_MAX: Final = 255
+
+DEFAULT_TOPIC: Final = "TBW102"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_DONE_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+HALF_EXPIRED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+# Changes of topics, groups and offsets, as records of the ledger that no consume queue shows.
+STATE_TOPIC: Final = "rmq_sys_LEDGERMQ_STATE"
+
+SYSTEM_TOPICS: Final[frozenset[str]] = frozenset(
+    (
+        DEFAULT_TOPIC,
+        SELF_TEST_TOPIC,
+        BENCHMARK_TOPIC,
+        SCHEDULE_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        HALF_TOPIC,
+        HALF_DONE_TOPIC,
+        HALF_EXPIRED_TOPIC,
+        TRACE_TOPIC,
+    )
+)
+# Built in at every start; the first of them belongs to mqadmin.
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+_ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def is_system_topic(topic: str) -> bool:
+    """True for a topic that clients may not create, change or delete."""
+    return topic in SYSTEM_TOPICS or topic.startswith(_SYSTEM_TOPIC_PREFIX)
+
+
+def check_topic_name(topic: str) -> None:
+    """Raises InvalidRequestError when the name may not be that of a topic."""
+    if not topic.strip():
+        raise InvalidRequestError("The specified topic is blank.")
+    if not _ALLOWED.fullmatch(topic):
+        raise InvalidRequestError(
+            f"The specified topic[{topic[:TOPIC_CHARS_MAX]}] contains illegal characters,"
+            " allowing only ^[%|a-zA-Z0-9_-]+$"
+        )
+    if len(topic) > TOPIC_CHARS_MAX:
+        raise InvalidRequestError(
+            f"The specified topic has {len(topic)} characters,"
+            f" longer than topic max length {TOPIC_CHARS_MAX}."
+        )
+
+
+def check_group_name(group: str) -> None:
+    """Raises InvalidRequestError when the name may not be that of a consumer group."""
+    if not group.strip():
+        raise InvalidRequestError("The specified group is blank.")
+    if not _ALLOWED.fullmatch(group):
+        raise InvalidRequestError(
+            f"The specified group[{group[:GROUP_CHARS_MAX]}] contains illegal characters,"
+            " allowing only ^[%|a-zA-Z0-9_-]+$"
+        )
+    if len(group) > GROUP_CHARS_MAX:
+        raise InvalidRequestError(
+            f"The specified group has {len(group)} characters,"
+            f" longer than group max length {GROUP_CHARS_MAX}."
+        )

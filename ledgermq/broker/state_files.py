@@ -1,0 +1,135 @@
+"""The JSON files under `config/`, as upstream reads and writes them.
+
+Written in fastjson's pretty form: one tab for each level, alphabetical keys in objects, maps with
+integer keys unquoted on one line. Read with a tolerant parser, because that form is not JSON:
+unquoted integer keys, any layout. A file is replaced whole: new content under another name,
+synced, the old content kept as `.bak`, then renamed over the old file, so that at every moment one
+of the two is complete. Source: `MixAll.string2File`, `ConfigManager.java`.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ledgermq.broker.errors import StateFileError
+
+# A larger file was not written by a broker.
+_FILE_BYTES_MAX: Final = 64 << 20
+# Strings are matched first, so that a colon inside one is never taken for the end of a key.
+_STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?[0-9]+)(?=\s*:)')
+
+
+class StateFile:
+    """One file under `config/` and its `.bak` copy.
+
+    Commit point of a write: the rename over the old file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._backup = path.with_name(path.name + ".bak")
+
+    def load(self) -> dict[str, Any] | None:
+        """Returns the content of the file, or of its copy when the file is missing or broken.
+
+        Returns:
+            The parsed object; None when neither file exists or both are empty.
+
+        Raises:
+            StateFileError: nothing readable is left, although there is something.
+        """
+        broken: list[str] = []
+        for path in (self._path, self._backup):
+            try:
+                raw = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            if not raw.strip():
+                continue
+            try:
+                if len(raw) > _FILE_BYTES_MAX:
+                    raise ValueError(f"{len(raw)} bytes, allowed are {_FILE_BYTES_MAX}")
+                value = parse_tolerant(raw.decode("utf-8"))
+                if not isinstance(value, dict):
+                    raise ValueError("not a JSON object")
+                return value
+            except (ValueError, RecursionError) as error:
+                broken.append(f"{path}: {error}")
+        if broken:
+            raise StateFileError("no readable copy: " + "; ".join(broken))
+        return None
+
+    def save(self, value: Mapping[str, Any], *, is_durable: bool) -> None:
+        """Replaces the file.
+
+        Args:
+            value: what the file holds afterwards.
+            is_durable: True syncs file and directory before the function returns.
+
+        Raises:
+            OSError: the disk refused; the old file is untouched.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name(self._path.name + ".tmp")
+        with temporary.open("wb") as file:
+            file.write(format_pretty(value).encode("utf-8"))
+            if is_durable:
+                file.flush()
+                os.fdatasync(file.fileno())
+        if self._path.exists():
+            self._backup.unlink(missing_ok=True)
+            os.link(self._path, self._backup)
+        temporary.replace(self._path)
+        if is_durable:
+            directory = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+
+def parse_tolerant(text: str) -> Any:
+    """Parses JSON in which keys may be unquoted whole numbers.
+
+    Raises:
+        ValueError: the text is not even that.
+    """
+
+    def quoted(match: re.Match[str]) -> str:
+        if match.group(2) is None:
+            return match.group(0)
+        return f'{match.group(1)}"{match.group(2)}"'
+
+    return json.loads(_STRING_OR_BARE_KEY.sub(quoted, text))
+
+
+def format_pretty(value: object) -> str:
+    """Returns a value in fastjson's pretty form; a map with int keys is written with unquoted keys
+    on one line.
+    """
+    parts: list[str] = []
+    _write(value, 0, parts)
+    return "".join(parts)
+
+
+def _write(value: object, level: int, parts: list[str]) -> None:
+    if not isinstance(value, Mapping):
+        parts.append(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        return
+    if not value:
+        parts.append("{}")
+        return
+    indent = "\t" * (level + 1)
+    parts.append("{")
+    if all(isinstance(key, int) for key in value):
+        for count, key in enumerate(sorted(value)):
+            parts.append(f"{',' if count else ''}{key}:")
+            _write(value[key], level + 1, parts)
+    else:
+        for count, key in enumerate(sorted(value)):
+            parts.append(f"{',' if count else ''}\n{indent}{json.dumps(key, ensure_ascii=False)}:")
+            _write(value[key], level + 1, parts)
+    parts.append("\n" + "\t" * level + "}")

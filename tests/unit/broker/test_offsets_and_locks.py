@@ -1,0 +1,125 @@
+"""Groups, committed offsets and queue locks as plain tables."""
+
+import pytest
+
+from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
+from ledgermq.broker.queue_locks import LOCK_LIFE_MS, QueueKey, QueueLocks
+from ledgermq.broker.subscriptions import (
+    SubscriptionGroup,
+    SubscriptionGroupTable,
+    built_in_groups,
+    is_created_on_use,
+)
+
+
+def test_last_offset_wins_also_when_smaller() -> None:
+    table = ConsumerOffsetTable(10)
+    table.commit("g", "t", 0, 9)
+    table.commit("g", "t", 0, 4)
+    assert table.find("g", "t", 0) == 4
+    assert table.find("g", "t", 1) is None
+    assert table.find("h", "t", 0) is None
+
+
+def test_changes_are_taken_once() -> None:
+    table = ConsumerOffsetTable(10)
+    table.commit("g", "t", 1, 5)
+    table.commit("g", "t", 0, 3)
+    assert table.take_changes() == {"t@g": {0: 3, 1: 5}}
+    assert not table.has_changes
+    table.commit("g", "t", 1, 5)
+    assert table.take_changes() == {}
+
+
+def test_followed_offsets_are_no_changes() -> None:
+    table = ConsumerOffsetTable(10)
+    table.follow({"t@g": {0: 7}})
+    table.follow({"t@g": {1: 8}})
+    assert table.of_topic("g", "t") == {0: 7, 1: 8}
+    assert not table.has_changes
+
+
+@pytest.mark.parametrize(("queue_id", "offset"), [(-1, 0), (0, -1), (0, 2**63)])
+def test_impossible_offset_is_refused(queue_id: int, offset: int) -> None:
+    with pytest.raises(InvalidRequestError):
+        ConsumerOffsetTable(10).commit("g", "t", queue_id, offset)
+
+
+def test_full_offset_table_refuses() -> None:
+    table = ConsumerOffsetTable(1)
+    table.commit("g", "t", 0, 1)
+    table.commit("g", "t", 1, 1)
+    with pytest.raises(SystemBusyError, match="allowed are 1"):
+        table.commit("h", "t", 0, 1)
+
+
+def test_offsets_of_a_group_and_of_a_topic_go() -> None:
+    table = ConsumerOffsetTable(10)
+    for group, topic in (("g", "t"), ("g", "u"), ("h", "t")):
+        table.commit(group, topic, 0, 1)
+    assert table.topics_of("g") == ["t", "u"]
+    assert table.groups_of("t") == ["g", "h"]
+    table.remove_group("g")
+    table.remove_topic("t")
+    assert len(table) == 0
+
+
+def test_offset_json_is_read_with_any_keys() -> None:
+    table = ConsumerOffsetTable(10)
+    table.load_json({"offsetTable": {"t@g": {"0": 1, 2: 3, "x": 4, "5": -1}, "none": {"0": 1}}})
+    assert table.to_json() == {"offsetTable": {"t@g": {0: 1, 2: 3}}}
+
+
+def test_group_json_goes_both_ways() -> None:
+    table = SubscriptionGroupTable(10)
+    table.put(SubscriptionGroup("g", can_consume=False, retries_max=3, retry_queue_count=0), 7)
+    other = SubscriptionGroupTable(10)
+    other.load_json(table.to_json())
+    assert other.all() == table.all()
+    assert other.version.timestamp_ms == 7
+
+
+def test_full_group_table_refuses_with_its_key() -> None:
+    table = SubscriptionGroupTable(1)
+    table.put(SubscriptionGroup("g"), 1)
+    table.check_room("g")
+    with pytest.raises(SystemBusyError, match="maxGroupCount"):
+        table.check_room("h")
+
+
+def test_system_groups_come_on_use_always() -> None:
+    assert is_created_on_use("CID_RMQ_SYS_X", False)
+    assert not is_created_on_use("g", False)
+    assert len(built_in_groups()) == 7
+
+
+Q0 = QueueKey("t", "b", 0)
+Q1 = QueueKey("t", "b", 1)
+
+
+def test_lock_excludes_others_until_it_expires() -> None:
+    locks = QueueLocks()
+    assert locks.lock("g", [Q0, Q1], "a", 0) == [Q0, Q1]
+    assert locks.lock("g", [Q0], "b", LOCK_LIFE_MS) == []
+    assert locks.lock("other", [Q0], "b", LOCK_LIFE_MS) == [Q0]
+    assert locks.lock("g", [Q0], "b", LOCK_LIFE_MS + 1) == [Q0]
+
+
+def test_renewed_lock_lives_on() -> None:
+    locks = QueueLocks()
+    locks.lock("g", [Q0], "a", 0)
+    locks.lock("g", [Q0], "a", LOCK_LIFE_MS)
+    locks.expire(LOCK_LIFE_MS + 1)
+    assert locks.lock("g", [Q0], "b", LOCK_LIFE_MS + 1) == []
+
+
+def test_only_the_owner_unlocks() -> None:
+    locks = QueueLocks()
+    locks.lock("g", [Q0], "a", 0)
+    locks.unlock("g", [Q0], "b")
+    assert locks.lock("g", [Q0], "b", 1) == []
+    locks.unlock("g", [Q0], "a")
+    assert locks.lock("g", [Q0], "b", 1) == [Q0]
+    locks.clear()
+    assert locks.lock("g", [Q0], "c", 1) == [Q0]

@@ -1,0 +1,68 @@
+"""State files: fastjson's form written byte for byte, anything like it read, never both copies
+gone.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from ledgermq.broker.errors import StateFileError
+from ledgermq.broker.state_files import StateFile, format_pretty, parse_tolerant
+
+# As a Java broker wrote it.
+JAVA_OFFSETS = (
+    '{\n\t"offsetTable":{\n\t\t"%RETRY%cg-billing@cg-billing":{0:0\n\t\t},\n'
+    '\t\t"OrderEvents@cg-billing":{0:17,1:20,2:19,3:18\n\t\t}\n\t}\n}'
+)
+OFFSETS = {
+    "offsetTable": {
+        "OrderEvents@cg-billing": {0: 17, 1: 20, 2: 19, 3: 18},
+        "%RETRY%cg-billing@cg-billing": {0: 0},
+    }
+}
+
+
+def test_offsets_are_written_as_java_writes_them() -> None:
+    assert format_pretty(OFFSETS) == JAVA_OFFSETS
+
+
+def test_topics_are_written_as_java_writes_them() -> None:
+    value = {"topicConfigTable": {"T": {"perm": 6, "order": False}}, "dataVersion": {}}
+    assert format_pretty(value) == (
+        '{\n\t"dataVersion":{},\n\t"topicConfigTable":{\n\t\t"T":{\n'
+        '\t\t\t"order":false,\n\t\t\t"perm":6\n\t\t}\n\t}\n}'
+    )
+
+
+def test_unquoted_keys_are_read() -> None:
+    parsed = parse_tolerant(JAVA_OFFSETS)
+    assert parsed["offsetTable"]["OrderEvents@cg-billing"] == {"0": 17, "1": 20, "2": 19, "3": 18}
+
+
+def test_text_that_looks_like_a_key_stays_text() -> None:
+    assert parse_tolerant(r'{"a":"{1:2,3:4}","b\"{5:":6}') == {"a": "{1:2,3:4}", 'b"{5:': 6}
+
+
+def test_saved_value_comes_back_and_the_old_one_is_kept(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "config" / "topics.json")
+    assert file.load() is None
+    file.save({"a": 1}, is_durable=True)
+    file.save({"a": 2}, is_durable=False)
+    assert file.load() == {"a": 2}
+    assert (tmp_path / "config" / "topics.json.bak").read_text() == '{\n\t"a":1\n}'
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[1]", "\x00\x01"])
+def test_broken_file_falls_back_to_its_copy(tmp_path: Path, broken: str) -> None:
+    file = StateFile(tmp_path / "topics.json")
+    file.save({"a": 1}, is_durable=False)
+    file.save({"a": 2}, is_durable=False)
+    (tmp_path / "topics.json").write_text(broken)
+    assert file.load() == {"a": 1}
+
+
+def test_two_broken_copies_refuse_to_load(tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_text("{")
+    (tmp_path / "topics.json.bak").write_text("}")
+    with pytest.raises(StateFileError, match=r"topics\.json\.bak"):
+        StateFile(tmp_path / "topics.json").load()
