@@ -1,0 +1,84 @@
+"""The console command ``ledgermq``: a table of subcommands, their arguments and exit codes.
+
+Exit codes: 0 done, 1 failed (the reason is on stderr), 2 wrong usage. A command's module is loaded
+only when it is asked for, so that a broker does not pay for what it does not use. Each module of
+the table offers ``add_arguments(parser)`` and ``run(options) -> int``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Final, NamedTuple
+
+from ledgermq import __version__
+
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+class CommandEntry(NamedTuple):
+    """Where a subcommand lives and what it is for."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "up": CommandEntry("ledgermq.cli.up", "development cluster: a name server and a broker group"),
+    "namesrv": CommandEntry("ledgermq.cli.namesrv", "run a name server"),
+    "broker": CommandEntry("ledgermq.cli.broker", "run a broker"),
+    "admin": CommandEntry("ledgermq.cli.admin", "look at or change a cluster: mqadmin's commands"),
+    "send": CommandEntry("ledgermq.cli.send", "send messages: a text, or the lines of a file"),
+    "consume": CommandEntry("ledgermq.cli.consume", "print the messages of a topic"),
+    "bench": CommandEntry("ledgermq.cli.bench", "measure sending or consuming on a cluster"),
+    "log": CommandEntry("ledgermq.cli.log", "dump, verify or summarise a store directory"),
+    "doctor": CommandEntry("ledgermq.cli.doctor", "check addresses, ports, disk, clock and peers"),
+}
+
+
+def build_parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Returns the parser; only the chosen command's own arguments are filled in."""
+    parser = argparse.ArgumentParser(
+        prog="ledgermq", description="A RocketMQ-compatible message broker on a replicated ledger."
+    )
+    parser.add_argument("--version", action="version", version=f"ledgermq {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, entry in COMMANDS.items():
+        command = commands.add_parser(name, help=entry.summary, description=entry.summary)
+        if name == chosen:
+            module = importlib.import_module(entry.module)
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code.
+
+    Args:
+        arguments: words after the program's name; None for those of this process.
+
+    Returns:
+        0 done, 1 failed, 2 wrong usage (argparse exits with 2 by itself).
+    """
+    if sys.flags.optimize:
+        print("ledgermq needs its assertions: start it without python -O", file=sys.stderr)
+        return EXIT_USAGE
+    words = sys.argv[1:] if arguments is None else arguments
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    options = build_parser(chosen).parse_args(words)
+    try:
+        return int(options.run(options))
+    except KeyboardInterrupt:
+        return EXIT_FAILED
+    except BrokenPipeError:
+        # The reader of our output went away (ledgermq ... | head); that is no failure of ours.
+        sys.stderr.close()
+        return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

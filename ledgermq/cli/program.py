@@ -1,0 +1,112 @@
+"""How a real program (broker, name server) runs in its process: log, start, status lines, stop.
+
+A program is a service with ``start()`` and ``stop()``, both returning a Deferred. SIGTERM and
+Ctrl-C stop it in order; a second signal does not shorten that. With ``until_stdin_closes`` the
+program also stops when its standard input ends, so that children of ``ledgermq up`` never outlive
+it, however it ends. Exit code 1 when the start fails or the service reports a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.internet import reactor as global_reactor
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.internet.stdio import StandardIO
+from twisted.logger import (
+    FilteringLogObserver,
+    LogLevel,
+    LogLevelFilterPredicate,
+    globalLogBeginner,
+    textFileLogObserver,
+)
+from twisted.python.failure import Failure
+
+# Twisted's reactor is a module that stands for an object: it has no usable static type.
+reactor: Any = global_reactor
+
+
+class Service(Protocol):
+    """What a program runs."""
+
+    def start(self) -> Deferred[Any]:
+        """Fires when the program serves."""
+
+    def stop(self) -> Deferred[Any]:
+        """Fires when everything is closed and on disk."""
+
+
+class _UntilClosed(TwistedProtocol):
+    """Watches standard input for its end."""
+
+    def __init__(self, closed: Callable[[], None]) -> None:
+        self._closed = closed
+
+    def connectionLost(self, reason: Failure = Failure) -> None:  # type: ignore[assignment]
+        """The other side of the pipe is gone."""
+        self._closed()
+
+
+def start_log(level: str = "info") -> None:
+    """Writes log events of at least this level as text lines on stderr."""
+    predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
+    observer = FilteringLogObserver(textFileLogObserver(sys.stderr), [predicate])
+    globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
+
+
+def print_line(text: str, event: dict[str, object], as_json: bool) -> None:
+    """Prints one status line, for a person or for a program, and flushes it."""
+    line = json.dumps(event, sort_keys=True) if as_json else text
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # Nobody reads our status any more; serving goes on.
+        sys.stdout = open(os.devnull, "w")
+
+
+def fail(reason: str) -> int:
+    """Prints why a command failed on stderr; returns its exit code."""
+    print(f"ledgermq: {reason}", file=sys.stderr)
+    return 1
+
+
+def run_program(service: Service, *, until_stdin_closes: bool) -> int:
+    """Runs a service until a signal, the end of standard input, or a failed start.
+
+    Returns:
+        The exit code: 0 after an orderly stop, 1 when the start or the stop failed.
+    """
+    outcome = {"code": 0}
+
+    def failed(failure: Failure) -> None:
+        outcome["code"] = fail(failure.getErrorMessage() or failure.type.__name__)
+        if not isinstance(failure.value, (OSError, ValueError)):
+            failure.printTraceback(file=sys.stderr)
+        if reactor.running:
+            reactor.stop()
+
+    def begin() -> None:
+        maybeDeferred(service.start).addErrback(failed)
+
+    def end() -> Deferred[Any]:
+        return maybeDeferred(service.stop).addErrback(failed)
+
+    def close() -> None:
+        if reactor.running:
+            reactor.callLater(0, stop_once)
+
+    def stop_once() -> None:
+        if reactor.running:
+            reactor.stop()
+
+    reactor.callWhenRunning(begin)
+    reactor.addSystemEventTrigger("before", "shutdown", end)
+    if until_stdin_closes:
+        StandardIO(_UntilClosed(close), stdout=os.open(os.devnull, os.O_WRONLY))
+    reactor.run()
+    return outcome["code"]

@@ -1,0 +1,159 @@
+"""Reading a store directory from outside, LedgerMQ's or Java's: nothing is opened for writing.
+
+A store is what lies under one member's ``dledger-<id>`` directory; the queue files stand beside it.
+The walk goes over the data segments in order and yields runs of checked entries. It ends at the
+first byte that is no entry; what lies behind it is for the caller to judge.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ledgermq.dledger.entry import BLANK_MAGIC, HEAD, HEAD_BYTES, EntryCodec, EntryId, EntrySlice
+from ledgermq.dledger.errors import CorruptEntryError
+from ledgermq.protocol.checksum import crc32c
+
+SEGMENT_NAME: Final = re.compile(r"\d{20}")
+# A run handed to the caller has about this many bytes.
+RUN_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(slots=True, frozen=True)
+class StoreDirectory:
+    """Where the files of one member are."""
+
+    # The directory that holds data/ and index/.
+    ledger: Path
+
+    @property
+    def root(self) -> Path:
+        """storePathRootDir: the directory of consume queues and key index."""
+        return self.ledger.parent
+
+    def segments(self, folder: str = "data") -> list[Path]:
+        """Segment files of a log, in order of their start."""
+        directory = self.ledger / folder
+        if not directory.is_dir():
+            return []
+        return sorted(path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name))
+
+    def checkpoint(self) -> int | None:
+        """The committed index written last; None when there is no readable checkpoint."""
+        return self._number("checkpoint", "committedIndex")
+
+    def term(self) -> int | None:
+        """The member's term; None when there is no readable term file."""
+        return self._number("currterm", "currTerm")
+
+    def _number(self, name: str, key: str) -> int | None:
+        try:
+            text = (self.ledger / name).read_text()
+        except OSError:
+            return None
+        found = re.search(rf"^{key}=(-?\d+)$", text, re.MULTILINE)
+        return int(found[1]) if found else None
+
+
+def find_stores(path: Path) -> list[StoreDirectory]:
+    """Returns the stores at or below a path: a ledger directory, or one that holds some.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    if (path / "data").is_dir():
+        return [StoreDirectory(path)]
+    found = sorted(path.glob("dledger-*/data")) or sorted(path.glob("*/dledger-*/data"))
+    if not found:
+        raise FileNotFoundError(f"{path} holds no dledger-<id>/data directory")
+    return [StoreDirectory(data.parent) for data in found]
+
+
+class StoreWalk:
+    """One pass over the entries of a store, with every checksum that is filled."""
+
+    def __init__(self, store: StoreDirectory) -> None:
+        self._store = store
+        self._codec = EntryCodec(crc32c)
+        self.first_id: EntryId | None = None
+        self.last_id: EntryId | None = None
+        # Absolute position behind the last good entry.
+        self.end_position = 0
+        # What ended the walk before the end of the written bytes; None when nothing did.
+        self.defect: str | None = None
+        self._chain_crc = 0
+
+    @property
+    def unfilled_count(self) -> int:
+        """Entries without checksums (a Java leader wrote them)."""
+        return self._codec.unfilled_count
+
+    def runs(self) -> Iterator[EntrySlice]:
+        """Yields runs of consecutive good entries, each within one segment."""
+        expected: int | None = None
+        for path in self._store.segments():
+            start, size = int(path.name), path.stat().st_size
+            if expected is not None and start != expected:
+                self.defect = f"segment {path.name} follows where {expected:020d} is missing"
+                return
+            expected = start + size
+            is_full = yield from self._segment_runs(path, start, size)
+            if not is_full:
+                return
+
+    def _segment_runs(self, path: Path, start: int, size: int) -> Iterator[EntrySlice]:
+        """Yields the runs of one segment; returns whether the log goes on in the next one."""
+        with (
+            open(path, "rb") as file,
+            mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
+        ):
+            offset = self._skip_unused_front(data, size)
+            while True:
+                end, is_last = _run_end(data, offset, size)
+                if end > offset:
+                    try:
+                        run = self._codec.parse(
+                            data[offset:end],
+                            position=start + offset,
+                            previous=self.last_id,
+                            previous_chain_crc=self._chain_crc,
+                        )
+                    except CorruptEntryError as error:
+                        self.defect = f"{path}: {error}"
+                        return False
+                    self.first_id = self.first_id or run.entry_id(0)
+                    self.last_id, self._chain_crc = run.last_id, run.last_chain_crc
+                    self.end_position = run.end_position
+                    yield run
+                offset = end
+                if is_last:
+                    break
+            if offset + 4 > size:
+                return True
+            return int.from_bytes(data[offset : offset + 4], "big", signed=True) == BLANK_MAGIC
+
+    def _skip_unused_front(self, data: mmap.mmap, size: int) -> int:
+        """A store that was reset may begin inside its first file: zeros stand before the start."""
+        if self.last_id is not None or data[:HEAD_BYTES] != bytes(HEAD_BYTES):
+            return 0
+        found = re.search(rb"[^\0]", memoryview(data)[: min(size, RUN_BYTES)])
+        # The magic number 1 ends in the first byte that is not zero.
+        return found.start() - 3 if found else 0
+
+
+def _run_end(data: mmap.mmap, offset: int, size: int) -> tuple[int, bool]:
+    """Returns where about RUN_BYTES of entries from `offset` end, and whether nothing follows."""
+    limit = offset + RUN_BYTES
+    unpack = HEAD.unpack_from
+    while offset + HEAD_BYTES <= size:
+        magic, entry_bytes = unpack(data, offset)[:2]
+        if magic <= 0 or entry_bytes <= HEAD_BYTES or offset + entry_bytes > size:
+            return offset, True
+        offset += entry_bytes
+        if offset >= limit:
+            return offset, False
+    return offset, True

@@ -1,0 +1,283 @@
+"""``ledgermq up``: a development cluster on this machine, one process for each part.
+
+A name server and a group of brokers (n0, n1, ...) are started as children, restarted when they die,
+and stopped together. Node i listens on base port + 10 * i, its ledger port is that + 30000. Prints
+one line for each part, then ``ready`` once a leader serves; with ``--ready-file`` the same is
+written as JSON (replaced in one step whenever a process or a role changes):
+
+    {"namesrv": "127.0.0.1:9876", "console": null,
+     "brokers": [{"id": "n0", "pid": 17, "address": "127.0.0.1:10911",
+                  "dledger": "127.0.0.1:40911", "role": "LEADER"}, ...]}
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.threads import deferToThread
+from twisted.python.failure import Failure
+
+from ledgermq.cli.program import fail, reactor
+from ledgermq.cli.round_trip import check_round_trip
+
+HOST: Final = "127.0.0.1"
+DLEDGER_PORT_STEP: Final = 30_000
+NODE_PORT_STEP: Final = 10
+# Three nodes and their files have to fit a laptop: smaller segments than upstream's 1 GiB.
+SMALL_STORE: Final = {
+    "mappedFileSizeCommitLog": str(128 * 1024 * 1024),
+    "maxHashSlotNum": "500000",
+    "maxIndexNum": "2000000",
+}
+RESTART_DELAY_S: Final = 0.2
+RESTART_DELAY_S_MAX: Final = 5.0
+# A child that lived this long had started; its next death is a new story.
+STEADY_S: Final = 10.0
+STOP_PATIENCE_S: Final = 15.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("--nodes", type=int, default=3, help="brokers in the group (1 to 9)")
+    parser.add_argument("--data", type=Path, help="store directory; default: a temporary one")
+    parser.add_argument("--namesrv-port", type=int, default=9876)
+    parser.add_argument("--base-port", type=int, default=10911)
+    parser.add_argument("--console-port", type=int, default=8080, help="not used yet")
+    parser.add_argument("--ready-file", type=Path, help="receives the addresses as JSON")
+    parser.add_argument(
+        "--round-trip", action="store_true", help="send and consume one message when ready"
+    )
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="broker configuration")
+
+
+class Child(ProcessProtocol):
+    """One process of the cluster: started, watched, started again."""
+
+    def __init__(self, cluster: Cluster, name: str, words: list[str], address: str) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.words = words
+        self.address = address
+        self.role = "STARTING"
+        self.is_serving = False
+        self.stopped: Deferred[None] | None = None
+        self.started_at = 0.0
+        self.deaths = 0
+        self._process: Any = None
+        self._partial = b""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id; None while the process is down."""
+        return self._process.pid if self._process is not None else None
+
+    def launch(self) -> None:
+        """Starts the process; its log goes to a file in the data directory."""
+        if self.cluster.is_stopping:
+            return
+        self.started_at = reactor.seconds()
+        log = os.open(self.cluster.log_path(self.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            words = [sys.executable, "-m", "ledgermq.cli.main", *self.words]
+            # The pipe to its standard input is never written: its end tells the child that we died.
+            self._process = reactor.spawnProcess(
+                self, sys.executable, words, env=None, childFDs={0: "w", 1: "r", 2: log}
+            )
+        finally:
+            os.close(log)
+
+    def outReceived(self, data: bytes) -> None:
+        """Status lines of the child: JSON objects."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):
+                status = json.loads(line)
+                self.role = status.get("role", self.role)
+                self.is_serving = bool(status.get("serving", False))
+                self.cluster.changed(self)
+
+    def processEnded(self, reason: Failure) -> None:
+        """The child is gone: start it again, a little later each time it dies young."""
+        self._process = None
+        self.role, self.is_serving = "DOWN", False
+        if self.stopped is not None:
+            self.stopped.callback(None)
+            return
+        lived_s = reactor.seconds() - self.started_at
+        self.deaths = 1 if lived_s > STEADY_S else self.deaths + 1
+        delay = min(RESTART_DELAY_S * 2 ** (self.deaths - 1), RESTART_DELAY_S_MAX)
+        self.cluster.died(self, reason, delay)
+        reactor.callLater(delay, self.launch)
+
+    def end(self) -> Deferred[None]:
+        """Asks the process to stop; kills it when it takes too long."""
+        self.stopped = Deferred()
+        if self._process is None:
+            self.stopped.callback(None)
+            return self.stopped
+        self.signal(signal.SIGTERM)
+        kill = reactor.callLater(STOP_PATIENCE_S, self.signal, signal.SIGKILL)
+        self.stopped.addBoth(lambda _: kill.cancel() if kill.active() else None)
+        return self.stopped
+
+    def signal(self, number: int) -> None:
+        """Sends a signal, unless the process is gone."""
+        if self._process is not None:
+            try:
+                self._process.signalProcess(number)
+            except ProcessExitedAlready:
+                return
+
+
+class Cluster:
+    """The children, what is printed about them, and the ready file."""
+
+    def __init__(self, options: argparse.Namespace, data: Path) -> None:
+        self.is_stopping = False
+        self.exit_code = 0
+        self._data = data
+        self._ready_file: Path | None = options.ready_file
+        self._round_trip: bool = options.round_trip
+        self._is_ready = False
+        self._said: dict[str, str] = {}
+        self.namesrv_address = f"{HOST}:{options.namesrv_port}"
+        (data / "logs").mkdir(parents=True, exist_ok=True)
+        self._namesrv = Child(self, "namesrv", self._namesrv_words(options), self.namesrv_address)
+        peers = ";".join(
+            f"n{i}-{HOST}:{options.base_port + NODE_PORT_STEP * i + DLEDGER_PORT_STEP}"
+            for i in range(options.nodes)
+        )
+        self._brokers = []
+        for i in range(options.nodes):
+            port = options.base_port + NODE_PORT_STEP * i
+            words = self._broker_words(i, port, peers, options.settings)
+            self._brokers.append(Child(self, f"n{i}", words, f"{HOST}:{port}"))
+
+    def _namesrv_words(self, options: argparse.Namespace) -> list[str]:
+        kv_path = self._data / "namesrv" / "kvConfig.json"
+        return [
+            "namesrv", "--json", "--until-stdin-closes", f"listenPort={options.namesrv_port}",
+            f"kvConfigPath={kv_path}", f"bindAddress={HOST}",
+        ]  # fmt: skip
+
+    def _broker_words(self, i: int, port: int, peers: str, settings: list[str]) -> list[str]:
+        keys = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerIP1": HOST,
+            "listenPort": str(port),
+            "namesrvAddr": self.namesrv_address,
+            "storePathRootDir": str(self._data / f"n{i}"),
+            "enableDLegerCommitLog": "true",
+            "dLegerGroup": "broker-a",
+            "dLegerPeers": peers,
+            "dLegerSelfId": f"n{i}",
+            **SMALL_STORE,
+            **dict(setting.split("=", 1) for setting in settings),
+        }
+        words = [f"{key}={value}" for key, value in keys.items()]
+        return ["broker", "--json", "--until-stdin-closes", *words]
+
+    def log_path(self, name: str) -> Path:
+        """The log file of a child."""
+        return self._data / "logs" / f"{name}.log"
+
+    def start(self) -> None:
+        """Starts all children."""
+        print(f"data in {self._data}", flush=True)
+        for child in (self._namesrv, *self._brokers):
+            child.launch()
+
+    def stop(self) -> Deferred[Any]:
+        """Fires when all children are gone."""
+        self.is_stopping = True
+        return DeferredList([child.end() for child in (*self._brokers, self._namesrv)])
+
+    def changed(self, child: Child) -> None:
+        """A child told a new state: print it, keep the ready file true."""
+        text = f"{child.name:<8} {child.address:<16} pid {child.pid}  {child.role}"
+        if self._said.get(child.name) != text:
+            self._said[child.name] = text
+            print(text, flush=True)
+        if not self._is_ready and any(broker.is_serving for broker in self._brokers):
+            self._is_ready = True
+            self._write_ready_file()
+            print("ready", flush=True)
+            if self._round_trip:
+                deferToThread(check_round_trip, self.namesrv_address).addCallbacks(
+                    self._tell_round_trip, self._round_trip_failed
+                )
+        elif self._is_ready:
+            self._write_ready_file()
+
+    def died(self, child: Child, reason: Failure, delay_s: float) -> None:
+        """A child ended without being asked."""
+        self._said.pop(child.name, None)
+        print(
+            f"{child.name:<8} ended ({reason.getErrorMessage()}), starts again in {delay_s:g} s; "
+            f"see {self.log_path(child.name)}",
+            flush=True,
+        )
+        if self._is_ready:
+            self._write_ready_file()
+
+    def _tell_round_trip(self, text: str) -> None:
+        print(text, flush=True)
+
+    def _round_trip_failed(self, failure: Failure) -> None:
+        self.exit_code = fail(f"round trip failed: {failure.getErrorMessage()}")
+
+    def _write_ready_file(self) -> None:
+        if self._ready_file is None:
+            return
+        brokers = []
+        for broker in self._brokers:
+            host, port = broker.address.split(":")
+            brokers.append(
+                {
+                    "id": broker.name,
+                    "pid": broker.pid,
+                    "address": broker.address,
+                    "dledger": f"{host}:{int(port) + DLEDGER_PORT_STEP}",
+                    "role": broker.role,
+                }
+            )
+        document = {"namesrv": self.namesrv_address, "console": None, "brokers": brokers}
+        partial = self._ready_file.with_name(self._ready_file.name + ".tmp")
+        partial.write_text(json.dumps(document, indent=1) + "\n")
+        partial.replace(self._ready_file)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the cluster until a signal; returns the exit code."""
+    if not 1 <= options.nodes <= 9:
+        return fail(f"--nodes is {options.nodes}; allowed: 1 to 9")
+    highest = options.base_port + NODE_PORT_STEP * (options.nodes - 1) + DLEDGER_PORT_STEP
+    if options.base_port < 1 or highest > 65_535:
+        return fail(f"--base-port is {options.base_port}; the ledger ports would end at {highest}")
+    for setting in options.settings:
+        if "=" not in setting:
+            return fail(f"setting {setting!r} is not of the form key=value")
+    temporary = options.data is None
+    data = Path(tempfile.mkdtemp(prefix="ledgermq-")) if temporary else options.data.absolute()
+    if options.ready_file is not None:
+        # A file left by an earlier run must not be taken for ours.
+        options.ready_file.unlink(missing_ok=True)
+    cluster = Cluster(options, data)
+    reactor.callWhenRunning(cluster.start)
+    reactor.addSystemEventTrigger("before", "shutdown", cluster.stop)
+    reactor.run()
+    if temporary:
+        shutil.rmtree(data, ignore_errors=True)
+    return cluster.exit_code

@@ -1,0 +1,134 @@
+"""NamesrvConfig: the name server's settings, read once from upstream's properties format.
+
+`KEYS` lists every key with its default, range and meaning. A wrong value refuses to start; unknown
+keys are kept in `unknown_keys`, so that the service reports them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ledgermq.namesrv.errors import ConfigError
+from ledgermq.protocol.properties_file import parse_properties
+
+
+class Key(NamedTuple):
+    """One configuration key.
+
+    Attributes:
+        default: text used when the key is absent.
+        low: smallest allowed number; None for text.
+        high: largest allowed number; None for text.
+        doc: what the key does, one sentence.
+    """
+
+    default: str
+    low: int | None
+    high: int | None
+    doc: str
+
+
+KEYS: Final = {
+    "listenPort": Key("9876", 0, 65_535, "TCP port; 0 lets the system choose"),
+    "bindAddress": Key("0.0.0.0", None, None, "address to listen on"),
+    "kvConfigPath": Key("~/namesrv/kvConfig.json", None, None, "file of the key-value table"),
+    "orderMessageEnable": Key("false", None, None, "give order configuration with routes"),
+    "returnOrderTopicConfigToBroker": Key(
+        "true", None, None, "answer registrations with the order configuration"
+    ),
+    "scanNotActiveBrokerInterval": Key(
+        "10000", 100, 3_600_000, "ms between two looks for silent brokers"
+    ),
+    "brokerExpiredTimeout": Key(
+        "120000", 1_000, 3_600_000, "ms of silence after which a broker is dropped"
+    ),
+    "serverChannelMaxIdleTimeSeconds": Key(
+        "120", 1, 86_400, "seconds without traffic after which a connection is closed"
+    ),
+    "serverConnectionsMax": Key("10000", 1, 1_000_000, "open connections at the most"),
+    "topicsMax": Key("50000", 1, 10_000_000, "topics in the route table at the most"),
+    "brokersMax": Key("10000", 1, 1_000_000, "brokers in the route table at the most"),
+}
+
+# Upstream's keys that describe threads and folders which do not exist here.
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "rocketmqHome", "configStorePath", "productEnvName", "clusterTest", "serverWorkerThreads",
+        "serverCallbackExecutorThreads", "serverSelectorThreads", "serverOnewaySemaphoreValue",
+        "serverAsyncSemaphoreValue", "serverSocketSndBufSize", "serverSocketRcvBufSize",
+        "serverSocketBacklog", "serverPooledByteBufAllocatorEnable", "useEpollNativeSelector",
+        "writeBufferHighWaterMark", "writeBufferLowWaterMark", "configBlackList",
+        "clientRequestThreadPoolNums", "defaultThreadPoolNums", "needWaitForService",
+        "clientRequestThreadPoolQueueCapacity", "defaultThreadPoolQueueCapacity",
+    }
+)  # fmt: skip
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class NamesrvConfig:
+    """All settings of one name server; KEYS explains each."""
+
+    listen_port: int
+    bind_address: str
+    kv_config_path: Path
+    order_message_enable: bool
+    return_order_topic_config_to_broker: bool
+    scan_interval_ms: int
+    broker_expired_ms: int
+    idle_timeout_s: int
+    connections_max: int
+    topics_max: int
+    brokers_max: int
+    # Effective values by upstream's key, for GET_NAMESRV_CONFIG and `-p`.
+    texts: dict[str, str]
+    # Keys nobody knows, sorted.
+    unknown_keys: tuple[str, ...]
+
+
+def load_namesrv_config(path: Path | None, overrides: Mapping[str, str]) -> NamesrvConfig:
+    """Reads a properties file and puts the overrides over it.
+
+    Raises:
+        ConfigError: a value is outside its range.
+        OSError: the file cannot be read.
+        ValueError: the file is no properties text.
+    """
+    given = {} if path is None else parse_properties(path.read_text(encoding="iso-8859-1"))
+    given = {**given, **overrides}
+    texts = {name: given.get(name, key.default) for name, key in KEYS.items()}
+    return NamesrvConfig(
+        listen_port=_number(texts, "listenPort"),
+        bind_address=texts["bindAddress"],
+        kv_config_path=Path(texts["kvConfigPath"]).expanduser(),
+        order_message_enable=_boolean(texts, "orderMessageEnable"),
+        return_order_topic_config_to_broker=_boolean(texts, "returnOrderTopicConfigToBroker"),
+        scan_interval_ms=_number(texts, "scanNotActiveBrokerInterval"),
+        broker_expired_ms=_number(texts, "brokerExpiredTimeout"),
+        idle_timeout_s=_number(texts, "serverChannelMaxIdleTimeSeconds"),
+        connections_max=_number(texts, "serverConnectionsMax"),
+        topics_max=_number(texts, "topicsMax"),
+        brokers_max=_number(texts, "brokersMax"),
+        texts=texts,
+        unknown_keys=tuple(sorted(set(given) - set(KEYS) - WITHOUT_EFFECT)),
+    )
+
+
+def _number(texts: Mapping[str, str], name: str) -> int:
+    key, text = KEYS[name], texts[name].strip()
+    low, high = key.low or 0, key.high or 0
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise ConfigError(name, text, f"a whole number from {low} to {high}")
+    if not low <= int(text) <= high:
+        raise ConfigError(name, text, f"{low} to {high}")
+    return int(text)
+
+
+def _boolean(texts: Mapping[str, str], name: str) -> bool:
+    text = texts[name].strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(name, texts[name], "true or false")
+    return text == "true"

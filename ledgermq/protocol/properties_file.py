@@ -1,0 +1,87 @@
+"""Java properties text: reading and writing, as `java.util.Properties` does it.
+
+Used for `broker.conf` and for the bodies of the configuration requests. One logical line is one entry; a line that ends
+in an odd number of backslashes goes on in the next one; `#` and `!` begin a comment line; the first unescaped `=`, `:`
+or blank ends the key. A later entry replaces an earlier one with the same key.
+"""
+
+from collections.abc import Iterator, Mapping
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Returns the entries of a properties text in their order.
+
+    Args:
+        text: the whole file; any line ends; a byte order mark is skipped.
+
+    Raises:
+        ValueError: for a `\\u` escape without four hexadecimal digits.
+    """
+    entries: dict[str, str] = {}
+    for line in _logical_lines(text.removeprefix("\ufeff")):
+        key, value = _split_entry(line)
+        entries[_unescape(key)] = _unescape(value).rstrip()
+    return entries
+
+
+def format_properties(entries: Mapping[str, str]) -> str:
+    """Returns `key=value` lines, one for each entry, in the order given, each ended by a line feed."""
+    return "".join(f"{key}={value}\n" for key, value in entries.items())
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    parts: list[str] = []
+    for raw in text.splitlines():
+        line = raw.lstrip(_BLANKS)
+        if not parts and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            parts.append(line[:-1])
+            continue
+        yield "".join(parts) + line
+        parts = []
+    if parts:
+        yield "".join(parts)
+
+
+def _split_entry(line: str) -> tuple[str, str]:
+    position = 0
+    while position < len(line):
+        if line[position] == "\\":
+            position += 2
+            continue
+        if line[position] in "=:" + _BLANKS:
+            break
+        position += 1
+    key, rest = line[:position], line[position:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return key, rest
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char != "\\" or position >= len(text):
+            parts.append(char)
+            continue
+        escaped = text[position]
+        position += 1
+        if escaped == "u":
+            digits = text[position : position + 4]
+            if len(digits) != 4:
+                raise ValueError(f"\\u{digits} is not a complete escape in a properties text")
+            parts.append(chr(int(digits, 16)))
+            position += 4
+        else:
+            parts.append(_ESCAPES.get(escaped, escaped))
+    return "".join(parts)
