@@ -1,0 +1,254 @@
+"""CommandClient: one outgoing connection to one address, made again when it breaks.
+
+States: idle until `start` or the first request; then Twisted's ClientService connects, waits by the
+back-off after a failure, and connects again, until `stop`. A request that finds no connection waits
+for the next attempt and fails with it: the caller knows better than this class whether another
+address would do.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.application.internet import ClientService
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory
+from twisted.python.failure import Failure
+
+from ledgermq.protocol.codes import ONE_WAY_FLAG
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import ConnectionClosedError
+from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
+from ledgermq.protocol.transport.limits import ConnectionLimits
+from ledgermq.protocol.transport.turn import DelayedCall, TurnOutput
+
+_CHECK_INTERVAL_S: Final = 1.0
+# How long a stopping client waits for what was sent to go out.
+_STOP_TIMEOUT_S: Final = 2.0
+# Requests that may wait for the connection to be made.
+_WAITING_COUNT_MAX: Final = 1024
+_FIRST_DELAY_S: Final = 0.1
+_DELAY_MAX_S: Final = 5.0
+_DELAY_DOUBLINGS_MAX: Final = 10
+
+# Whatever is called with a new connection before it is used: nothing to return, or a Deferred to be
+# waited for.
+OnConnected = Callable[[CommandProtocol], Deferred[Any] | None]
+
+
+def default_back_off(attempts_count: int) -> float:
+    """Returns the seconds before the next attempt: 0.1 and then doubled, 5 at most."""
+    return min(_FIRST_DELAY_S * 2.0 ** min(attempts_count, _DELAY_DOUBLINGS_MAX), _DELAY_MAX_S)
+
+
+class _CommandFactory(Factory):
+    noisy = False
+
+    def __init__(self, client: "CommandClient") -> None:
+        self._client = client
+
+    def buildProtocol(self, addr: IAddress | None) -> CommandProtocol:
+        return self._client.new_connection()
+
+
+class CommandClient:
+    """The way to one peer."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        host: str,
+        port: int,
+        receiver: Receiver | None = None,
+        *,
+        connect_timeout_ms: int = 3000,
+        back_off: Callable[[int], float] = default_back_off,
+        on_connected: OnConnected | None = None,
+        limits: ConnectionLimits | None = None,
+        output: TurnOutput | None = None,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            reactor: gives TCP and time.
+            host: name or address of the peer.
+            port: of the peer.
+            receiver: who gets the peer's requests and the news of the connection; None when nobody
+                wants them.
+            connect_timeout_ms: for one attempt.
+            back_off: seconds to wait after so many failed attempts in a row.
+            on_connected: called with each new connection before requests go out on it; when the
+                Deferred it returns fails, the connection is dropped and made again.
+            limits: of the connection; the first-frame time does not apply.
+            output: shared with other servers and clients on this reactor; None for one of its own.
+        """
+        self._reactor = reactor
+        # "host:port" as configured.
+        self.address = f"{host}:{port}"
+        self._receiver = receiver
+        self._on_connected = on_connected
+        self._limits = limits or ConnectionLimits(first_frame_timeout_s=0)
+        self.output = output or TurnOutput(reactor)
+        self._owns_output = output is None
+        timeout_s = connect_timeout_ms / 1000
+        endpoint_class: Any = TCP6ClientEndpoint if ":" in host else TCP4ClientEndpoint
+        endpoint = endpoint_class(reactor, host, port, timeout=timeout_s)
+        # Twisted's interfaces are unknown to the type checker.
+        factory: Any = _CommandFactory(self)
+        self._service = ClientService(
+            endpoint,
+            factory,
+            retryPolicy=back_off,
+            clock=reactor,
+            prepareConnection=self._prepare,
+        )
+        # The open connection that is ready for requests.
+        self._connection: CommandProtocol | None = None
+        # The newest connection, also while it is prepared or closed.
+        self._newest: CommandProtocol | None = None
+        self._waiting_count = 0
+        self._is_started = False
+        self._is_stopped = False
+        self._check_call: DelayedCall | None = None
+        self._stop_call: DelayedCall | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """True while requests go out at once."""
+        return self._connection is not None and self._connection.is_open
+
+    @property
+    def connection(self) -> CommandProtocol | None:
+        """The open connection, None when there is none."""
+        return self._connection if self.is_connected else None
+
+    def start(self) -> None:
+        """Connects, and from then on again whenever the connection breaks."""
+        if self._is_started or self._is_stopped:
+            return
+        self._is_started = True
+        self._service.startService()
+        self._check_call = self._reactor.callLater(_CHECK_INTERVAL_S, self._check)
+
+    def request(self, command: RemotingCommand, timeout_ms: int) -> Deferred[RemotingCommand]:
+        """Sends a request, connecting first when needed, and waits for its answer.
+
+        Args:
+            command: its opaque is set.
+            timeout_ms: for connecting and the answer together.
+
+        Returns:
+            A Deferred as CommandProtocol.request gives it; a connection that could not be made is a
+            ConnectionClosedError.
+        """
+        connection = self._connection
+        if connection is not None and connection.is_open:
+            return connection.request(command, timeout_ms)
+        if self._is_stopped:
+            return fail(ConnectionClosedError(self.address, "client is stopped"))
+        if self._waiting_count >= _WAITING_COUNT_MAX:
+            reason = f"{self._waiting_count} requests wait for it"
+            return fail(ConnectionClosedError(self.address, reason))
+        self.start()
+        begun_s = self._reactor.seconds()
+        self._waiting_count += 1
+
+        def connected(connection: CommandProtocol) -> Deferred[RemotingCommand]:
+            self._waiting_count -= 1
+            left_ms = timeout_ms - int((self._reactor.seconds() - begun_s) * 1000)
+            return connection.request(command, max(left_ms, 1))
+
+        def failed(failure: Failure) -> RemotingCommand:
+            self._waiting_count -= 1
+            reason = failure.getErrorMessage() or "timed out"
+            raise ConnectionClosedError(self.address, reason) from failure.value
+
+        waiting: Deferred[Any] = self._service.whenConnected(failAfterFailures=1)
+        waiting.addTimeout(timeout_ms / 1000, self._reactor)
+        return waiting.addCallbacks(connected, failed)
+
+    def send_one_way(self, command: RemotingCommand) -> None:
+        """Sends a request that nobody answers; it is dropped when there is no connection.
+
+        Without a connection one is begun, so that the next may find it.
+        """
+        command.flag |= ONE_WAY_FLAG
+        if self._connection is not None:
+            self._connection.send(command)
+        elif not self._is_stopped:
+            self.start()
+
+    def stop(self) -> Deferred[None]:
+        """Closes the connection and makes no other.
+
+        Returns:
+            A Deferred that fires when the connection is gone, after two seconds at the latest.
+        """
+        self._is_stopped = True
+        if self._check_call is not None:
+            self._check_call.cancel()
+            self._check_call = None
+        if not self._is_started:
+            return succeed(None)
+        self._is_started = False
+        newest = self._newest
+        if newest is not None:
+            self._stop_call = self._reactor.callLater(_STOP_TIMEOUT_S, self._abort, newest)
+            newest.close("client stops")
+        return self._service.stopService().addBoth(self._finish)
+
+    # For the factory and the service.
+
+    def new_connection(self) -> CommandProtocol:
+        """Returns the protocol for an attempt that succeeded."""
+        self._newest = CommandProtocol(self._reactor, self, limits=self._limits, output=self.output)
+        return self._newest
+
+    def _prepare(self, _: object) -> Deferred[Any] | None:
+        connection = self._newest
+        assert connection is not None
+        prepared = None if self._on_connected is None else self._on_connected(connection)
+        if prepared is None:
+            self._connection = connection
+            return None
+        return prepared.addCallback(self._set_ready, connection)
+
+    def _set_ready(self, _: object, connection: CommandProtocol) -> None:
+        self._connection = connection
+
+    # Receiver of its own connection.
+
+    def connection_made(self, connection: CommandProtocol) -> None:
+        if self._receiver is not None:
+            self._receiver.connection_made(connection)
+
+    def commands_received(
+        self, connection: CommandProtocol, commands: list[RemotingCommand]
+    ) -> None:
+        if self._receiver is not None:
+            self._receiver.commands_received(connection, commands)
+
+    def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
+        if self._connection is connection:
+            self._connection = None
+        if self._newest is connection:
+            self._newest = None
+        if self._receiver is not None:
+            self._receiver.connection_lost(connection, reason)
+
+    def _check(self) -> None:
+        if self._newest is not None:
+            self._newest.check(self._reactor.seconds())
+        self._check_call = self._reactor.callLater(_CHECK_INTERVAL_S, self._check)
+
+    def _abort(self, connection: CommandProtocol) -> None:
+        self._stop_call = None
+        connection.abort("client stops")
+
+    def _finish(self, _: object) -> None:
+        if self._stop_call is not None:
+            self._stop_call.cancel()
+            self._stop_call = None
+        if self._owns_output:
+            self.output.stop()

@@ -1,0 +1,34 @@
+"""ConnectionLimits: what one connection may hold and how long it may be silent."""
+
+from dataclasses import dataclass
+
+from ledgermq.protocol.connection import OUTSTANDING_MAX
+from ledgermq.protocol.framing import FRAME_BYTES_MAX
+
+_MIB = 1024 * 1024
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ConnectionLimits:
+    """Limits of one connection; a time of 0 switches its check off."""
+
+    # Greatest frame that is read, with its length bytes.
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    # Unsent bytes at which a peer counts as too slow and the connection is closed.
+    unsent_bytes_max: int = 64 * _MIB
+    # Unsent bytes above which reading pauses; it resumes below half of it.
+    pause_bytes: int = 8 * _MIB
+    # Own requests that may wait for their answers.
+    outstanding_max: int = OUTSTANDING_MAX
+    # Neither a read nor a write for so long closes the connection (Java: 120 s).
+    idle_timeout_s: float = 120.0
+    # The first whole frame must come within this time of the connection.
+    first_frame_timeout_s: float = 30.0
+    # A frame must be whole within this time of its first byte.
+    frame_timeout_s: float = 30.0
+    # Unsent bytes of which none goes out for so long close the connection.
+    drain_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        assert 0 < self.pause_bytes <= self.unsent_bytes_max
+        assert self.outstanding_max > 0
