@@ -1,0 +1,41 @@
+"""``ledgermq admin SUBCOMMAND``: mqadmin's commands, with its names and flags.
+
+A subcommand lives in the file of its noun: `cluster.py`, `topic.py`, `group.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ledgermq.cli import cluster, group, topic
+from ledgermq.cli.program import fail
+from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.protocol.errors import RemoteProtocolError
+
+NOUNS = (cluster, topic, group)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the subcommands of all nouns."""
+    subcommands = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
+    for noun in NOUNS:
+        for name, entry in noun.SUBCOMMANDS.items():
+            subcommand = subcommands.add_parser(name, help=entry.summary, description=entry.summary)
+            subcommand.add_argument(
+                "-n", "--namesrvAddr", default=os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"),
+                help="host:port;host:port of the name servers",
+            )  # fmt: skip
+            subcommand.add_argument("--json", action="store_true", help="JSON instead of a table")
+            entry.add_arguments(subcommand)
+            subcommand.set_defaults(carry_out=entry.carry_out)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carries out one subcommand; returns the exit code."""
+    try:
+        with Remote(options.namesrvAddr) as remote:
+            options.carry_out(remote, options)
+    except (AdminError, RemoteProtocolError) as error:
+        return fail(str(error))
+    return 0

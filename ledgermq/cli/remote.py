@@ -1,0 +1,165 @@
+"""One request at a time to name servers and brokers, over plain sockets: for commands that end.
+
+Every call has a deadline. A refusal of the other side becomes `RefusedError` with its code and
+remark; no answer becomes `UnreachableError` with the address.
+"""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Final, Self
+
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.headers import GetRouteInfoRequestHeader
+from ledgermq.protocol.headers.header import Header
+from ledgermq.protocol.route import ClusterInfo, TopicRouteData
+
+TIMEOUT_S: Final = 5.0
+MASTER_ID: Final = 0
+
+
+class AdminError(Exception):
+    """A command could not be carried out; its text says why."""
+
+
+class UnreachableError(AdminError):
+    """Nobody answered."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"no answer from {address}: {reason}")
+        self.address = address
+
+
+class RefusedError(AdminError):
+    """The other side answered with an error."""
+
+    def __init__(self, address: str, code: int, remark: str | None) -> None:
+        super().__init__(f"{address} answered {_code_name(code)}: {remark or 'no remark'}")
+        self.address = address
+        self.code = code
+        self.remark = remark
+
+
+class Remote:
+    """Connections to name servers and brokers, kept until the command ends."""
+
+    def __init__(self, name_servers: str, timeout_s: float = TIMEOUT_S) -> None:
+        """Parses ``host:port;host:port``; nothing is opened yet.
+
+        Raises:
+            AdminError: the text holds no address.
+        """
+        self.name_servers = [part.strip() for part in name_servers.split(";") if part.strip()]
+        if not self.name_servers or not all(":" in part for part in self.name_servers):
+            raise AdminError(f"name server address {name_servers!r}: give host:port;host:port")
+        self._timeout_s = timeout_s
+        self._sockets: dict[str, socket.socket] = {}
+        self._opaque = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for connection in self._sockets.values():
+            connection.close()
+
+    def call(
+        self, address: str, code: int, header: Header | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Sends one request and returns its answer.
+
+        Raises:
+            UnreachableError: no connection, or no answer in time.
+            RefusedError: the answer is not SUCCESS.
+        """
+        command = RemotingCommand.request(code, header, body)
+        self._opaque += 1
+        command.opaque = self._opaque
+        try:
+            answer = self._exchange(address, command)
+        except (OSError, RemoteProtocolError) as error:
+            connection = self._sockets.pop(address, None)
+            if connection is not None:
+                connection.close()
+            raise UnreachableError(address, str(error)) from error
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(address, answer.code, answer.remark)
+        return answer
+
+    def _exchange(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        connection = self._sockets.get(address)
+        if connection is None:
+            host, _, port = address.rpartition(":")
+            connection = socket.create_connection((host, int(port)), timeout=self._timeout_s)
+            self._sockets[address] = connection
+        connection.sendall(encode(command))
+        decoder = FrameDecoder()
+        while True:
+            chunk = connection.recv(65_536)
+            if not chunk:
+                raise ConnectionError("the connection was closed")
+            for frame in decoder.feed(chunk):
+                answer = decode(frame)
+                if answer.is_response and answer.opaque == command.opaque:
+                    return answer
+
+    def ask_name_server(
+        self, code: int, header: Header | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Asks the first name server that answers.
+
+        Raises:
+            UnreachableError: none of them answers.
+            RefusedError: it answered with an error.
+        """
+        failure: UnreachableError | None = None
+        for address in self.name_servers:
+            try:
+                return self.call(address, code, header, body)
+            except UnreachableError as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def clusters(self) -> ClusterInfo:
+        """All clusters and brokers."""
+        return ClusterInfo.decode(self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO).body)
+
+    def route(self, topic: str) -> TopicRouteData:
+        """The brokers and queues of a topic."""
+        answer = self.ask_name_server(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic)
+        )
+        return TopicRouteData.decode(answer.body)
+
+    def masters(self, cluster_name: str) -> list[str]:
+        """Addresses of the masters of a cluster.
+
+        Raises:
+            AdminError: no such cluster, or it has no master now.
+        """
+        info = self.clusters()
+        if cluster_name not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise AdminError(f"no cluster {cluster_name!r}; known: {known}")
+        addresses = []
+        for broker_name in info.cluster_addr_table[cluster_name]:
+            master = info.broker_addr_table[broker_name].broker_addrs.get(MASTER_ID)
+            if master is not None:
+                addresses.append(master)
+        if not addresses:
+            raise AdminError(f"cluster {cluster_name!r} has no master now")
+        return sorted(addresses)
+
+
+def _code_name(code: int) -> str:
+    return f"{code} {ResponseCode(code).name}" if code in set(ResponseCode) else str(code)
