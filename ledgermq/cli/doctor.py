@@ -1,0 +1,205 @@
+"""``ledgermq doctor [-c FILE] [key=value ...]``: would a broker with this configuration work here?
+
+Checks the configuration, the addresses and ports, the disk (space, speed of a durable write), the
+store that lies there, the clock, the members of the group and the name servers. Prints one line for
+each check; exit code 1 when one of them failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ledgermq.broker.config import BrokerConfig, load_broker_config
+from ledgermq.broker.errors import ConfigError
+from ledgermq.cli.program import fail
+from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.cli.settings import parse_settings
+from ledgermq.cli.store_walk import StoreDirectory
+
+CONNECT_TIMEOUT_S: Final = 2.0
+SYNC_ROUNDS: Final = 20
+# A durable write slower than this makes every acknowledged send slow under SYNC_FLUSH.
+SLOW_SYNC_MS: Final = 30.0
+CLOCK_BACK_S_MAX: Final = 2.0
+
+
+class Finding(NamedTuple):
+    """The outcome of one check."""
+
+    check: str
+    # "good", "warning" or "failed"
+    verdict: str
+    text: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("-c", "--config", type=Path, help="properties file of the broker")
+    parser.add_argument("-n", "--namesrvAddr", help="as namesrvAddr=")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("settings", nargs="*", metavar="key=value")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs all checks; 1 when one failed."""
+    try:
+        settings = parse_settings(options.settings)
+        if options.namesrvAddr:
+            settings["namesrvAddr"] = options.namesrvAddr
+        config = load_broker_config(options.config, settings)
+    except (ConfigError, OSError, ValueError) as error:
+        return fail(f"configuration: {error}")
+    findings = [_config_finding(config)]
+    checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
+        _check_address, _check_ports, _check_space, _check_sync, _check_store, _check_clock,
+        _check_members, _check_name_servers,
+    )  # fmt: skip
+    for check in checks:
+        findings += check(config)
+    if options.json:
+        print(json.dumps([finding._asdict() for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            print(f"{finding.verdict:<8} {finding.check:<14} {finding.text}")
+    failed = [finding for finding in findings if finding.verdict == "failed"]
+    return fail(f"{len(failed)} of {len(findings)} checks failed") if failed else 0
+
+
+def _config_finding(config: BrokerConfig) -> Finding:
+    if config.unknown_keys:
+        unknown = ", ".join(config.unknown_keys)
+        return Finding("configuration", "warning", f"unknown keys are ignored: {unknown}")
+    return Finding("configuration", "good", f"broker {config.broker_name}")
+
+
+def _check_address(config: BrokerConfig) -> list[Finding]:
+    try:
+        found = socket.getaddrinfo(config.address_host, config.listen_port, socket.AF_INET)
+    except OSError as error:
+        text = f"brokerIP1 {config.address_host!r} is no address: {error}"
+        return [Finding("address", "failed", text)]
+    return [Finding("address", "good", f"clients connect to {found[0][4][0]}")]
+
+
+def _check_ports(config: BrokerConfig) -> list[Finding]:
+    findings = []
+    ports = [("listenPort", config.bind_host, config.listen_port)]
+    if config.is_group_member:
+        ports.append(("dLegerPeers", "", config.own_peer.port))
+    for key, host, port in ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                findings.append(Finding("port", "failed", f"{key} {port}: {error.strerror}"))
+            else:
+                findings.append(Finding("port", "good", f"{key} {port} is free"))
+    return findings
+
+
+def _existing_parent(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _check_space(config: BrokerConfig) -> list[Finding]:
+    usage = shutil.disk_usage(_existing_parent(config.store_root))
+    percent = 100 * usage.used // usage.total
+    # One data segment, one index segment and the segment made ahead.
+    needed = 2 * config.segment_bytes + config.index_segment_bytes
+    text = f"{usage.free // 2**20} MiB free, {percent} % used, a start takes {needed // 2**20} MiB"
+    if usage.free < needed:
+        return [Finding("disk space", "failed", text)]
+    if percent > config.disk_used_percent_max:
+        limit = config.disk_used_percent_max
+        return [Finding("disk space", "warning", f"{text}; diskMaxUsedSpaceRatio is {limit}")]
+    return [Finding("disk space", "good", text)]
+
+
+def _check_sync(config: BrokerConfig) -> list[Finding]:
+    directory = _existing_parent(config.store_root)
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory) as file:
+            os.posix_fallocate(file.fileno(), 0, SYNC_ROUNDS * 4096)
+            took_ms = []
+            for i in range(SYNC_ROUNDS):
+                os.pwrite(file.fileno(), os.urandom(4096), i * 4096)
+                start = time.perf_counter()
+                os.fdatasync(file.fileno())
+                took_ms.append((time.perf_counter() - start) * 1000)
+    except OSError as error:
+        return [Finding("durable write", "failed", f"{directory}: {error.strerror}")]
+    median = statistics.median(took_ms)
+    text = f"fdatasync of 4 KiB: median {median:.1f} ms, slowest {max(took_ms):.1f} ms"
+    return [Finding("durable write", "warning" if median > SLOW_SYNC_MS else "good", text)]
+
+
+def _check_store(config: BrokerConfig) -> list[Finding]:
+    store = StoreDirectory(config.store_root / f"dledger-{config.ledger_self_id}")
+    segments = store.segments()
+    if not segments:
+        return [Finding("store", "good", f"{store.ledger} is empty: the member starts anew")]
+    wrong = [path for path in segments if path.stat().st_size != config.segment_bytes]
+    if wrong:
+        text = (
+            f"{wrong[0]} has {wrong[0].stat().st_size} bytes, mappedFileSizeCommitLog is "
+            f"{config.segment_bytes}: it must not change on an existing store"
+        )
+        return [Finding("store", "failed", text)]
+    if store.term() is None:
+        return [Finding("store", "failed", f"{store.ledger / 'currterm'} cannot be read")]
+    text = f"{len(segments)} segments, term {store.term()}, committed {store.checkpoint()}"
+    return [Finding("store", "good", text)]
+
+
+def _check_clock(config: BrokerConfig) -> list[Finding]:
+    """Store timestamps, retention and searches by time need a clock that never went back far."""
+    store = StoreDirectory(config.store_root / f"dledger-{config.ledger_self_id}")
+    newest = max((path.stat().st_mtime for path in store.segments()), default=0.0)
+    ahead_s = newest - time.time()
+    if ahead_s > CLOCK_BACK_S_MAX:
+        text = f"the store was written {ahead_s:.0f} s in the future: the clock was set back"
+        return [Finding("clock", "failed", text)]
+    return [Finding("clock", "good", time.strftime("%Y-%m-%d %H:%M:%S %Z"))]
+
+
+def _check_members(config: BrokerConfig) -> list[Finding]:
+    findings = []
+    for peer in config.ledger_peers:
+        if not config.is_group_member or peer.member_id == config.ledger_self_id:
+            continue
+        try:
+            socket.create_connection((peer.host, peer.port), CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            # Members are started one after another: not there yet is no error.
+            findings.append(Finding("member", "warning", f"{peer}: {error}"))
+        else:
+            findings.append(Finding("member", "good", f"{peer} answers"))
+    return findings
+
+
+def _check_name_servers(config: BrokerConfig) -> list[Finding]:
+    if not config.namesrv_addresses:
+        return [Finding("name server", "warning", "namesrvAddr is not set: clients find nothing")]
+    findings = []
+    for address in config.namesrv_addresses:
+        try:
+            with Remote(address, CONNECT_TIMEOUT_S) as remote:
+                count = len(remote.clusters().broker_addr_table)
+        except AdminError as error:
+            findings.append(Finding("name server", "failed", str(error)))
+        else:
+            findings.append(Finding("name server", "good", f"{address} knows {count} brokers"))
+    return findings
