@@ -28,7 +28,18 @@ _SIZES: Final = (
     (0.014, 65_536, 262_144),
     (0.001, 262_144, BODY_BYTES_MAX),
 )
-_WORDS: Final = ("order", "straße", "消息", "naïve", "мир", "日本語", "payload", "🚀", "zażółć", "0123456789")
+_WORDS: Final = (
+    "order",
+    "straße",
+    "消息",
+    "naïve",
+    "мир",
+    "日本語",
+    "payload",
+    "🚀",
+    "zażółć",
+    "0123456789",
+)
 _TAGS: Final = ("TagA", "TagB", "tag-c", "тег", "標籤")
 
 
@@ -85,7 +96,7 @@ def draw(client: str, count: int, seed: int) -> Iterator[Draft]:
             "size": str(len(body)),
             "digest": digest,
             "note": " ".join(rng.choices(_WORDS, k=rng.randint(1, 6))),
-            "equation": f"{rng.randint(0, 99)} & <x> \"q\" \\ {{y}} %41+;,|",
+            "equation": f'{rng.randint(0, 99)} & <x> "q" \\ {{y}} %41+;,|',
         }
         if rng.random() < 0.05:
             properties["long"] = "ß" * rng.randint(100, 3000)

@@ -34,7 +34,9 @@ class WaitTimeoutError(AssertionError):
     def __init__(self, what: str, seconds: float, detail: str = "") -> None:
         self.what = what
         self.seconds = seconds
-        super().__init__(f"{what} did not happen within {seconds:g} s{': ' if detail else ''}{detail}")
+        super().__init__(
+            f"{what} did not happen within {seconds:g} s{': ' if detail else ''}{detail}"
+        )
 
 
 def pause(seconds: float) -> None:

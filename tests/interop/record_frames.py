@@ -19,14 +19,16 @@ from typing import Final
 
 from . import corpus
 from .builds import HERE, cpp_program, go_program, java_program, node_program
+from .mqadmin import CLUSTER_NAME, mqadmin_command
 from .processes import LOOPBACK, free_ports, pause
-from .stock_broker import CLUSTER_NAME, JavaCluster, JavaClusterPlan
+from .stock_broker import JavaCluster, JavaClusterPlan
 from .wire_tap import Frame, WireTap
 
 FRAMES: Final = HERE / "frames"
 
 _FRAME_BYTES_KEPT_MAX: Final = 24_000
-_SHAPES_PER_CODE_MAX: Final = 4
+_SHAPES_PER_CODE_MAX: Final = 6
+_LEDGER_CODES: Final = frozenset({51001, 51002, 51004})
 _TOPIC: Final = "TopicFrames"
 _ADMIN: Final[tuple[tuple[str, ...], ...]] = (
     ("clusterList",),
@@ -102,11 +104,15 @@ class FrameShelf:
 
 
 def _body_kind(frame: Frame) -> str:
+    """Tell bodies apart that are frames of different kinds though their heads are alike."""
     head_size = int.from_bytes(frame.raw[4:8], "big") & 0xFFFFFF
     body = frame.raw[8 + head_size :]
-    if not body or frame.code not in (51004,):
-        return "body" if body else "none"
-    return str(json.loads(body).get("type"))
+    if not body:
+        return "none"
+    if frame.request_code not in _LEDGER_CODES:
+        return "body"
+    fields = json.loads(body)
+    return str([fields.get(name) for name in ("type", "batch", "code", "voteResult")])
 
 
 def _run(command: Sequence[str], seconds: float = 150) -> str:
@@ -163,10 +169,12 @@ def _record_clients(
     return shelf.write()
 
 
-def _make_topics(cluster: JavaCluster, namesrv: str) -> None:
+def _make_topics(namesrv: str) -> None:
     for topic in (_TOPIC, "TopicGone"):
         _run(
-            cluster.tool("updateTopic", "-n", namesrv, "-c", CLUSTER_NAME, "-t", topic, "-r", "4", "-w", "4")
+            mqadmin_command(
+                "updateTopic", "-n", namesrv, "-c", CLUSTER_NAME, "-t", topic, "-r", "4", "-w", "4"
+            )
         )
 
 
@@ -174,12 +182,11 @@ def _tour(version: str, *options: str, admin: bool = True) -> Callable[[JavaClus
     """Return a visit by FrameTour of that release, and by the cluster's mqadmin after it."""
 
     def visit(cluster: JavaCluster, namesrv: str) -> None:
-        _make_topics(cluster, namesrv)
+        _make_topics(namesrv)
         program = java_program(version, "FrameTour")
         _run([program[0], *options, *program[1:], namesrv, _TOPIC, "tour_"])
         for arguments in _ADMIN if admin else ():
-            tool = cluster.tool(arguments[0], "-n", namesrv, *arguments[1:])
-            _run([tool[0], *options, *tool[1:]])
+            _run(mqadmin_command(arguments[0], "-n", namesrv, *arguments[1:], options=options))
 
     return visit
 
@@ -188,7 +195,7 @@ def _other_client(name: str, build: Callable[[], list[str]]) -> Callable[[JavaCl
     """Return a visit by one of the programs for other languages with a small corpus."""
 
     def visit(cluster: JavaCluster, namesrv: str) -> None:
-        _make_topics(cluster, namesrv)
+        _make_topics(namesrv)
         path = cluster.directory / "corpus"
         with path.open("wb") as file:
             drafts = [draft for draft in corpus.draw(name, 120, 1) if len(draft.body) < 12_000]
@@ -221,13 +228,16 @@ def _record_dledger(name: str, plan: JavaClusterPlan) -> list[dict[str, object]]
         )
         for member in members:
             tap = WireTap(
-                f"member-n{member}", cluster.dledger_ports[member], shelf.note, port=tap_ports[member]
+                f"member-n{member}",
+                cluster.dledger_ports[member],
+                shelf.note,
+                port=tap_ports[member],
             )
             stack.callback(tap.close)
         stack.enter_context(cluster)
         program = java_program("4.9.3", "FrameTour")
         pause(8)
-        _make_topics(cluster, cluster.namesrv)
+        _make_topics(cluster.namesrv)
         _run([*program, cluster.namesrv, _TOPIC, "tour_"])
     return shelf.write()
 
@@ -242,12 +252,8 @@ _SETS: Final[dict[str, Callable[[str], list[dict[str, object]]]]] = {
     "java-4.9.3-code-10": lambda name: _record_clients(
         name, JavaClusterPlan(), _tour("4.9.3", _CODE_10, admin=False)
     ),
-    "go": lambda name: _record_clients(
-        name, JavaClusterPlan(), _other_client(name, go_program)
-    ),
-    "cpp": lambda name: _record_clients(
-        name, JavaClusterPlan(), _other_client(name, cpp_program)
-    ),
+    "go": lambda name: _record_clients(name, JavaClusterPlan(), _other_client(name, go_program)),
+    "cpp": lambda name: _record_clients(name, JavaClusterPlan(), _other_client(name, cpp_program)),
     "node": lambda name: _record_clients(
         name, JavaClusterPlan(), _other_client(name, node_program)
     ),

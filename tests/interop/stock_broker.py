@@ -6,7 +6,6 @@ Central's jars. It lives in a directory of its own and takes free ports, so that
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,9 +14,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from .builds import HERE, maven_class_path
+from .mqadmin import CLUSTER_NAME, LOGBACK
 from .processes import LOOPBACK, ChildProcess, free_ports, is_listening, wait_until
-
-CLUSTER_NAME: Final = "DefaultCluster"
 
 _START_SECONDS: Final = 90.0
 _HEAP: Final = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
@@ -26,13 +24,6 @@ _OPENED: Final = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
 )
-_LOGBACK: Final = """<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
-    <encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{20} %msg%n</pattern></encoder>
-  </appender>
-  <root level="WARN"><appender-ref ref="out"/></root>
-</configuration>
-"""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -78,8 +69,8 @@ class JavaCluster:
         self._class_path = maven_class_path(HERE / "java" / "broker-pom.xml", self.plan.version)
         conf = self.directory / "home" / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        for name in ("broker", "namesrv", "tools"):
-            (conf / f"logback_{name}.xml").write_text(_LOGBACK)
+        for name in ("broker", "namesrv"):
+            (conf / f"logback_{name}.xml").write_text(LOGBACK)
         self._start_namesrv(conf)
         for member in range(len(self.broker_ports)):
             self._start_broker(conf, member)
@@ -94,10 +85,6 @@ class JavaCluster:
         """Kill every process; the directory stays for whoever made it."""
         while self._children:
             self._children.pop().kill()
-
-    def tool(self, *arguments: str) -> list[str]:
-        """Return the command line of mqadmin with these arguments."""
-        return self._java("org.apache.rocketmq.tools.command.MQAdminStartup", *arguments)
 
     def __enter__(self) -> Self:
         try:
@@ -192,8 +179,9 @@ class JavaCluster:
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         home = self.directory / "home"
         return [
-            "java", *_HEAP, *_OPENED, f"-Drocketmq.home.dir={home}", f"-Duser.home={self.directory}",
-            *self.plan.jvm_options, "-cp", self._class_path, main_class, *arguments,
+            "java", *_HEAP, *_OPENED, f"-Drocketmq.home.dir={home}",
+            f"-Duser.home={self.directory}", *self.plan.jvm_options,
+            "-cp", self._class_path, main_class, *arguments,
         ]  # fmt: skip
 
     def _has_registered_broker(self) -> bool:
@@ -212,8 +200,3 @@ class JavaCluster:
             link.sendall(frame)
             answer = link.recv(65536)
         return b"brokerAddrs" in answer and b"{0:" in answer.replace(b'"0"', b"0")
-
-
-def stock_jar_count(version: str) -> int:
-    """Return how many jars the stock broker's class path has: a cheap check that Maven works."""
-    return maven_class_path(HERE / "java" / "broker-pom.xml", version).count(os.pathsep) + 1

@@ -20,8 +20,13 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rocketmq.client import Message, Producer, PushConsumer, SendStatus
-from rocketmq.ffi import dll
+from rocketmq.client import (  # type: ignore[import-not-found]  # installed for it alone
+    Message,
+    Producer,
+    PushConsumer,
+    SendStatus,
+)
+from rocketmq.ffi import dll  # type: ignore[import-not-found]  # likewise
 
 SEND_TIMEOUT_MS = 15_000
 SEND_ATTEMPTS_MAX = 5
@@ -34,6 +39,7 @@ PROPERTY_NAMES = (
 # The package reads a body as a C string, which ends at the first zero byte; this reads the address.
 _body_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(("GetMessageBody", dll))
 _say_lock = threading.Lock()
+_never = threading.Event()
 
 
 class Item(NamedTuple):
@@ -68,7 +74,9 @@ def read_items(path: str) -> Iterator[Item]:
 
 def send(options: argparse.Namespace) -> None:
     """Send the corpus with one thread for each queue, so that a queue keeps the file's order."""
-    producer = Producer(options.group, timeout=SEND_TIMEOUT_MS, max_message_size=SEND_BODY_BYTES_MAX)
+    producer = Producer(
+        options.group, timeout=SEND_TIMEOUT_MS, max_message_size=SEND_BODY_BYTES_MAX
+    )
     producer.set_namesrv_addr(options.namesrv)
     producer.start()
     inboxes: list[queue.Queue[Item | None]] = [queue.Queue(16) for _ in range(options.queues)]
@@ -120,7 +128,7 @@ def send_one(producer: Producer, topic: str, item: Item) -> bool:
                 say(event="sent", seq=item.seq, attempts=attempt, queue=None, offset=result.offset)
                 return True
             say(event="refused", seq=item.seq, reason=result.status.name)
-        time.sleep(0.2 * attempt)
+        _never.wait(0.2 * attempt)
     return False
 
 
@@ -144,10 +152,9 @@ def consume(options: argparse.Namespace) -> None:
     consumer.subscribe(options.topic, take)
     consumer.start()
     say(event="ready")
-    pause = threading.Event()
     while len(places) < options.expect and time.monotonic() - last < options.idle:
-        pause.wait(0.02)
-    pause.wait(1)
+        _never.wait(0.02)
+    _never.wait(1)
     consumer.shutdown()
     say(event="done", count=len(places), failed=0, seconds=last - begin)
 

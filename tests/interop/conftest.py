@@ -1,0 +1,52 @@
+"""Fixtures of the suite: a stock Java cluster, LedgerMQ clusters; all stopped, stores removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.interop.ledgermq_cluster import LedgerMQCluster
+from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
+
+LedgerMQStarter = Callable[..., LedgerMQCluster]
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory for corpora and logs; corpora are removed, logs stay with pytest's."""
+    directory = tmp_path_factory.mktemp("interop")
+    yield directory
+    for corpus in directory.glob("*.corpus"):
+        corpus.unlink()
+
+
+@pytest.fixture(scope="module")
+def java_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaCluster]:
+    """A stock name server and a stock broker."""
+    directory = tmp_path_factory.mktemp("java")
+    with JavaCluster(directory, JavaClusterPlan()) as cluster:
+        yield cluster
+    for store in directory.glob("store-*"):
+        shutil.rmtree(store)
+
+
+@pytest.fixture(scope="module")
+def start_ledgermq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerMQStarter]:
+    """A function that starts a LedgerMQ cluster, which ends with the module's last test.
+
+    INTEROP_KEEP=1 in the environment keeps the stores.
+    """
+    with ExitStack() as stack:
+
+        def start(**options: object) -> LedgerMQCluster:
+            cluster = LedgerMQCluster(tmp_path_factory.mktemp("ledgermq"), **options)  # type: ignore[arg-type]
+            if not os.environ.get("INTEROP_KEEP"):
+                stack.callback(cluster.remove_data)
+            return stack.enter_context(cluster)
+
+        yield start
