@@ -103,7 +103,8 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 def check_mapping_flush(source: Source) -> list[str]:
     """Durable means `os.fdatasync`; `mmap.flush` loses its errors and syncs what nobody asked for.
 
-    Found by the receiver: any in a file that imports mmap, elsewhere what is called a mapping.
+    Found by the receiver: what is called a mapping, and in a file that imports mmap whatever is
+    not called a file or a stream, whose buffer may be flushed.
     """
     imports_mmap = any(
         isinstance(node, ast.Import) and any(alias.name == "mmap" for alias in node.names)
@@ -113,7 +114,8 @@ def check_mapping_flush(source: Source) -> list[str]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Attribute) and node.attr == "flush":
             receiver = ast.unparse(node.value)
-            if imports_mmap or re.search(r"map|buffer|view", receiver.lower()):
+            is_stream = receiver.endswith(("file", "stream"))
+            if re.search(r"map|buffer|view", receiver.lower()) or imports_mmap and not is_stream:
                 complaints.append(source.at(node, f"{receiver}.flush: durable is os.fdatasync"))
     return complaints
 

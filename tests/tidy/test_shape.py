@@ -77,6 +77,7 @@ def test_a_bad_sample_is_found(check: Check, path: str, text: str) -> None:
         (check_package_file, "ledgermq/client/__init__.py", '"""D."""\n__all__ = ["Producer"]'),
         (check_package_file, "ledgermq/__init__.py", '__version__ = "1"'),
         (check_mapping_flush, "ledgermq/dledger/store/vote_file.py", "stream.flush()"),
+        (check_mapping_flush, "ledgermq/dledger/store/filesystem.py", "import mmap\nfile.flush()"),
         (check_sleep, "ledgermq/cli/main.py", "import time\ntime.sleep(1)"),
     ],
 )
