@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.application.internet import ClientService
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
@@ -110,6 +110,11 @@ class CommandClient:
         self._waiting_count = 0
         self._is_started = False
         self._is_stopped = False
+        self._is_finished = False
+        self._stop_waiters: list[Deferred[None]] = []
+        # Results of the service that are on their way to requests, and the call that brings them.
+        self._settled: list[tuple[Deferred[Any], object]] = []
+        self._settle_call: DelayedCall | None = None
         self._check_call: DelayedCall | None = None
         self._stop_call: DelayedCall | None = None
 
@@ -166,7 +171,7 @@ class CommandClient:
 
         waiting: Deferred[Any] = self._service.whenConnected(failAfterFailures=1)
         waiting.addTimeout(timeout_ms / 1000, self._reactor)
-        return waiting.addCallbacks(connected, failed)
+        return waiting.addBoth(self._leave_service).addCallbacks(connected, failed)
 
     def send_one_way(self, command: RemotingCommand) -> None:
         """Sends a request that nobody answers; it is dropped when there is no connection.
@@ -185,18 +190,25 @@ class CommandClient:
         Returns:
             A Deferred that fires when the connection is gone, after two seconds at the latest.
         """
+        stopped: Deferred[None] = Deferred()
+        self._stop_waiters.append(stopped)
+        if self._is_stopped:
+            if self._is_finished:
+                self._finish(None)
+            return stopped
         self._is_stopped = True
         if self._check_call is not None:
             self._check_call.cancel()
             self._check_call = None
         if not self._is_started:
-            return succeed(None)
-        self._is_started = False
+            self._finish(None)
+            return stopped
         newest = self._newest
         if newest is not None:
             self._stop_call = self._reactor.callLater(_STOP_TIMEOUT_S, self._abort, newest)
             newest.close("client stops")
-        return self._service.stopService().addBoth(self._finish)
+        self._service.stopService().addBoth(self._finish)
+        return stopped
 
     # For the factory and the service.
 
@@ -247,8 +259,38 @@ class CommandClient:
         connection.abort("client stops")
 
     def _finish(self, _: object) -> None:
+        self._is_finished = True
         if self._stop_call is not None:
             self._stop_call.cancel()
             self._stop_call = None
+        if self._settle_call is not None:
+            self._settle_call.cancel()
+            self._settle()
         if self._owns_output:
             self.output.stop()
+        waiters = self._stop_waiters
+        self._stop_waiters = []
+        for waiter in waiters:
+            waiter.callback(None)
+
+    def _leave_service(self, result: object) -> Deferred[Any]:
+        """Passes a result of the service on in a turn of its own.
+
+        The service reports from inside a change of its state and cannot be called again before that
+        ends; whoever gets the result may well call `stop`.
+        """
+        passed: Deferred[Any] = Deferred()
+        self._settled.append((passed, result))
+        if self._settle_call is None:
+            self._settle_call = self._reactor.callLater(0, self._settle)
+        return passed
+
+    def _settle(self) -> None:
+        self._settle_call = None
+        settled = self._settled
+        self._settled = []
+        for passed, result in settled:
+            if isinstance(result, Failure):
+                passed.errback(result)
+            else:
+                passed.callback(result)

@@ -5,11 +5,11 @@ else to the receiver in one call for each chunk. Way out: frames gather in an Ou
 ends, then go straight to the socket; what it does not take is given to Twisted piece by piece as
 the socket becomes writable.
 
-    unsent bytes      above pause_bytes: reading pauses; below half: it resumes; above
-    unsent_bytes_max: abort bad bytes         a frame that cannot be cut or a header that cannot be
-    read closes the connection, with one line in the log; a bad ext field is the processor's
-    business and harms nobody silence           `check`, called about once a second by the owner,
-    applies the times of ConnectionLimits
+- Unsent bytes: above pause_bytes reading pauses, below half of it it resumes, and above
+  unsent_bytes_max the connection is aborted as a slow peer.
+- Bad bytes: a frame that cannot be cut, or a header that cannot be read, closes the connection with
+  one line in the log. A bad ext field is the processor's business and harms nobody.
+- Silence: `check`, called about once a second by the owner, applies the times of ConnectionLimits.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.protocol.codes import ONE_WAY_FLAG, RESPONSE_FLAG
 from ledgermq.protocol.command import RemotingCommand, decode, encode, encode_parts
-from ledgermq.protocol.errors import (
-    ConnectionClosedError,
-    LocalProtocolError,
-    RemoteProtocolError,
-)
+from ledgermq.protocol.errors import ConnectionClosedError, LocalProtocolError, RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.outbox import Outbox, Part, StreamSocket
@@ -133,13 +129,6 @@ class CommandProtocol(Protocol):
         """Bytes that were sent here and that the socket has not taken yet."""
         return self._outbox.size_bytes + self._handed_bytes
 
-    @property
-    def outstanding_count(self) -> int:
-        """Own requests that wait for their answers."""
-        return len(self._requests)
-
-    # Sending.
-
     def send(self, command: RemotingCommand) -> None:
         """Sends a command at the end of this turn; does nothing when the connection is closed.
 
@@ -194,29 +183,25 @@ class CommandProtocol(Protocol):
         except OSError as error:
             self.abort(f"write failed: {error.strerror}")
 
-    def request(self, command: RemotingCommand, timeout_ms: int) -> Deferred[RemotingCommand]:
+    def request(
+        self,
+        command: RemotingCommand,
+        timeout_ms: int,
+        *,
+        body_parts: Sequence[Part] | None = None,
+    ) -> Deferred[RemotingCommand]:
         """Sends a request and waits for its answer.
 
         Args:
             command: its opaque is set.
             timeout_ms: how long to wait.
+            body_parts: the body in pieces, in place of the command's own; as for send_parts.
 
         Returns:
             A Deferred with the answer, whatever its code. It fails with RequestTimeoutError, with
             ConnectionClosedError, or with LocalProtocolError when the request cannot be sent.
             Cancelling it gives up the answer.
         """
-        return self._request(command, None, timeout_ms)
-
-    def request_parts(
-        self, command: RemotingCommand, body_parts: Sequence[Part], timeout_ms: int
-    ) -> Deferred[RemotingCommand]:
-        """As `request`, with the body in pieces that are not copied unless the socket is full."""
-        return self._request(command, body_parts, timeout_ms)
-
-    def _request(
-        self, command: RemotingCommand, body_parts: Sequence[Part] | None, timeout_ms: int
-    ) -> Deferred[RemotingCommand]:
         if not self._is_open:
             return fail(ConnectionClosedError(self.peer, self._close_reason or "not connected"))
         try:
