@@ -1,0 +1,98 @@
+"""What the ledger tells whoever stands on it: committed ranges and role changes, in order.
+
+A committed range is told once, a bounded part of it a turn. A new leader is told of as ready only
+when the entry that opened its term is applied: from then on all entries of former terms are, too.
+Pure but for the calls to the Applier.
+"""
+
+from typing import Protocol
+
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.ready import RoleChange
+
+
+class Applier(Protocol):
+    """What is told of the log: the broker's part, or whatever stands on the ledger."""
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        """These entries (half-open) are committed; in order, each once after start, synchronous."""
+
+    def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
+        """Role, term or leader changed; `is_ready`: leads, and all of former terms is applied."""
+
+    def failed(self, error: BaseException) -> None:
+        """The member has stopped for good; told once, last."""
+
+
+class Applying:
+    """How far the applier is, and what it must still hear.
+
+    Invariant: the applier has heard of all entries from start up to `applied_index`, which is below
+    the end of what is committed.
+    """
+
+    def __init__(self, applier: Applier, count_max: int) -> None:
+        """Nothing is applied yet.
+
+        Args:
+            applier: is told.
+            count_max: entries told in one call.
+        """
+        self._applier = applier
+        self._count_max = count_max
+        # Last entry that the applier was told of.
+        self.applied_index = -1
+        self._committed_end = 0
+        # A leader that is ready but for entries not applied yet, and the last of these.
+        self._coming: tuple[RoleChange, int] | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """True while committed entries wait for another turn."""
+        return self.applied_index + 1 < self._committed_end
+
+    @property
+    def is_leader_coming(self) -> bool:
+        """True while a ready leader waits for entries to be applied."""
+        return self._coming is not None
+
+    def begin_after(self, applied_index: int) -> None:
+        """Notes what the applier had before this start."""
+        self.applied_index = applied_index
+        self._committed_end = applied_index + 1
+
+    def advance(self, start_index: int, end_index: int) -> None:
+        """Notes a committed range; a log that was begun afresh may start above the last one."""
+        self.applied_index = max(self.applied_index, start_index - 1)
+        self._committed_end = max(self._committed_end, end_index)
+
+    def apply(self) -> bool:
+        """Tells the applier of the next part.
+
+        Returns:
+            True when it was told of entries.
+        """
+        start_index = self.applied_index + 1
+        end_index = min(self._committed_end, start_index + self._count_max)
+        if start_index < end_index:
+            self._applier.committed(start_index, end_index)
+            self.applied_index = end_index - 1
+        if self._coming is not None and self.applied_index >= self._coming[1]:
+            change, self._coming = self._coming[0], None
+            self._applier.role_changed(change.role, change.term, change.leader_id, True)
+        return start_index < end_index
+
+    def change_role(self, change: RoleChange, opening_index: int | None) -> None:
+        """Tells of a change, or keeps that a leader is ready until `opening_index` is applied."""
+        self._coming = None
+        is_ready = change.is_ready_leader
+        if is_ready and opening_index is not None and self.applied_index < opening_index:
+            self._coming = (change, opening_index)
+            return
+        self._applier.role_changed(change.role, change.term, change.leader_id, is_ready)
+
+    def fail(self, term: int, error: BaseException) -> None:
+        """Tells that the member has stopped."""
+        self._coming = None
+        self._applier.role_changed(Role.CANDIDATE, term, None, False)
+        self._applier.failed(error)

@@ -1,0 +1,214 @@
+"""What DLedger's own tools ask a member: METADATA, APPEND and GET, in JSON.
+
+APPEND is answered when its entry is committed, 501 when the term changes before, 502 when it takes
+too long (the entry may still be committed later). GET gives committed entries only, which upstream
+does not promise. Upstream answers both on the leader only; so does this.
+
+Source: DLedgerServer.handleAppend, handleGet, handleMetadata.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from msgspec import UNSET
+
+from ledgermq.dledger.entry import EntrySlice
+from ledgermq.dledger.errors import (
+    DropReason,
+    EntryTooLargeError,
+    NotLeaderError,
+    ProposalDroppedError,
+)
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import DLedgerCode
+from ledgermq.dledger.replica import wire_json
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.json_bodies import (
+    AppendAnswerBody,
+    AppendBody,
+    EntryBody,
+    GetAnswerBody,
+    GetBody,
+    MetadataAnswerBody,
+    RequestBody,
+)
+from ledgermq.dledger.replica.wire_json import JsonCode
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.transport import CommandProtocol
+
+
+class ServingLedger(Protocol):
+    """What is needed of the member."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def term(self) -> int: ...
+    @property
+    def leader_id(self) -> str | None: ...
+    @property
+    def commit_index(self) -> int: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def now_ms(self) -> float: ...
+    def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]: ...
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class _WaitingAppend:
+    """An APPEND that was proposed and is not committed yet."""
+
+    index: int
+    term: int
+    position: int
+    deadline_ms: float
+    connection: CommandProtocol
+    command: RemotingCommand
+    request: RequestBody
+
+
+class ClientRequests:
+    """Answers the requests of DLedger's tools, which are in JSON."""
+
+    CODES: Final = frozenset({JsonCode.METADATA, JsonCode.APPEND, JsonCode.GET})
+
+    def __init__(self, config: ReplicaConfig, ledger: ServingLedger) -> None:
+        """Keeps both; nothing waits yet."""
+        self._config = config
+        self._ledger = ledger
+        # In the order of their indexes; as many as the core lets wait for a majority, at most.
+        self._waiting: deque[_WaitingAppend] = deque()
+
+    def receive(
+        self, connection: CommandProtocol, code: int, command: RemotingCommand, request: RequestBody
+    ) -> None:
+        """Answers a request whose ids were checked, now or when its entry is committed."""
+        match request:
+            case AppendBody():
+                self._append(connection, command, request)
+            case GetBody():
+                self._get(connection, command, request)
+            case _:
+                answer = MetadataAnswerBody(
+                    group=self._config.group,
+                    leader_id=self._ledger.leader_id,
+                    peers={
+                        peer_id: str(address)
+                        for peer_id, address in self._config.addresses().items()
+                    },
+                )
+                _send(connection, command, answer)
+
+    def committed(self, end_index: int) -> None:
+        """Answers the appends below `end_index`."""
+        waiting = self._waiting
+        while waiting and waiting[0].index < end_index:
+            self._finish(waiting.popleft(), DLedgerCode.SUCCESS)
+
+    def term_changed(self) -> None:
+        """Answers all appends that wait: nobody here can tell what becomes of them."""
+        while self._waiting:
+            self._finish(self._waiting.popleft(), DLedgerCode.TERM_CHANGED)
+
+    def expire(self, now_ms: float) -> None:
+        """Answers the appends that have waited too long."""
+        waiting = self._waiting
+        while waiting and waiting[0].deadline_ms <= now_ms:
+            self._finish(waiting.popleft(), DLedgerCode.WAIT_QUORUM_ACK_TIMEOUT)
+
+    def deadline_ms(self) -> float:
+        """Tells when `expire` is due; infinity when nothing waits."""
+        return self._waiting[0].deadline_ms if self._waiting else float("inf")
+
+    def _append(
+        self, connection: CommandProtocol, command: RemotingCommand, request: AppendBody
+    ) -> None:
+        ledger = self._ledger
+        if not self._config.serves_append:
+            self._refuse_append(connection, command, request, DLedgerCode.UNSUPPORTED)
+            return
+        if not request.body:
+            self._refuse_append(connection, command, request, DLedgerCode.UNEXPECTED_ARGUMENT)
+            return
+        try:
+            entries = ledger.propose([request.body])[0]
+        except NotLeaderError:
+            self._refuse_append(connection, command, request, DLedgerCode.NOT_LEADER)
+        except EntryTooLargeError:
+            self._refuse_append(connection, command, request, DLedgerCode.UNEXPECTED_ARGUMENT)
+        except ProposalDroppedError as error:
+            is_transfer = error.reason is DropReason.TRANSFERRING
+            full, moving = DLedgerCode.LEADER_PENDING_FULL, DLedgerCode.LEADER_TRANSFERRING
+            self._refuse_append(connection, command, request, moving if is_transfer else full)
+        else:
+            self._waiting.append(
+                _WaitingAppend(
+                    index=entries.first_index,
+                    term=ledger.term,
+                    position=entries.position,
+                    deadline_ms=ledger.now_ms + self._config.append_timeout_ms,
+                    connection=connection,
+                    command=command,
+                    request=request,
+                )
+            )
+
+    def _refuse_append(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        request: AppendBody,
+        code: DLedgerCode,
+    ) -> None:
+        answer = AppendAnswerBody(
+            code=code,
+            group=request.group,
+            leader_id=self._ledger.leader_id,
+            remote_id=request.remote_id,
+            term=request.term,
+        )
+        _send(connection, command, answer)
+
+    def _finish(self, waiting: _WaitingAppend, code: DLedgerCode) -> None:
+        answer = AppendAnswerBody(
+            code=code,
+            group=waiting.request.group,
+            index=waiting.index,
+            leader_id=self._ledger.leader_id,
+            pos=waiting.position,
+            term=waiting.term,
+        )
+        _send(waiting.connection, waiting.command, answer)
+
+    def _get(self, connection: CommandProtocol, command: RemotingCommand, request: GetBody) -> None:
+        ledger, index = self._ledger, request.begin_index
+        entries: list[EntryBody] = []
+        code = DLedgerCode.SUCCESS
+        if ledger.role is not Role.LEADER:
+            code = DLedgerCode.NOT_LEADER
+        elif index < ledger.store.first_index or index > ledger.commit_index:
+            code = DLedgerCode.INDEX_OUT_OF_RANGE
+        else:
+            entries = wire_json.entry_bodies(ledger.store.read(index, 1).take(1, 1))
+        answer = GetAnswerBody(
+            code=code,
+            entries=entries,
+            group=request.group,
+            leader_id=ledger.leader_id,
+            term=request.term,
+        )
+        _send(connection, command, answer)
+
+
+def _send(
+    connection: CommandProtocol,
+    command: RemotingCommand,
+    answer: AppendAnswerBody | GetAnswerBody | MetadataAnswerBody,
+) -> None:
+    answer.leader_id = answer.leader_id or UNSET
+    body = wire_json.encode_struct(answer)
+    connection.send(command.response(DLedgerCode.SUCCESS, body=body))

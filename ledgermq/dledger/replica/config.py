@@ -1,0 +1,161 @@
+"""ReplicaConfig: what one running member is told, checked when it is made.
+
+Peers are written as DLedger writes them, "n0-host:port;n1-host:port": the id ends at the first
+dash, the port begins after the last colon. All members must be given the same list.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, KIB, MIB, Config, Timing
+
+_PORT_MAX: Final = 65535
+# No dash, so that "id-host:port" can be told apart; a letter and digits in a broker (n0).
+_ID: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+class FlushDiskType(Enum):
+    """When an entry counts as written (flushDiskType)."""
+
+    # After fdatasync, many entries in one.
+    SYNC_FLUSH = "SYNC_FLUSH"
+    # In the page cache; fdatasync follows within `flush_interval_ms`.
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+
+
+class ConfigValueError(ValueError):
+    """A value cannot be used; the text names key, value and what is allowed."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{key} is {value!r}, allowed: {allowed}")
+
+
+class PeerAddress(NamedTuple):
+    """Where a member listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def parse_peers(text: str) -> dict[str, PeerAddress]:
+    """Reads "n0-host:port;n1-host:port" as id -> address, in the order of the text.
+
+    Raises:
+        ConfigValueError: a part has another form, or an id or an address stands twice.
+    """
+    peers: dict[str, PeerAddress] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        peer_id, dash, address = part.partition("-")
+        host, colon, port_text = address.rpartition(":")
+        is_port = port_text.isascii() and port_text.isdigit() and len(port_text) <= 5
+        if not (dash and colon and host and is_port and _ID.fullmatch(peer_id)):
+            raise ConfigValueError("peers", part, "id-host:port, joined by ';'")
+        port = int(port_text)
+        if not 1 <= port <= _PORT_MAX:
+            raise ConfigValueError("peers", part, f"a port from 1 to {_PORT_MAX}")
+        if peer_id in peers:
+            raise ConfigValueError("peers", text, f"each id once; {peer_id!r} stands twice")
+        found = PeerAddress(host.strip("[]"), port)
+        if found in peers.values():
+            raise ConfigValueError("peers", text, f"each address once; {found} stands twice")
+        peers[peer_id] = found
+    if not peers:
+        raise ConfigValueError("peers", text, "at least one id-host:port")
+    return peers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaConfig:
+    """Identity, addresses, flush and limits of one running member; nothing of it changes later."""
+
+    # Name of the group; a peer of another group is refused.
+    group: str
+    # This member; one of the ids in `peers`.
+    self_id: str
+    # All members, this one included, as parse_peers reads them.
+    peers: str
+    # Interface to listen on; empty: all of them.
+    listen_host: str = ""
+    flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    # Longest time that an entry stays in the page cache alone under ASYNC_FLUSH.
+    flush_interval_ms: int = 500
+    # How often the commit index is noted on disk while it moves (checkPointInterval).
+    checkpoint_interval_ms: int = 3000
+    # Bytes waiting for a peer's socket; above it messages to that peer are dropped, and the core
+    # sends them again. More than a whole push window, less than would hurt.
+    peer_unsent_bytes_max: int = 64 * MIB
+    # Requests of one Java peer or tool that wait for their answer (DLedger: 1024).
+    waiting_requests_max: int = 1024
+    # Entries applied in one reactor turn while catching up.
+    apply_count_max: int = 2048
+    # Wait between two attempts to connect, from the first to the longest.
+    reconnect_min_ms: int = 100
+    reconnect_max_ms: int = 1000
+    # How long a peer may take to answer a request (DLedger: 3000).
+    request_timeout_ms: int = 3000
+    # A foreign APPEND that is not committed in this time is answered 502 (maxWaitAckTimeMs).
+    append_timeout_ms: int = 2500
+    # Serve APPEND of DLedger's own tools. Off in a broker, whose log holds records only.
+    serves_append: bool = False
+    # Handed on to the core.
+    timing: Timing = field(default=FAST_TIMING)
+    timing_with_java: Timing = field(default=JAVA_TIMING)
+    entry_bytes_max: int = 4 * MIB
+    proposals_max: int = 10_000
+    proposal_bytes_max: int = 64 * MIB
+    push_frames_max: int = 4
+    push_bytes_max: int = 256 * KIB
+
+    def __post_init__(self) -> None:
+        if not self.group:
+            raise ConfigValueError("group", self.group, "a name")
+        ids = tuple(parse_peers(self.peers))
+        if self.self_id not in ids:
+            raise ConfigValueError("self_id", self.self_id, f"one of {', '.join(ids)}")
+        for key in (
+            "flush_interval_ms",
+            "checkpoint_interval_ms",
+            "peer_unsent_bytes_max",
+            "waiting_requests_max",
+            "apply_count_max",
+            "reconnect_min_ms",
+            "request_timeout_ms",
+            "append_timeout_ms",
+        ):
+            if getattr(self, key) < 1:
+                raise ConfigValueError(key, getattr(self, key), "1 or more")
+        if self.reconnect_max_ms < self.reconnect_min_ms:
+            allowed = f"{self.reconnect_min_ms} or more"
+            raise ConfigValueError("reconnect_max_ms", self.reconnect_max_ms, allowed)
+        self.core()
+
+    def addresses(self) -> dict[str, PeerAddress]:
+        """Returns the address of each member, this one included."""
+        return parse_peers(self.peers)
+
+    def core(self) -> Config:
+        """Returns what the core is told.
+
+        Raises:
+            ValueError: a value is outside its range; the text names it.
+        """
+        return Config(
+            group=self.group,
+            self_id=self.self_id,
+            members=tuple(parse_peers(self.peers)),
+            timing=self.timing,
+            timing_with_java=self.timing_with_java,
+            entry_bytes_max=self.entry_bytes_max,
+            proposals_max=self.proposals_max,
+            proposal_bytes_max=self.proposal_bytes_max,
+            push_frames_max=self.push_frames_max,
+            push_bytes_max=self.push_bytes_max,
+        )

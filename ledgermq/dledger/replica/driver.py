@@ -1,0 +1,429 @@
+"""Replica: one running member. Inbox -> Raft -> Ready -> disk -> peers -> apply.
+
+It decides nothing: what arrived, was proposed or came due in one turn of the reactor goes to the
+core together; what the core wants done leaves it as one Ready, and is done here in the order that
+`Ready` prescribes. So N proposals of a turn make one append, one sync and one push for each peer.
+
+    SYNC_FLUSH   push answers, and the leader's own copy, count after fdatasync (group commit)
+    ASYNC_FLUSH  they count at once; fdatasync follows within half a second
+
+Votes wait for the vote file only, never for entries: what they testify to is durable by then. An
+error of the disk or of the core stops the member for good: it falls silent, the others elect.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
+from ledgermq.dledger.errors import NotLeaderError
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import (
+    HeartBeatResponse,
+    Message,
+    PeerDialect,
+    PushResponse,
+    VoteResponse,
+)
+from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.ready import Ready
+from ledgermq.dledger.replica.applying import Applier, Applying
+from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+from ledgermq.dledger.replica.durability import Durability
+from ledgermq.dledger.replica.listener import Listener
+from ledgermq.dledger.replica.peers import Peer
+from ledgermq.dledger.storage import LedgerStore, VoteStore
+from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.protocol.transport import CommandServer, TurnOutput
+
+# Ready values taken in one turn: each may follow from `persisted` of the one before.
+_READIES_MAX: Final = 4
+
+_log = Logger()
+
+
+class Replica:
+    """One member of a group on a reactor.
+
+    Invariants: one delayed call at most for the turn, the clock and the upkeep each; after `stop`
+    or a failure there is none.
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        reactor: Any,
+        store: LedgerStore,
+        vote_store: VoteStore,
+        codec: EntryCodec,
+        rng: Random,
+        applier: Applier,
+        opening_body: Callable[[int], bytes] | None,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            config: identity, addresses, limits.
+            reactor: gives TCP, time and threads; its clock should be monotonic.
+            store: open; stays the caller's, who closes it after `stop`.
+            vote_store: of the same member.
+            codec: as the group's other members have it.
+            rng: draws election times.
+            applier: told what is committed.
+            opening_body: makes the body of the entry that opens a term; None: no such entry.
+        """
+        self._config = config
+        self._reactor = reactor
+        self._vote_store = vote_store
+        self._codec = codec
+        self._rng = rng
+        self._opening_body = opening_body
+        # The log; readers must stay at or below `commit_index`.
+        self.store = store
+        self.self_id = config.self_id
+        self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
+        # Why the member stopped by itself; None while it is well.
+        self.failure: BaseException | None = None
+        self._durability = Durability(
+            config,
+            Flusher(reactor, store.sync),
+            store,
+            finish=self._finish,
+            synced=self._after_sync,
+            failed=self._fail,
+        )
+        self._applying = Applying(applier, config.apply_count_max)
+        self._output = TurnOutput(reactor)
+        self._peers = {
+            peer_id: Peer(reactor, config, peer_id, codec, store.segment_bytes, self, self._output)
+            for peer_id in self.peer_ids
+        }
+        self._clients = ClientRequests(config, self)
+        self._listener = Listener(config, store, codec, self, self._clients)
+        address = config.addresses()[config.self_id]
+        self._server = CommandServer(
+            reactor, self._listener, config.listen_host, address.port, output=self._output
+        )
+        # None before `start`.
+        self._raft: Raft | None = None
+        # Messages of this turn, in the order of their arrival.
+        self._inbox: list[Message] = []
+        self._turn_call: Any = None
+        self._tick_call: Any = None
+        self._tick_at_ms = 0.0
+        self._upkeep_call: Any = None
+        self._is_running = False
+
+    # What the core knows.
+
+    @property
+    def role(self) -> Role:
+        """CANDIDATE before start and after a failure."""
+        return self._raft.role if self._raft is not None and self._is_running else Role.CANDIDATE
+
+    @property
+    def term(self) -> int:
+        """The current term; 0 before start."""
+        return self._raft.term if self._raft is not None else 0
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader this member follows or is."""
+        return self._raft.leader_id if self._raft is not None and self._is_running else None
+
+    @property
+    def commit_index(self) -> int:
+        """Index of the last committed entry; -1 when there is none or none is known."""
+        return self._raft.commit_index if self._raft is not None else -1
+
+    @property
+    def applied_index(self) -> int:
+        """Index of the last entry that the applier was told of."""
+        return self._applying.applied_index
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """Leads, and the entry that opened its term is committed and applied."""
+        return (
+            self._raft is not None
+            and self._is_running
+            and self._raft.is_ready_leader
+            and not self._applying.is_leader_coming
+        )
+
+    @property
+    def now_ms(self) -> float:
+        """The reactor's clock, in ms."""
+        now_ms: float = self._reactor.seconds() * 1000.0
+        return now_ms
+
+    def dialect_of(self, peer_id: str) -> PeerDialect:
+        """How a peer is spoken to now; UNKNOWN while there is no connection to it."""
+        return self._peers[peer_id].dialect
+
+    # Start, propose, stop.
+
+    def start(self, *, applied_index: int = -1, recovering: bool = False) -> Deferred[None]:
+        """Makes what the store recovered durable, then listens, connects and takes part.
+
+        Args:
+            applied_index: last entry that the applier has; it hears of the next one first.
+            recovering: the store has lost what it may have promised; no vote, no acknowledgement
+                until the member has caught up.
+
+        Returns:
+            A Deferred that fires when the port is open; it fails when the port is taken or the disk
+            fails, and then the member does not run.
+        """
+        self._applying.begin_after(applied_index)
+        is_syncing = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        synced: Deferred[Any] = self._durability.begin() if is_syncing else succeed(None)
+        return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
+
+    def _begin(self, _: object, recovering: bool) -> Deferred[int]:
+        state = self._vote_store.load()
+        has_entries = self.store.last_index >= self.store.first_index
+        self._raft = Raft(
+            self._config.core(),
+            self.store,
+            self._codec,
+            state,
+            self._rng,
+            self.now_ms,
+            self._opening_body,
+            recovering=recovering or (state is None and has_entries),
+        )
+        if self.applied_index >= 0:
+            self._raft.applied(self.applied_index)
+        return self._server.start().addCallback(self._run)
+
+    def _run(self, port: int) -> int:
+        self._is_running = True
+        for peer in self._peers.values():
+            peer.start()
+        self._upkeep_call = self._reactor.callLater(
+            self._config.flush_interval_ms / 1000, self._keep_up
+        )
+        self._schedule_turn()
+        return port
+
+    def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]:
+        """Appends bodies to the log of this leader; they are pushed at the end of this turn.
+
+        Returns:
+            The runs of entries they became; usually one. They are not committed yet.
+
+        Raises:
+            NotLeaderError: this member does not lead, or has stopped.
+            ProposalDroppedError: a limit is reached; nothing was appended.
+            EntryTooLargeError: an entry fits in no segment; nothing was appended.
+        """
+        raft = self._raft
+        if raft is None or not self._is_running:
+            raise NotLeaderError(None, self.term)
+        entries: list[EntrySlice] = raft.propose(bodies, self._reactor.seconds() * 1000.0)
+        if self._turn_call is None:
+            self._turn_call = self._reactor.callLater(0, self._turn)
+        return entries
+
+    def stop(self) -> Deferred[None]:
+        """Leaves the group: closes all connections, syncs, notes the commit index.
+
+        Returns:
+            A Deferred that fires when nothing is left to be called; the store may then be closed.
+        """
+        was_running = self._is_running
+        if was_running:
+            self._take_last_steps()
+        closed = self._leave()
+        if not was_running:
+            return closed.addCallback(lambda _: None)
+        closed.addCallback(lambda _: self._durability.end(self.commit_index))
+        return closed.addErrback(self._not_stopped_well)
+
+    def _take_last_steps(self) -> None:
+        """What was proposed in this turn still gets to the disk."""
+        if self._turn_call is not None:
+            self._turn_call.cancel()
+            self._turn()
+
+    def _not_stopped_well(self, failure: Failure) -> None:
+        _log.error(
+            "{self_id}: last sync failed: {reason}",
+            self_id=self.self_id,
+            reason=failure.getErrorMessage(),
+        )
+
+    def _leave(self) -> Deferred[Any]:
+        """Stops all that calls us; fires when the connections are closed."""
+        self._is_running = False
+        for call in (self._turn_call, self._tick_call, self._upkeep_call):
+            if call is not None and call.active():
+                call.cancel()
+        self._turn_call = self._tick_call = self._upkeep_call = None
+        self._clients.term_changed()
+        self._durability.drop()
+        closing: list[Deferred[Any]] = [peer.stop() for peer in self._peers.values()]
+        closing.append(self._server.stop())
+        return DeferredList(closing).addCallback(lambda _: self._output.stop())
+
+    def _fail(self, error: BaseException) -> None:
+        """Stops for good: the core's state is no longer that of the disk."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        _log.failure(
+            "{self_id}: stopped at index {last_index} of term {term}",
+            Failure(error),
+            self_id=self.self_id,
+            last_index=self.store.last_index,
+            term=self.term,
+        )
+        self._leave()
+        self._applying.fail(self.term, error)
+
+    # MemberEvents: what the connections tell.
+
+    def message_received(self, message: Message) -> None:
+        """Puts a message into this turn's inbox."""
+        self._inbox.append(message)
+        if self._turn_call is None and self._is_running:
+            self._turn_call = self._reactor.callLater(0, self._turn)
+
+    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
+        """Tells the core how a peer speaks."""
+        if self._raft is not None and self._is_running:
+            self._raft.set_dialect(peer_id, dialect)
+            self._schedule_turn()
+
+    def peer_lost(self, peer_id: str) -> None:
+        """Tells the core that a peer cannot be reached."""
+        if self._raft is not None and self._is_running:
+            self._raft.unreachable(peer_id)
+            self._schedule_turn()
+
+    # One turn.
+
+    def _schedule_turn(self) -> None:
+        if self._turn_call is None and self._is_running:
+            self._turn_call = self._reactor.callLater(0, self._turn)
+
+    def _turn(self) -> None:
+        """Everything that came since the last turn, at once."""
+        self._turn_call = None
+        raft = self._raft
+        assert raft is not None
+        inbox, self._inbox = self._inbox, []
+        try:
+            now_ms = self._reactor.seconds() * 1000.0
+            for message in inbox:
+                raft.receive(message, now_ms)
+            if now_ms >= raft.deadline_ms():
+                raft.tick(now_ms)
+            for _ in range(_READIES_MAX):
+                ready = raft.take_ready()
+                if ready is None:
+                    break
+                self._carry_out(ready, raft)
+            else:
+                self._schedule_turn()
+            self._apply(raft)
+            if self._clients.deadline_ms() <= now_ms:
+                self._clients.expire(now_ms)
+            self._arm(raft, now_ms)
+        except Exception as error:
+            self._fail(error)
+        self._output.flush()
+
+    def _carry_out(self, ready: Ready, raft: Raft) -> None:
+        """Does the steps of one Ready; their numbers are those of its docstring."""
+        store = self.store
+        if ready.hard_state is not None:  # 1
+            self._vote_store.save(ready.hard_state)
+        if ready.truncate_from is not None:  # 2
+            store.truncate(ready.truncate_from)
+        elif ready.reset_to is not None:
+            store.reset(*ready.reset_to)
+        for entries in ready.entries:  # 3
+            store.append(entries)
+        for message in ready.messages:  # 4
+            self._send(message)
+        if ready.persist_id is not None or ready.messages_after_persist:
+            self._finish_later(ready)
+        if ready.committed is not None:  # 7
+            self._applying.advance(*ready.committed)
+        if ready.role is not None:
+            # What was committed before the change is still told first.
+            self._apply(raft)
+            self._listener.leader_id = ready.role.leader_id
+            if not ready.role.is_ready_leader:
+                self._clients.term_changed()
+            self._applying.change_role(ready.role, raft.opening_index)
+
+    def _finish_later(self, ready: Ready) -> None:
+        """Sends what testifies to term and vote at once, all else when the entries are durable."""
+        answers: list[Message] = []
+        for message in ready.messages_after_persist:
+            if isinstance(message, PushResponse):
+                answers.append(message)
+            else:
+                self._send(message)
+        self._durability.finish(ready.persist_id, answers)
+
+    def _finish(self, persist_id: EntryId | None, answers: list[Message]) -> None:
+        """Step 6."""
+        for message in answers:
+            self._send(message)
+        if persist_id is not None and self._raft is not None:
+            self._raft.persisted(persist_id)
+
+    def _after_sync(self) -> None:
+        self._schedule_turn()
+        self._output.flush()
+
+    def _send(self, message: Message) -> None:
+        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse):
+            self._listener.answer(message)
+        else:
+            self._peers[message.target].send(message)
+
+    def _apply(self, raft: Raft) -> None:
+        if self._applying.apply():
+            applied_index = self._applying.applied_index
+            raft.applied(applied_index)
+            self._clients.committed(applied_index + 1)
+            if self._applying.has_more:
+                self._schedule_turn()
+
+    # Time.
+
+    def _arm(self, raft: Raft, now_ms: float) -> None:
+        """Makes the clock ring at the next deadline, or before: a call is moved only forward."""
+        due_ms = min(raft.deadline_ms(), self._clients.deadline_ms())
+        if self._tick_call is not None:
+            if self._tick_at_ms <= due_ms:
+                return
+            self._tick_call.cancel()
+        self._tick_at_ms = due_ms
+        delay_s = min(max(due_ms - now_ms, 0.0), 60_000.0) / 1000.0
+        self._tick_call = self._reactor.callLater(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_call = None
+        if self._turn_call is not None:
+            self._turn_call.cancel()
+        self._turn()
+
+    def _keep_up(self) -> None:
+        """Background sync of ASYNC_FLUSH, and the checkpoint."""
+        interval_s = self._config.flush_interval_ms / 1000
+        self._upkeep_call = self._reactor.callLater(interval_s, self._keep_up)
+        try:
+            self._durability.keep_up(self.commit_index, self.now_ms)
+        except OSError as error:
+            self._fail(error)

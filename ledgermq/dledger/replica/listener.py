@@ -1,0 +1,340 @@
+"""Incoming RPC of peers in both dialects, and of DLedger's own tools.
+
+A connection begins to speak binary with HELLO; from then on it belongs to the member that HELLO
+named, and answers go back on the newest connection of that member. A JSON request names its group
+and both ids itself, and is answered on its own connection under its opaque.
+
+Whoever names another group or an unknown member is told so (400, 401) and logged once a connection;
+bytes that make no sense close a binary connection and are answered 411 on a JSON one. A Java peer
+may have so many requests waiting for their answers; above that the oldest is answered 421. Nothing
+is scheduled here.
+"""
+
+from typing import Final
+
+from twisted.logger import Logger
+
+from ledgermq.dledger.entry import EntryCodec, EntryId
+from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    DLedgerCode,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushResponse,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from ledgermq.dledger.replica import wire_binary, wire_json
+from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.json_bodies import RequestBody
+from ledgermq.dledger.replica.peers import MemberEvents, send_binary
+from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
+from ledgermq.dledger.replica.wire_json import JsonCode, MemberAnswer, MemberRequest
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.transport import CommandProtocol
+
+_SUCCESS: Final = 0
+_SYSTEM_ERROR: Final = 1
+_NOT_SUPPORTED: Final = 3
+# The binary header has 16 bits for a code, so that 51001 arrives there as a negative number.
+_CODE_MASK: Final = 0xFFFF
+_BINARY_CODES: Final = frozenset(map(int, BinaryCode))
+_JSON_CODES: Final = frozenset(map(int, JsonCode))
+_MEMBER_CODES: Final = frozenset({JsonCode.VOTE, JsonCode.HEART_BEAT, JsonCode.PUSH})
+
+_log = Logger()
+
+# Under which a waiting JSON request is found by its answer: a vote by candidate and term, all else
+# by the number it was given.
+_Key = tuple[str, int] | int
+
+
+class _Link:
+    """What is known of one connection."""
+
+    __slots__ = ("has_complained", "last_chain_crc", "last_id", "peer_id", "waiting")
+
+    def __init__(self) -> None:
+        # Member at the other end, once HELLO named it.
+        self.peer_id: str | None = None
+        # Last entry that came here, and its chain checksum: what the next run must continue.
+        self.last_id: EntryId | None = None
+        self.last_chain_crc = 0
+        # JSON requests that wait for their answers, oldest first.
+        self.waiting: dict[_Key, tuple[int, RemotingCommand, RequestBody]] = {}
+        # A refusal was logged for this connection.
+        self.has_complained = False
+
+
+class Listener:
+    """The Receiver of all incoming connections of one member."""
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        store: LedgerStore,
+        codec: EntryCodec,
+        events: MemberEvents,
+        clients: ClientRequests,
+    ) -> None:
+        """Listens to nothing by itself: it is given to a CommandServer."""
+        self._config = config
+        self._store = store
+        self._codec = codec
+        self._events = events
+        self._clients = clients
+        self._peer_ids = frozenset(config.addresses()) - {config.self_id}
+        # The newest binary connection of each peer.
+        self._connections: dict[str, CommandProtocol] = {}
+        # JSON requests that wait for their answers, and where they came from.
+        self._waiting: dict[_Key, CommandProtocol] = {}
+        # Numbers given to JSON requests are negative: those of LedgerMQ leaders are not.
+        self._next_request_id = -1
+        # The leader that is named in refusals.
+        self.leader_id: str | None = None
+
+    def answer(self, message: MemberAnswer) -> None:
+        """Sends an answer to where its request came from; drops it when that is gone."""
+        key = _key_of_answer(message)
+        connection = self._waiting.pop(key, None)
+        if connection is not None:
+            code, command, request = connection.context.waiting.pop(key)
+            body = wire_json.encode_answer(message, request)
+            connection.send(command.response(DLedgerCode.SUCCESS, body=body))
+            return
+        connection = self._connections.get(message.target)
+        if connection is not None:
+            send_binary(connection, message)
+
+    # Receiver of the connections.
+
+    def connection_made(self, connection: CommandProtocol) -> None:
+        """Nothing is known of it yet."""
+        connection.context = _Link()
+
+    def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
+        """Forgets what waited for it."""
+        link: _Link = connection.context
+        for key in link.waiting:
+            del self._waiting[key]
+        link.waiting.clear()
+        if link.peer_id is not None and self._connections.get(link.peer_id) is connection:
+            del self._connections[link.peer_id]
+
+    def commands_received(
+        self, connection: CommandProtocol, commands: list[RemotingCommand]
+    ) -> None:
+        """Sorts requests by dialect."""
+        for command in commands:
+            code = command.code & _CODE_MASK
+            if code == BinaryCode.HELLO:
+                self._greet(connection, command)
+            elif code in _BINARY_CODES:
+                self._receive_binary(connection, code, command.body)
+            elif code in _JSON_CODES:
+                self._receive_json(connection, code, command)
+            elif not command.is_one_way:
+                remark = f"request type {command.code} not supported"
+                connection.send(command.response(_NOT_SUPPORTED, remark))
+            if not connection.is_open:
+                return
+
+    def _greet(self, connection: CommandProtocol, command: RemotingCommand) -> None:
+        config, code, reason = self._config, DLedgerCode.SUCCESS, ""
+        try:
+            hello = wire_binary.decode_hello(command.body)
+        except RemoteProtocolError as error:
+            self._complain(connection, str(error))
+            connection.send(command.response(DLedgerCode.UNEXPECTED_ARGUMENT, str(error)))
+            return
+        if hello.group != config.group:
+            code = DLedgerCode.UNKNOWN_GROUP
+            reason = f"group is {hello.group!r}, here it is {config.group!r}"
+        elif hello.target != config.self_id:
+            code = DLedgerCode.UNKNOWN_MEMBER
+            reason = f"member {hello.target!r} was asked for, here is {config.self_id!r}"
+        elif hello.sender not in self._peer_ids:
+            code = DLedgerCode.UNKNOWN_MEMBER
+            reason = f"member {hello.sender!r} is none of {sorted(self._peer_ids)}"
+        elif hello.version != WIRE_VERSION:
+            code = DLedgerCode.UNSUPPORTED
+            reason = f"wire version is {hello.version}, here it is {WIRE_VERSION}"
+        elif hello.segment_bytes != self._store.segment_bytes:
+            code = DLedgerCode.UNEXPECTED_ARGUMENT
+            reason = f"segments have {hello.segment_bytes} bytes, here {self._store.segment_bytes}"
+        if reason:
+            self._complain(connection, reason)
+            connection.send(command.response(code, reason))
+            return
+        connection.context.peer_id = hello.sender
+        self._connections[hello.sender] = connection
+        connection.send(command.response(_SUCCESS))
+
+    def _receive_binary(self, connection: CommandProtocol, code: int, body: bytes) -> None:
+        link: _Link = connection.context
+        if link.peer_id is None:
+            self._complain(connection, f"frame {code} before HELLO")
+            connection.close("frame before HELLO")
+            return
+        try:
+            message = wire_binary.decode(
+                code,
+                body,
+                sender=link.peer_id,
+                target=self._config.self_id,
+                codec=self._codec,
+                chain_crc_of=lambda entry_id: self._chain_crc_of(link, entry_id),
+            )
+        except RemoteProtocolError as error:
+            self._complain(connection, str(error))
+            connection.close(str(error))
+            return
+        if isinstance(message, AppendRequest):
+            link.last_id = message.entries.last_id
+            link.last_chain_crc = message.entries.last_chain_crc
+        self._events.message_received(message)
+
+    def _chain_crc_of(self, link: _Link, entry_id: EntryId) -> int | None:
+        if entry_id == link.last_id:
+            return link.last_chain_crc
+        try:
+            head = self._store.head_at(entry_id.index)
+        except LedgerError:
+            return None
+        return head.chain_crc if head.term == entry_id.term else None
+
+    def _receive_json(
+        self, connection: CommandProtocol, code: int, command: RemotingCommand
+    ) -> None:
+        try:
+            request = wire_json.decode_request(code, command.body)
+        except RemoteProtocolError as error:
+            self._complain(connection, str(error))
+            body = b'{"code":411,"term":-1}'
+            connection.send(command.response(_SYSTEM_ERROR, str(error), body=body))
+            return
+        refusal = self._refusal_of(code, request)
+        if refusal is None and code not in _MEMBER_CODES:
+            self._clients.receive(connection, code, command, request)
+            return
+        if refusal is None:
+            self._next_request_id -= 1
+            try:
+                message = wire_json.message_of(
+                    code,
+                    request,
+                    target=self._config.self_id,
+                    codec=self._codec,
+                    request_id=self._next_request_id,
+                )
+            except RemoteProtocolError as error:
+                self._complain(connection, str(error))
+                refusal = DLedgerCode.UNEXPECTED_ARGUMENT
+            else:
+                self._receive_member(connection, code, command, request, message)
+                return
+        self._complain(connection, f"request {code} is refused: {refusal.name}")
+        self._refuse(connection, code, command, request, refusal)
+
+    def _refusal_of(self, code: int, request: RequestBody) -> DLedgerCode | None:
+        """Checks ids in Java's order (DLedgerRpcNettyService, DLedgerServer)."""
+        if code not in _MEMBER_CODES and code not in ClientRequests.CODES:
+            return DLedgerCode.UNSUPPORTED
+        if request.remote_id != self._config.self_id:
+            return DLedgerCode.UNKNOWN_MEMBER
+        if request.group != self._config.group:
+            return DLedgerCode.UNKNOWN_GROUP
+        if code == JsonCode.HEART_BEAT and request.leader_id == self._config.self_id:
+            return DLedgerCode.UNEXPECTED_MEMBER
+        if code == JsonCode.HEART_BEAT and request.leader_id not in self._peer_ids:
+            return DLedgerCode.UNKNOWN_MEMBER
+        if code == JsonCode.PUSH and request.leader_id not in self._peer_ids:
+            return DLedgerCode.INCONSISTENT_LEADER
+        return None
+
+    def _receive_member(
+        self,
+        connection: CommandProtocol,
+        code: int,
+        command: RemotingCommand,
+        request: RequestBody,
+        message: MemberRequest,
+    ) -> None:
+        if isinstance(message, VoteRequest) and message.sender not in self._peer_ids:
+            is_self = message.sender == self._config.self_id
+            result = (
+                VoteResult.REJECT_UNEXPECTED_LEADER if is_self else VoteResult.REJECT_UNKNOWN_LEADER
+            )
+            refused = VoteResponse(
+                term=message.term,
+                sender=message.target,
+                target=message.sender,
+                result=result,
+                round_term=message.term,
+            )
+            self._complain(connection, f"candidate {message.sender!r} is no peer")
+            body = wire_json.encode_answer(refused, request)
+            connection.send(command.response(DLedgerCode.SUCCESS, body=body))
+            return
+        key = _key_of_request(message)
+        former = self._waiting.pop(key, None)
+        if former is not None:
+            former.context.waiting.pop(key)
+        link: _Link = connection.context
+        if len(link.waiting) >= self._config.waiting_requests_max:
+            oldest = next(iter(link.waiting))
+            del self._waiting[oldest]
+            oldest_code, oldest_command, oldest_request = link.waiting.pop(oldest)
+            full = DLedgerCode.PUSH_REQUEST_IS_FULL
+            self._refuse(connection, oldest_code, oldest_command, oldest_request, full)
+        link.waiting[key] = (code, command, request)
+        self._waiting[key] = connection
+        self._events.message_received(message)
+
+    def _refuse(
+        self,
+        connection: CommandProtocol,
+        code: int,
+        command: RemotingCommand,
+        request: RequestBody,
+        result: DLedgerCode,
+    ) -> None:
+        body = wire_json.encode_refusal(code, request, result, self.leader_id)
+        connection.send(command.response(DLedgerCode.SUCCESS, body=body))
+
+    def _complain(self, connection: CommandProtocol, reason: str) -> None:
+        """Logs the first refusal of a connection."""
+        link: _Link = connection.context
+        if not link.has_complained:
+            link.has_complained = True
+            _log.warn(
+                "{self_id}: refusing {peer}: {reason}",
+                self_id=self._config.self_id,
+                peer=connection.peer,
+                reason=reason,
+            )
+
+
+def _key_of_request(message: MemberRequest) -> _Key:
+    match message:
+        case VoteRequest():
+            return message.sender, message.term
+        case HeartBeatRequest():
+            return message.read_round
+        case _:
+            return message.request_id
+
+
+def _key_of_answer(message: MemberAnswer) -> _Key:
+    match message:
+        case VoteResponse():
+            return message.target, message.round_term
+        case HeartBeatResponse():
+            return message.round
+        case PushResponse():
+            return message.request_id

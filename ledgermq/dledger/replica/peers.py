@@ -1,0 +1,218 @@
+"""An outgoing connection for each peer, and the dialect that is spoken on it.
+
+    connecting -> greeting -> binary      HELLO was answered: frames of wire_binary, both ways
+                          \\-> json        the peer does not know HELLO: DLedger's requests
+                          \\-> refused     wrong group, member or segment size: logged, tried again
+
+After a loss Twisted's ClientService connects again, waiting a little longer each time. What is sent
+while a connection is not ready, or while too much waits for its socket, is dropped: the core sends
+again what matters. On one connection messages keep their order. Nothing is scheduled here.
+"""
+
+from typing import Any, Final, Protocol, cast
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.messages import Message, PeerDialect
+from ledgermq.dledger.replica import wire_binary, wire_json
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.wire_binary import BinaryCode, Hello
+from ledgermq.dledger.replica.wire_json import MemberRequest
+from ledgermq.protocol.codes import LanguageCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
+from ledgermq.protocol.transport import CommandClient, CommandProtocol, TurnOutput
+
+# RemotingSysResponseCode: what a Java server answers to HELLO. SYSTEM_ERROR covers one with a
+# processor for all codes that fails on it.
+_SUCCESS: Final = 0
+_NOT_KNOWN: Final = frozenset({1, 3})
+
+_log = Logger()
+
+
+class MemberEvents(Protocol):
+    """What connections tell the member that owns them."""
+
+    def message_received(self, message: Message) -> None:
+        """A peer sent this; in order for each connection."""
+
+    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
+        """The way to a peer is open."""
+
+    def peer_lost(self, peer_id: str) -> None:
+        """The way to a peer is closed."""
+
+
+class HelloRefusedError(ProtocolError):
+    """A peer does not accept this member."""
+
+    def __init__(self, peer_id: str, code: int, remark: str) -> None:
+        self.peer_id = peer_id
+        self.code = code
+        self.remark = remark
+        super().__init__(f"{peer_id} refuses this member: {remark or 'no reason'} (code {code})")
+
+
+class Peer:
+    """The way to one peer; the Receiver of its connection."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        config: ReplicaConfig,
+        peer_id: str,
+        codec: EntryCodec,
+        segment_bytes: int,
+        events: MemberEvents,
+        output: TurnOutput,
+    ) -> None:
+        """Opens nothing yet; see Peers."""
+        self.peer_id = peer_id
+        self._config = config
+        self._codec = codec
+        self._events = events
+        self._hello = Hello(
+            group=config.group,
+            sender=config.self_id,
+            target=peer_id,
+            segment_bytes=segment_bytes,
+        )
+        # How the open connection is spoken on; UNKNOWN while there is none.
+        self.dialect = PeerDialect.UNKNOWN
+        # Messages that were dropped because the connection was not ready or too slow.
+        self.dropped_count = 0
+        # The last refusal that was logged, so that it is logged once.
+        self._logged_refusal = ""
+        address = config.addresses()[peer_id]
+        self._client = CommandClient(
+            reactor,
+            address.host,
+            address.port,
+            self,
+            connect_timeout_ms=config.request_timeout_ms,
+            back_off=self._back_off_s,
+            on_connected=self._greet,
+            output=output,
+        )
+
+    def start(self) -> None:
+        """Connects, and keeps connected."""
+        self._client.start()
+
+    def stop(self) -> Deferred[None]:
+        """Closes the connection; fires when it is gone."""
+        self.dialect = PeerDialect.UNKNOWN
+        return self._client.stop()
+
+    def send(self, message: Message) -> None:
+        """Sends a message in the dialect of the connection, or drops it."""
+        connection = self._client.connection
+        if (
+            connection is None
+            or self.dialect is PeerDialect.UNKNOWN
+            or connection.unsent_bytes > self._config.peer_unsent_bytes_max
+        ):
+            self.dropped_count += 1
+        elif self.dialect is PeerDialect.JAVA:
+            # Answers of ours travel on the peer's own connection in this dialect.
+            self._request(connection, cast(MemberRequest, message))
+        else:
+            send_binary(connection, message)
+
+    def _back_off_s(self, attempts_count: int) -> float:
+        config = self._config
+        doubled_ms = config.reconnect_min_ms << min(attempts_count, 20)
+        return min(doubled_ms, config.reconnect_max_ms) / 1000
+
+    def _greet(self, connection: CommandProtocol) -> Deferred[Any]:
+        hello = RemotingCommand(
+            code=BinaryCode.HELLO,
+            language=LanguageCode.PYTHON,
+            body=wire_binary.encode_hello(self._hello),
+        )
+        answer = connection.request(hello, self._config.request_timeout_ms)
+        return answer.addCallback(self._greeted).addErrback(self._not_greeted)
+
+    def _greeted(self, answer: RemotingCommand) -> None:
+        if answer.code == _SUCCESS:
+            self.dialect = PeerDialect.LEDGERMQ
+        elif answer.code in _NOT_KNOWN:
+            self.dialect = PeerDialect.JAVA
+        else:
+            raise HelloRefusedError(self.peer_id, answer.code, answer.remark or "")
+        self._logged_refusal = ""
+        self._events.dialect_found(self.peer_id, self.dialect)
+
+    def _not_greeted(self, failure: Failure) -> Failure:
+        text = failure.getErrorMessage()
+        if isinstance(failure.value, HelloRefusedError) and text != self._logged_refusal:
+            self._logged_refusal = text
+            _log.error("{self_id}: {reason}", self_id=self._config.self_id, reason=text)
+        return failure
+
+    def _request(self, connection: CommandProtocol, message: MemberRequest) -> None:
+        code, body = wire_json.encode_request(message, self._config.group)
+        command = RemotingCommand(code=code, language=LanguageCode.PYTHON, body=body)
+        answer = connection.request(command, self._config.request_timeout_ms)
+        answer.addCallback(self._answered, message)
+        answer.addErrback(self._not_answered)
+
+    def _answered(self, answer: RemotingCommand, message: MemberRequest) -> None:
+        self._events.message_received(wire_json.decode_answer(message, answer.body))
+
+    def _not_answered(self, failure: Failure) -> Failure | None:
+        """No answer is an answer: the core's own timers send again what matters."""
+        if not isinstance(failure.value, ProtocolError):
+            return failure
+        if isinstance(failure.value, RemoteProtocolError):
+            _log.warn(
+                "{peer_id} answered what is no answer: {reason}",
+                peer_id=self.peer_id,
+                reason=failure.getErrorMessage(),
+            )
+        return None
+
+    # Receiver of the connection.
+
+    def connection_made(self, connection: CommandProtocol) -> None:
+        """The dialect is not known yet."""
+        self.dialect = PeerDialect.UNKNOWN
+
+    def commands_received(
+        self, connection: CommandProtocol, commands: list[RemotingCommand]
+    ) -> None:
+        """Takes the answers of a LedgerMQ peer."""
+        for command in commands:
+            try:
+                message = wire_binary.decode(
+                    command.code,
+                    command.body,
+                    sender=self.peer_id,
+                    target=self._config.self_id,
+                    codec=self._codec,
+                    chain_crc_of=lambda _: None,
+                )
+            except RemoteProtocolError as error:
+                _log.warn("closing {peer_id}: {error}", peer_id=self.peer_id, error=error)
+                connection.close(str(error))
+                return
+            self._events.message_received(message)
+
+    def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
+        """Tells the member when the way was open."""
+        if self.dialect is not PeerDialect.UNKNOWN:
+            self.dialect = PeerDialect.UNKNOWN
+            self._events.peer_lost(self.peer_id)
+
+
+def send_binary(connection: CommandProtocol, message: Message) -> None:
+    """Sends one binary frame; a run of entries goes to the socket at once and is not copied."""
+    parts = wire_binary.encode(message)
+    if len(parts) == 1:
+        connection.send_frame(cast(bytes, parts[0]))
+    else:
+        connection.send_parts(parts)
