@@ -1,6 +1,7 @@
 """The product's text stands alone, explains every configuration key, and its parts are all used."""
 
 import importlib
+import importlib.util
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from tests.tidy.sources import ROOT, files_below, require_none
 from tests.tidy.text_rules import (
     foreign_words,
     keys_set,
+    names_in_examples,
     product_texts,
     uncommented_keys,
     undocumented,
@@ -101,6 +103,25 @@ def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     pages = {path.name for path in files_below(ROOT / "docs") if path.suffix == ".md"}
     assert {page for page in pages - {"index.md"} if f"({page})" not in index} == set()
+
+
+def test_examples_import_names_that_exist() -> None:
+    """A room that is not there yet has no names to compare with."""
+    pages = [ROOT / "README.md", *files_below(ROOT / "docs")]
+    missing = [
+        f"{page.name}: {module}.{name}"
+        for page in pages
+        for module, name in names_in_examples(page.read_text(encoding="utf-8"))
+        if (ROOT / module.replace(".", "/")).is_dir()
+        and not hasattr(importlib.import_module(module), name)
+        and importlib.util.find_spec(f"{module}.{name}") is None
+    ]
+    assert missing == []
+
+
+def test_names_of_an_example_are_read() -> None:
+    page = "text\n```python\nimport os\nfrom ledgermq.client import A, B\n```\n"
+    assert names_in_examples(page) == [("ledgermq.client", "A"), ("ledgermq.client", "B")]
 
 
 def test_tests_lie_in_the_known_directories() -> None:

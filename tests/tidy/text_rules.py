@@ -1,5 +1,6 @@
 """What the product's text may not say, and which configuration keys it must explain."""
 
+import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -79,3 +80,19 @@ def uncommented_keys(text: str) -> list[str]:
             bare += keys_set(line)
         previous = line.strip()
     return bare
+
+
+def names_in_examples(text: str) -> list[tuple[str, str]]:
+    """Module and name of each import of ours in the Python examples of a page.
+
+    Raises:
+        SyntaxError: an example is not Python.
+    """
+    return [
+        (node.module, alias.name)
+        for example in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for node in ast.walk(ast.parse(example))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ledgermq")
+        for alias in node.names
+        if node.module
+    ]
