@@ -52,6 +52,12 @@ class _UntilClosed(TwistedProtocol):
         self._closed()
 
 
+def _watch_stdin(closed: Callable[[], None]) -> None:
+    # The stubs of this module describe Windows.
+    make: Any = StandardIO
+    make(_UntilClosed(closed), stdout=os.open(os.devnull, os.O_WRONLY))
+
+
 def start_log(level: str = "info") -> None:
     """Writes log events of at least this level as text lines on stderr."""
     predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
@@ -84,7 +90,7 @@ def run_program(service: Service, *, until_stdin_closes: bool) -> int:
     outcome = {"code": 0}
 
     def failed(failure: Failure) -> None:
-        outcome["code"] = fail(failure.getErrorMessage() or failure.type.__name__)
+        outcome["code"] = fail(failure.getErrorMessage() or repr(failure.value))
         if not isinstance(failure.value, (OSError, ValueError)):
             failure.printTraceback(file=sys.stderr)
         if reactor.running:
@@ -107,6 +113,6 @@ def run_program(service: Service, *, until_stdin_closes: bool) -> int:
     reactor.callWhenRunning(begin)
     reactor.addSystemEventTrigger("before", "shutdown", end)
     if until_stdin_closes:
-        StandardIO(_UntilClosed(close), stdout=os.open(os.devnull, os.O_WRONLY))
+        _watch_stdin(close)
     reactor.run()
     return outcome["code"]

@@ -138,7 +138,7 @@ def _check_index(run: EntrySlice, index: _SegmentFiles, report: StoreReport) -> 
         rest = index.size - (position + done) % index.size if index.size else len(expected)
         size = min(rest, len(expected) - done)
         found = index.read(position + done, size)
-        if found != expected[done : done + size]:
+        if found != bytes(expected[done : done + size]):
             report.add_defect(
                 f"index units of entries {run.first_index}..{run.last_index} differ from the log"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -105,7 +105,7 @@ class StoreWalk:
             if not is_full:
                 return
 
-    def _segment_runs(self, path: Path, start: int, size: int) -> Iterator[EntrySlice]:
+    def _segment_runs(self, path: Path, start: int, size: int) -> Generator[EntrySlice, None, bool]:
         """Yields the runs of one segment; returns whether the log goes on in the next one."""
         with (
             open(path, "rb") as file,
