@@ -61,10 +61,13 @@ class Applying:
         self.applied_index = applied_index
         self._committed_end = applied_index + 1
 
-    def advance(self, start_index: int, end_index: int) -> None:
-        """Notes a committed range; a log that was begun afresh may start above the last one."""
-        self.applied_index = max(self.applied_index, start_index - 1)
+    def advance(self, end_index: int) -> None:
+        """Notes that all entries below `end_index` are committed."""
         self._committed_end = max(self._committed_end, end_index)
+
+    def skip_to(self, first_index: int) -> None:
+        """Notes that the log was begun afresh there: what lies before will never be told."""
+        self.applied_index = max(self.applied_index, first_index - 1)
 
     def apply(self) -> bool:
         """Tells the applier of the next part.

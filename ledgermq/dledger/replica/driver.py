@@ -186,20 +186,19 @@ class Replica:
         return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
 
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
-        state = self._vote_store.load()
-        has_entries = self.store.last_index >= self.store.first_index
-        self._raft = Raft(
+        raft = self._raft = Raft(
             self._config.core(),
             self.store,
             self._codec,
-            state,
+            self._vote_store.load(),
             self._rng,
             self.now_ms,
             self._opening_body,
-            recovering=recovering or (state is None and has_entries),
+            recovering=recovering,
         )
-        if self.applied_index >= 0:
-            self._raft.applied(self.applied_index)
+        # What the checkpoint says to be committed may be behind the applier, or before it.
+        self._applying.advance(raft.commit_index + 1)
+        raft.applied(min(self.applied_index, raft.commit_index))
         return self._server.start().addCallback(self._run)
 
     def _run(self, port: int) -> int:
@@ -349,6 +348,7 @@ class Replica:
             store.truncate(ready.truncate_from)
         elif ready.reset_to is not None:
             store.reset(*ready.reset_to)
+            self._applying.skip_to(ready.reset_to[0])
         for entries in ready.entries:  # 3
             store.append(entries)
         for message in ready.messages:  # 4
@@ -356,7 +356,7 @@ class Replica:
         if ready.persist_id is not None or ready.messages_after_persist:
             self._finish_later(ready)
         if ready.committed is not None:  # 7
-            self._applying.advance(*ready.committed)
+            self._applying.advance(ready.committed[1])
         if ready.role is not None:
             # What was committed before the change is still told first.
             self._apply(raft)

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.dledger.entry import EntryCodec
-from ledgermq.dledger.messages import Message, PeerDialect
+from ledgermq.dledger.messages import Message, PeerDialect, VoteRequest
 from ledgermq.dledger.replica import wire_binary, wire_json
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.wire_binary import BinaryCode, Hello
@@ -118,8 +118,10 @@ class Peer:
         ):
             self.dropped_count += 1
         elif self.dialect is PeerDialect.JAVA:
-            # Answers of ours travel on the peer's own connection in this dialect.
-            self._request(connection, cast(MemberRequest, message))
+            # Answers of ours travel on the peer's own connection in this dialect; a pre-vote that
+            # was made before the dialect was known has no meaning there.
+            if not (isinstance(message, VoteRequest) and message.pre_vote):
+                self._request(connection, cast(MemberRequest, message))
         else:
             send_binary(connection, message)
 

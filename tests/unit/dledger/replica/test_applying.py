@@ -29,7 +29,7 @@ def leading(*, is_ready: bool) -> RoleChange:
 def test_committed_range_is_told_in_bounded_parts() -> None:
     applier = HeardApplier()
     applying = Applying(applier, 10)
-    applying.advance(0, 25)
+    applying.advance(25)
     assert applying.apply()
     assert applying.has_more
     assert applying.apply()
@@ -44,9 +44,9 @@ def test_entries_the_applier_had_before_are_not_told_again() -> None:
     applier = HeardApplier()
     applying = Applying(applier, 10)
     applying.begin_after(4)
-    applying.advance(0, 5)
+    applying.advance(5)
     assert not applying.apply()
-    applying.advance(5, 6)
+    applying.advance(6)
     applying.apply()
     assert applier.heard == [(5, 6)]
 
@@ -55,7 +55,8 @@ def test_log_begun_afresh_is_told_from_its_first_entry() -> None:
     applier = HeardApplier()
     applying = Applying(applier, 10)
     applying.begin_after(4)
-    applying.advance(100, 103)
+    applying.skip_to(100)
+    applying.advance(103)
     applying.apply()
     assert applier.heard == [(100, 103)]
 
@@ -64,7 +65,7 @@ def test_leader_is_ready_when_its_opening_entry_is_applied() -> None:
     applier = HeardApplier()
     applying = Applying(applier, 10)
     applying.change_role(leading(is_ready=False), 14)
-    applying.advance(0, 15)
+    applying.advance(15)
     applying.apply()
     applying.change_role(leading(is_ready=True), 14)
     assert applying.is_leader_coming
@@ -81,7 +82,7 @@ def test_leader_is_ready_when_its_opening_entry_is_applied() -> None:
 def test_leader_that_steps_down_before_it_was_ready_never_becomes_ready() -> None:
     applier = HeardApplier()
     applying = Applying(applier, 10)
-    applying.advance(0, 15)
+    applying.advance(15)
     applying.change_role(leading(is_ready=True), 14)
     applying.change_role(RoleChange(role=Role.CANDIDATE, term=3, leader_id=None), None)
     applying.apply()

@@ -1,0 +1,441 @@
+"""Who is let in on the ledger's port, what is handed on, and where answers go."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.logger import globalLogPublisher
+
+from ledgermq.dledger.entry import EntryCodec, EntryHead, EntryId, EntrySlice, read_head
+from ledgermq.dledger.errors import DropReason, NotLeaderError, ProposalDroppedError
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    CommitRequest,
+    DLedgerCode,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PeerDialect,
+    PushKind,
+    PushResponse,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from ledgermq.dledger.replica import wire_binary, wire_json
+from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.listener import Listener
+from ledgermq.dledger.replica.wire_binary import Hello
+from ledgermq.dledger.replica.wire_json import JsonCode
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.transport import CommandProtocol
+
+CODEC = EntryCodec(crc32c)
+SEGMENT_BYTES = 1 << 20
+LOG = CODEC.encode([b"a", b"b", b"c"], first_index=0, term=1, position=0, previous_chain_crc=0)
+
+
+class FakeStore:
+    segment_bytes = SEGMENT_BYTES
+    first_index = 0
+    last_index = 2
+
+    def head_at(self, index: int) -> EntryHead:
+        return read_head(LOG.data, LOG.starts[index])
+
+    def read(self, first_index: int, bytes_max: int) -> EntrySlice:
+        return LOG.slice_from(first_index)
+
+
+class FakeMember:
+    """What the listener tells, and what tools are served from."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.role = Role.LEADER
+        self.term = 1
+        self.leader_id: str | None = "n0"
+        self.commit_index = 1
+        self.store = cast(LedgerStore, FakeStore())
+        self.now_ms = 0.0
+        self.error: Exception | None = None
+
+    def message_received(self, message: Message) -> None:
+        self.messages.append(message)
+
+    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None: ...
+
+    def peer_lost(self, peer_id: str) -> None: ...
+
+    def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]:
+        if self.error is not None:
+            raise self.error
+        return [CODEC.encode(bodies, first_index=3, term=1, position=147, previous_chain_crc=1)]
+
+
+class Rig:
+    """A listener and connections to it."""
+
+    def __init__(self, **changes: Any) -> None:
+        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-h:2;n2-h:3", **changes)
+        self.member = FakeMember()
+        self.clients = ClientRequests(config, self.member)
+        self.listener = Listener(config, self.member.store, CODEC, self.member, self.clients)
+        self.clock = Clock()
+
+    def connect(self) -> "Caller":
+        return Caller(self)
+
+
+class Caller:
+    """The other end of one connection."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.transport = StringTransport()
+        self.connection = CommandProtocol(rig.clock, rig.listener)
+        self.connection.makeConnection(self.transport)
+        self.decoder = FrameDecoder()
+
+    def send(self, frame: bytes) -> None:
+        self.connection.dataReceived(frame)
+
+    def ask(self, code: int, body: bytes, opaque: int = 7) -> list[RemotingCommand]:
+        self.send(encode(RemotingCommand(code=code, body=body, opaque=opaque)))
+        return self.answers()
+
+    def ask_json(self, code: int, opaque: int = 7, **fields: Any) -> Any:
+        ids = {"group": "g", "remoteId": "n0", "leaderId": "n1", "localId": "n1", "term": 1}
+        body = json.dumps({k: v for k, v in (ids | fields).items() if v is not None}).encode()
+        answers = self.ask(code, body, opaque)
+        return [(answer.code, answer.opaque, json.loads(answer.body)) for answer in answers]
+
+    def answers(self) -> list[RemotingCommand]:
+        self.rig.clock.advance(0)
+        frames = self.decoder.feed(self.transport.value())
+        self.transport.clear()
+        return [decode(frame) for frame in frames]
+
+    def greet(self, sender: str = "n1", **changes: Any) -> RemotingCommand:
+        fields = {"group": "g", "target": "n0", "segment_bytes": SEGMENT_BYTES} | changes
+        (answer,) = self.ask(52001, wire_binary.encode_hello(Hello(sender=sender, **fields)))
+        return answer
+
+
+@pytest.fixture
+def log_lines() -> Iterator[list[str]]:
+    lines: list[str] = []
+
+    def observe(event: Any) -> None:
+        lines.append(event["log_format"])
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+def binary(message: Message) -> bytes:
+    return b"".join(wire_binary.encode(message))
+
+
+COMMIT = CommitRequest(term=1, sender="n1", target="n0", commit_index=0, request_id=5)
+COMMIT_ANSWER = PushResponse(
+    term=1,
+    sender="n0",
+    target="n1",
+    kind=PushKind.COMMIT,
+    code=DLedgerCode.SUCCESS,
+    index=None,
+    count=0,
+    begin_index=0,
+    end_index=2,
+    request_id=5,
+)
+
+
+def test_greeted_member_speaks_binary_and_is_answered_on_its_connection() -> None:
+    rig = Rig()
+    caller, other = rig.connect(), rig.connect()
+    assert caller.greet().code == 0
+    assert other.greet("n2").code == 0
+    caller.send(binary(COMMIT))
+    assert rig.member.messages == [COMMIT]
+    rig.listener.answer(COMMIT_ANSWER)
+    (answer,) = caller.answers()
+    assert answer.code == 52010
+    assert other.answers() == []
+
+
+def test_answer_goes_to_the_newest_connection_of_a_member() -> None:
+    rig = Rig()
+    old, new = rig.connect(), rig.connect()
+    old.greet()
+    new.greet()
+    old.connection.connectionLost()
+    rig.listener.answer(COMMIT_ANSWER)
+    assert len(new.answers()) == 1
+    new.connection.connectionLost()
+    rig.listener.answer(COMMIT_ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"group": "other"}, 400, "'other'"),
+        ({"target": "n9"}, 401, "'n9'"),
+        ({"sender": "n9"}, 401, "'n9'"),
+        ({"sender": "n0"}, 401, "'n0'"),
+        ({"version": 9}, 303, "9"),
+        ({"segment_bytes": 4096}, 411, "4096"),
+    ],
+)
+def test_stranger_is_refused_with_the_reason_and_one_log_line(
+    changes: dict[str, Any], code: int, said: str, log_lines: list[str]
+) -> None:
+    caller = Rig().connect()
+    for _ in range(3):
+        answer = caller.greet(**changes)
+        assert answer.code == code
+        assert said in (answer.remark or "")
+    assert len(log_lines) == 1
+    caller.send(binary(COMMIT))
+    assert caller.transport.disconnecting
+    assert caller.rig.member.messages == []
+
+
+def test_bad_hello_is_refused() -> None:
+    (answer,) = Rig().connect().ask(52001, b"{")
+    assert answer.code == 411
+
+
+def test_bad_binary_frame_closes_its_connection_only() -> None:
+    rig = Rig()
+    caller, other = rig.connect(), rig.connect()
+    caller.greet("n1")
+    other.greet("n2")
+    caller.ask(52009, b"short")
+    assert caller.transport.disconnecting
+    assert not other.transport.disconnecting
+
+
+def append_of(bodies: list[bytes], previous: EntryId, chain_crc: int, position: int) -> bytes:
+    entries = CODEC.encode(
+        bodies,
+        first_index=previous.index + 1,
+        term=1,
+        position=position,
+        previous_chain_crc=chain_crc,
+    )
+    return binary(
+        AppendRequest(
+            term=1,
+            sender="n1",
+            target="n0",
+            entries=entries,
+            previous=previous,
+            commit_index=0,
+            request_id=5,
+        )
+    )
+
+
+def test_run_must_continue_the_chain_of_the_store_or_of_the_run_before() -> None:
+    rig = Rig()
+    caller = rig.connect()
+    caller.greet()
+    end = len(LOG.data)
+    caller.send(append_of([b"d"], EntryId(1, 2), LOG.last_chain_crc, end))
+    (first,) = rig.member.messages
+    assert isinstance(first, AppendRequest)
+    caller.send(append_of([b"e"], EntryId(1, 3), first.entries.last_chain_crc, end + 49))
+    assert len(rig.member.messages) == 2
+    caller.send(append_of([b"f"], EntryId(1, 4), 12345, end + 98))
+    assert caller.transport.disconnecting
+    stranger = rig.connect()
+    stranger.greet()
+    stranger.send(append_of([b"d"], EntryId(1, 2), 12345, end))
+    assert stranger.transport.disconnecting
+    assert len(rig.member.messages) == 2
+
+
+def test_json_requests_are_answered_under_their_opaque_with_code_200() -> None:
+    rig = Rig()
+    caller = rig.connect()
+    assert caller.ask_json(51001, 1, leaderId="n1", ledgerEndIndex=3, ledgerEndTerm=1) == []
+    assert caller.ask_json(51002, 2) == []
+    assert caller.ask_json(51004, 3, type="COMMIT", commitIndex=1) == []
+    vote, beat, commit = rig.member.messages
+    assert isinstance(vote, VoteRequest)
+    assert isinstance(beat, HeartBeatRequest)
+    assert isinstance(commit, CommitRequest)
+    ids = {"sender": "n0", "target": "n1", "term": 1}
+    code = DLedgerCode.SUCCESS
+    rig.listener.answer(
+        PushResponse(
+            kind=PushKind.COMMIT,
+            code=code,
+            index=None,
+            count=0,
+            begin_index=0,
+            end_index=2,
+            request_id=commit.request_id,
+            **ids,
+        )
+    )
+    rig.listener.answer(HeartBeatResponse(code=code, round=beat.read_round, **ids))
+    rig.listener.answer(VoteResponse(result=VoteResult.ACCEPT, round_term=vote.term, **ids))
+    answers = caller.answers()
+    assert [(answer.code, answer.opaque) for answer in answers] == [(200, 3), (200, 2), (200, 1)]
+    assert json.loads(answers[2].body)["voteResult"] == "ACCEPT"
+
+
+def test_code_of_a_binary_header_is_understood() -> None:
+    """Java casts 51002 to 16 bits when its header is in the ROCKETMQ form."""
+    rig = Rig()
+    caller = rig.connect()
+    assert caller.ask_json(51002 - 65536) == []
+    assert isinstance(rig.member.messages[0], HeartBeatRequest)
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "answered"),
+    [
+        (51002, {"remoteId": "n5"}, 401),
+        (51002, {"group": "other"}, 400),
+        (51002, {"leaderId": "n5"}, 401),
+        (51002, {"leaderId": "n0"}, 402),
+        (51004, {"leaderId": "n5", "type": "COMMIT"}, 409),
+        (51004, {"type": "APPEND"}, 411),
+        (51004, {"type": "NONSENSE"}, 411),
+        (50000, {"group": "other"}, 400),
+    ],
+)
+def test_wrong_json_request_is_answered_with_its_code(
+    code: int, fields: dict[str, Any], answered: int, log_lines: list[str]
+) -> None:
+    caller = Rig().connect()
+    for _ in range(2):
+        ((header, opaque, body),) = caller.ask_json(code, **fields)
+        assert (header, opaque, body["code"]) == (200, 7, answered)
+    assert caller.rig.member.messages == []
+    assert len(log_lines) == 1
+    assert not caller.transport.disconnecting
+
+
+@pytest.mark.parametrize(
+    ("candidate", "result"), [("n5", "REJECT_UNKNOWN_LEADER"), ("n0", "REJECT_UNEXPECTED_LEADER")]
+)
+def test_vote_for_a_stranger_is_refused(candidate: str, result: str) -> None:
+    ((_, _, body),) = Rig().connect().ask_json(51001, leaderId=candidate)
+    assert (body["code"], body["voteResult"]) == (200, result)
+
+
+def test_unknown_code_and_undecodable_body_are_answered() -> None:
+    caller = Rig().connect()
+    (answer,) = caller.ask(51006, b"")
+    assert answer.code == 3
+    (answer,) = caller.ask(51004, b"\xff")
+    assert (answer.code, json.loads(answer.body)["code"]) == (1, 411)
+    (answer,) = caller.ask(51003, b"{}")
+    assert answer.code == 1
+
+
+def test_waiting_requests_are_bounded_and_forgotten_with_their_connection() -> None:
+    rig = Rig(waiting_requests_max=2)
+    caller = rig.connect()
+    assert caller.ask_json(51004, 1, type="COMMIT") == []
+    assert caller.ask_json(51004, 2, type="COMMIT") == []
+    ((_, opaque, body),) = caller.ask_json(51004, 3, type="COMMIT")
+    assert (opaque, body["code"]) == (1, 421)
+    caller.connection.connectionLost()
+    second = rig.member.messages[1]
+    assert isinstance(second, CommitRequest)
+    rig.listener.answer(
+        wire_json_answer(second.request_id),
+    )
+
+
+def wire_json_answer(request_id: int) -> PushResponse:
+    commit = CommitRequest(term=1, sender="n0", target="n1", commit_index=0, request_id=request_id)
+    answer = wire_json.decode_answer(commit, b"{}")
+    assert isinstance(answer, PushResponse)
+    return answer
+
+
+def test_metadata_names_leader_and_peers() -> None:
+    ((_, _, body),) = Rig().connect().ask_json(50000, leaderId=None, localId=None)
+    assert body == {
+        "code": 200,
+        "group": "g",
+        "leaderId": "n0",
+        "peers": {"n0": "h:1", "n1": "h:2", "n2": "h:3"},
+        "term": -1,
+    }
+
+
+def test_get_gives_committed_entries_of_a_leader() -> None:
+    rig = Rig()
+    caller = rig.connect()
+    ((_, _, body),) = caller.ask_json(JsonCode.GET, beginIndex=1)
+    assert [(e["index"], e["body"], e["pos"]) for e in body["entries"]] == [(1, "Yg==", 49)]
+    for index in (-1, 2, 3):
+        ((_, _, body),) = caller.ask_json(JsonCode.GET, beginIndex=index)
+        assert (body["code"], body["entries"]) == (410, [])
+    rig.member.role = Role.FOLLOWER
+    ((_, _, body),) = caller.ask_json(JsonCode.GET, beginIndex=1)
+    assert body["code"] == 404
+
+
+def test_append_is_answered_when_committed() -> None:
+    rig = Rig(serves_append=True)
+    caller = rig.connect()
+    assert caller.ask_json(JsonCode.APPEND, body="aGVsbG8=") == []
+    rig.clients.committed(3)
+    assert caller.answers() == []
+    rig.clients.committed(4)
+    (answer,) = caller.answers()
+    body = json.loads(answer.body)
+    assert (body["code"], body["index"], body["pos"], body["term"]) == (200, 3, 147, 1)
+
+
+def test_append_that_waits_too_long_or_loses_its_leader_is_answered() -> None:
+    rig = Rig(serves_append=True)
+    caller = rig.connect()
+    assert rig.clients.deadline_ms() == float("inf")
+    caller.ask_json(JsonCode.APPEND, body="aGVsbG8=")
+    assert rig.clients.deadline_ms() == 2500.0
+    rig.clients.expire(2499.0)
+    assert caller.answers() == []
+    rig.clients.expire(2500.0)
+    assert json.loads(caller.answers()[0].body)["code"] == 502
+    caller.ask_json(JsonCode.APPEND, body="aGVsbG8=")
+    rig.clients.term_changed()
+    assert json.loads(caller.answers()[0].body)["code"] == 501
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotLeaderError("n1", 1), 404),
+        (ProposalDroppedError(DropReason.PENDING_FULL, 2, 1), 503),
+        (ProposalDroppedError(DropReason.TRANSFERRING, 2, 1), 506),
+    ],
+)
+def test_refused_append_is_answered(error: Exception, code: int) -> None:
+    rig = Rig(serves_append=True)
+    rig.member.error = error
+    ((_, _, body),) = rig.connect().ask_json(JsonCode.APPEND, body="aGVsbG8=")
+    assert (body["code"], body["index"]) == (code, -1)
+
+
+def test_append_is_not_served_where_the_log_belongs_to_a_broker() -> None:
+    ((_, _, body),) = Rig().connect().ask_json(JsonCode.APPEND, body="aGVsbG8=")
+    assert body["code"] == 303
