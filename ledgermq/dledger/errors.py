@@ -83,7 +83,9 @@ class LedgerPositionError(LedgerError):
         self.field = field
         self.expected = expected
         self.found = found
-        super().__init__(f"entries do not continue the log: {field} is {found}, expected {expected}")
+        super().__init__(
+            f"entries do not continue the log: {field} is {found}, expected {expected}"
+        )
 
 
 class CorruptEntryError(LedgerError):

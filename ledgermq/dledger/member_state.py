@@ -1,11 +1,133 @@
-"""MemberState: what one member knows of term, vote, role and leader."""
+"""MemberState: what one member knows of term, vote, leader and peers, whatever its role.
 
+What only one role has stands apart: `Follower` and `Candidate` here, `Leader` in leader.py; so a
+value of a past role cannot be read by mistake. A member that knows no leader is a candidate, as in
+DLedger; whether it asks for votes at the moment is its phase.
+"""
+
+from dataclasses import dataclass, field
 from enum import Enum
+
+from ledgermq.dledger.config import Config, Timing
+from ledgermq.dledger.messages import Message, PeerDialect, VoteResult
+from ledgermq.dledger.storage import HardState
 
 
 class Role(Enum):
-    """Raft's three roles, under DLedger's names (MemberState.Role)."""
+    """Raft's roles under DLedger's names (MemberState.Role)."""
 
     FOLLOWER = "FOLLOWER"
     CANDIDATE = "CANDIDATE"
     LEADER = "LEADER"
+
+
+class Phase(Enum):
+    """What a candidate is doing."""
+
+    WAITING = "waits for its next round"
+    PRE_VOTE = "asks whether it would be elected"
+    VOTE = "asks for votes"
+
+
+@dataclass(slots=True)
+class Follower:
+    """A member that knows the leader of its term."""
+
+    # When the leader was last heard of.
+    contact_ms: float
+    # Patience on top of the election timeout, drawn anew for each leader, so that the followers of
+    # a dead leader do not all wake at once (Raft 5.2).
+    jitter_ms: float
+    # Up to here the log is known to equal that of this leader in this term; starts at the commit
+    # index and bounds what the leader's commit index may commit. Falls back only when the leader
+    # turns out to have lost its log (a Java leader after a restart).
+    verified_index: int
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A member that knows no leader."""
+
+    phase: Phase
+    # WAITING: when the next round begins. Else: when the round is judged at the latest.
+    deadline_ms: float
+    # Term asked for in this round.
+    round_term: int = -1
+    # Answers of this round, own one included: the result and the term that came with it.
+    tally: dict[str, tuple[VoteResult, int]] = field(default_factory=dict)
+    # DLedger's order of things only: whether the next round raises the term
+    # (lastParseResult == WAIT_TO_VOTE_NEXT), and the largest term heard of (knownMaxTermInGroup).
+    raises_term: bool = False
+    known_max_term: int = -1
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Messages for the next Ready."""
+
+    # May go once the hard state is saved.
+    messages: list[Message] = field(default_factory=list)
+    # Votes and push answers; they wait for the entries to be durable, too.
+    after_persist: list[Message] = field(default_factory=list)
+
+
+class MemberState:
+    """Term, vote and leader of one member, and how its peers speak.
+
+    Invariants:
+    1. `term` never falls.
+    2. `voted_for` changes at most once in a term, from None.
+    3. `leader_id` names at most one member in a term, and is None for a candidate.
+    """
+
+    __slots__ = (
+        "_saved",
+        "config",
+        "dialects",
+        "is_mixed",
+        "leader_id",
+        "recovering",
+        "term",
+        "voted_for",
+    )
+
+    def __init__(self, config: Config, hard_state: HardState, recovering: bool) -> None:
+        self.config = config
+        self.term = hard_state.term
+        self.voted_for = hard_state.voted_for
+        self.leader_id: str | None = None
+        # This member has lost state: it neither votes nor stands for election, and is not counted.
+        self.recovering = recovering
+        # Peers in sorted order.
+        self.dialects = dict.fromkeys(config.peer_ids, PeerDialect.UNKNOWN)
+        # Whether a peer is known to be Java: then votes, heart beats and times are DLedger's.
+        self.is_mixed = False
+        # The state as the driver was last told to save it.
+        self._saved = hard_state
+
+    @property
+    def timing(self) -> Timing:
+        """The times that hold at present."""
+        return self.config.timing_with_java if self.is_mixed else self.config.timing
+
+    def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
+        """Note how a peer speaks."""
+        self.dialects[peer_id] = dialect
+        self.is_mixed = PeerDialect.JAVA in self.dialects.values()
+
+    def raise_term(self, term: int) -> None:
+        """Enter a later term; vote and leader are open again (Raft 5.1)."""
+        assert term > self.term, (term, self.term)
+        self.term, self.voted_for, self.leader_id = term, None, None
+
+    def vote(self, member_id: str) -> None:
+        """Give this term's vote, for good (Raft 5.2)."""
+        assert self.voted_for in (None, member_id), (self.voted_for, member_id)
+        self.voted_for = member_id
+
+    def take_hard_state(self) -> HardState | None:
+        """Hand out term and vote when they are not those saved last."""
+        if self._saved.term == self.term and self._saved.voted_for == self.voted_for:
+            return None
+        self._saved = HardState(self.term, self.voted_for)
+        return self._saved

@@ -1,5 +1,4 @@
-"""Ready: all that the core wants done, as one value, and the order in which the driver must do it.
-"""
+"""Ready: all that the core wants done, as one value, and the order in which to do it."""
 
 from dataclasses import dataclass, field
 

@@ -1,0 +1,194 @@
+"""LeaderElector: rounds of votes. Asks for them, counts them, and answers those of others.
+
+Pictures of a candidate's phases:
+
+    among LedgerMQ members           WAITING ──> PRE_VOTE ──majority──> VOTE ──majority──> leader
+                                        ^           │ refused             │ refused
+                                        └───────────┴─────────────────────┘ after a random wait
+    with a Java member               WAITING ──> VOTE ──PASSED──> leader
+                                        ^          │ else: the wait and the term of the next round
+                                        └──────────┘ follow from the answers
+
+What a single vote or a whole round means is decided in votes.py. Becoming leader, follower or
+candidate is Raft's business: the methods here say when a round is won.
+
+Source: DLedgerLeaderElector; Raft 5.2, thesis 9.6.
+"""
+
+import random
+from typing import Final
+
+from ledgermq.dledger.log import RaftLog
+from ledgermq.dledger.member_state import Candidate, MemberState, Outbox, Phase
+from ledgermq.dledger.messages import VoteRequest, VoteResponse, VoteResult
+from ledgermq.dledger.votes import (
+    RoundResult,
+    Verdict,
+    Voter,
+    count_grants,
+    is_dledger_round_over,
+    is_round_over,
+    judge_dledger_round,
+    judge_vote,
+    judge_vote_as_dledger,
+)
+
+NEVER: Final = float("inf")
+# DLedger asks again in the next step of its loop.
+REVOTE_IMMEDIATELY_MS: Final = 10
+
+
+class LeaderElector:
+    """The elections of one member."""
+
+    def __init__(
+        self, state: MemberState, log: RaftLog, rng: random.Random, outbox: Outbox
+    ) -> None:
+        """Binds what elections read and change.
+
+        The vote that `state` was loaded with matters: a member that voted for itself may have led
+        that term before it was restarted, so it must not lead it again.
+        """
+        self._state = state
+        self._config = state.config
+        self._log = log
+        self._rng = rng
+        self._outbox = outbox
+        self._burnt_term = state.term if state.voted_for == state.config.self_id else -1
+
+    def next_round_ms(self, now_ms: float) -> float:
+        """Draws when a candidate asks next; a recovering member never does."""
+        if self._state.recovering:
+            return NEVER
+        timing = self._state.timing
+        return now_ms + self._rng.uniform(timing.vote_wait_min_ms, timing.vote_wait_max_ms)
+
+    def draw_patience_ms(self) -> float:
+        """Draws what a follower waits beyond the election timeout."""
+        timing = self._state.timing
+        return self._rng.uniform(0, timing.vote_wait_max_ms - timing.vote_wait_min_ms)
+
+    def start_round(self, candidate: Candidate, now_ms: float) -> bool:
+        """Asks all peers, and tells whether the round is won already (a group of one).
+
+        Source: DLedgerLeaderElector.maintainAsCandidate; among LedgerMQ members thesis 9.6.
+        """
+        state = self._state
+        assert not state.recovering
+        if not state.is_mixed and state.dialects:
+            return self._ask(candidate, Phase.PRE_VOTE, state.term + 1, now_ms)
+        if not state.is_mixed or candidate.raises_term:
+            state.raise_term(max(candidate.known_max_term, state.term + 1))
+            candidate.raises_term = False
+        return self._ask(candidate, Phase.VOTE, state.term, now_ms)
+
+    def judge_round(self, candidate: Candidate, now_ms: float, *, is_last_call: bool) -> bool:
+        """Goes on when the round is decided or its time is up; tells whether it is won."""
+        answers, member_count = candidate.tally.values(), len(self._config.members)
+        if self._state.is_mixed and candidate.phase is Phase.VOTE:
+            if not is_last_call and not is_dledger_round_over(answers, member_count):
+                return False
+            return self._judge_dledger_round(candidate, now_ms)
+        if not is_last_call and not is_round_over(answers, member_count):
+            return False
+        if count_grants(answers) < self._config.quorum_count:
+            candidate.phase = Phase.WAITING
+            candidate.deadline_ms = self.next_round_ms(now_ms)
+            return False
+        if candidate.phase is Phase.PRE_VOTE:
+            self._state.raise_term(candidate.round_term)
+            return self._ask(candidate, Phase.VOTE, candidate.round_term, now_ms)
+        return True
+
+    def record(self, response: VoteResponse, candidate: Candidate, now_ms: float) -> bool:
+        """Counts an answer of the present round; tells whether the round is won now."""
+        phase = Phase.PRE_VOTE if response.pre_vote else Phase.VOTE
+        if candidate.phase is not phase or candidate.round_term != response.round_term:
+            return False
+        candidate.tally[response.sender] = (response.result, response.term)
+        return self.judge_round(candidate, now_ms, is_last_call=False)
+
+    def answer(self, request: VoteRequest, *, has_live_leader: bool) -> Verdict:
+        """Judges a vote request, gives the vote, and answers.
+
+        Returns:
+            The verdict; with `raise_term_to` the caller enters that term as a candidate.
+        """
+        state, log = self._state, self._log
+        voter = Voter(
+            self_id=self._config.self_id,
+            members=self._config.members,
+            term=state.term,
+            voted_for=state.voted_for,
+            leader_id=state.leader_id,
+            last_id=log.last_id,
+            recovering=state.recovering,
+            has_live_leader=has_live_leader,
+        )
+        if state.is_mixed and not request.pre_vote:
+            verdict = judge_vote_as_dledger(request, voter)
+        else:
+            verdict = judge_vote(request, voter)
+        if verdict.result is VoteResult.ACCEPT and not request.pre_vote:
+            state.vote(request.sender)
+        self._outbox.after_persist.append(
+            VoteResponse(
+                term=verdict.term,
+                sender=self._config.self_id,
+                target=request.sender,
+                result=verdict.result,
+                round_term=request.term,
+                pre_vote=request.pre_vote,
+            )
+        )
+        return verdict
+
+    def _ask(self, candidate: Candidate, phase: Phase, term: int, now_ms: float) -> bool:
+        state, log, self_id = self._state, self._log, self._config.self_id
+        own_result = VoteResult.ACCEPT
+        if phase is Phase.VOTE:
+            if state.voted_for in (None, self_id):
+                state.vote(self_id)
+            else:
+                own_result = VoteResult.REJECT_ALREADY_VOTED
+        timing = state.timing
+        candidate.phase, candidate.round_term = phase, term
+        candidate.tally = {self_id: (own_result, state.term)}
+        candidate.deadline_ms = (
+            now_ms + timing.vote_round_ms + self._rng.uniform(0, timing.vote_wait_max_ms)
+        )
+        for peer_id in state.dialects:
+            self._outbox.messages.append(
+                VoteRequest(
+                    term=term,
+                    sender=self_id,
+                    target=peer_id,
+                    last_index=log.last_id.index,
+                    last_term=log.last_term,
+                    pre_vote=phase is Phase.PRE_VOTE,
+                )
+            )
+        return self.judge_round(candidate, now_ms, is_last_call=False)
+
+    def _judge_dledger_round(self, candidate: Candidate, now_ms: float) -> bool:
+        outcome = judge_dledger_round(
+            candidate.tally.values(),
+            term=candidate.round_term,
+            member_count=len(self._config.members),
+            timing=self._state.timing,
+        )
+        candidate.phase = Phase.WAITING
+        candidate.raises_term = outcome.result is RoundResult.WAIT_TO_VOTE_NEXT
+        candidate.known_max_term = max(candidate.known_max_term, outcome.known_max_term)
+        if outcome.result is RoundResult.REVOTE_IMMEDIATELY:
+            candidate.deadline_ms = now_ms + REVOTE_IMMEDIATELY_MS
+        elif outcome.result is not RoundResult.PASSED:
+            candidate.deadline_ms = self.next_round_ms(now_ms) + outcome.extra_wait_ms
+        elif self._state.term != self._burnt_term:
+            return True
+        else:
+            # The voters have just shown that their logs are no newer, so that a higher term may be
+            # asked for without harm to a leader they might have.
+            candidate.raises_term = True
+            return self.start_round(candidate, now_ms)
+        return False

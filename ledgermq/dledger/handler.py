@@ -1,0 +1,237 @@
+"""EntryHandler: what a follower does with a push, and what it answers.
+
+Called after the term was compared and the sender accepted as the leader of the present term. Rules
+that DLedger lacks:
+
+- An entry is appended only behind a log that was verified against this leader in this term: by the
+  entry before it (LedgerMQ leaders), or by COMPARE or TRUNCATE (Java leaders, whose APPEND names no
+  entry before it). Else the answer is 406, which makes any leader compare.
+- The leader's commit index counts only up to what was verified.
+- What was verified against this leader, and what is committed, is never cut: a TRUNCATE that comes
+  late or twice cannot delete entries that were acknowledged since. A leader that contradicts a
+  committed entry is a broken invariant.
+- An entry whose position is not where this log would place it is refused before a byte is written.
+
+Source: DLedgerEntryPusher.EntryHandler; Raft 5.3.
+"""
+
+from typing import NamedTuple
+
+from ledgermq.dledger.entry import EntryId, EntrySlice
+from ledgermq.dledger.errors import BrokenInvariantError
+from ledgermq.dledger.log import RaftLog
+from ledgermq.dledger.member_state import Follower
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    CommitRequest,
+    CompareRequest,
+    DLedgerCode,
+    PushKind,
+    PushRequest,
+    TruncateRequest,
+)
+
+
+class PushShape(NamedTuple):
+    """Kind, first index and count of a push: what its answer repeats."""
+
+    kind: PushKind
+    first_index: int | None
+    entry_count: int
+
+
+def shape_of(request: PushRequest) -> PushShape:
+    """Tells what the answer to a push repeats of it."""
+    match request:
+        case AppendRequest():
+            return PushShape(PushKind.APPEND, request.entries.first_index, request.entries.count)
+        case CompareRequest():
+            return PushShape(PushKind.COMPARE, request.entry.first_index, 1)
+        case TruncateRequest():
+            return PushShape(PushKind.TRUNCATE, request.entry.first_index, 1)
+        case CommitRequest():
+            return PushShape(PushKind.COMMIT, None, 0)
+
+
+class EntryHandler:
+    """The follower's side of replication, on its own log."""
+
+    def __init__(self, log: RaftLog) -> None:
+        self._log = log
+
+    def handle(
+        self, request: PushRequest, follower: Follower, commit_index: int, *, from_java: bool
+    ) -> DLedgerCode:
+        """Carries out a push of the present leader.
+
+        Args:
+            request: of the member's own term.
+            follower: the member's state; `verified_index` is kept up to date here.
+            commit_index: of the member; nothing at or below it is changed.
+            from_java: whether the leader is a Java member.
+
+        Returns:
+            SUCCESS; INCONSISTENT_STATE (406), which makes the leader compare; DISK_ERROR (414) when
+            a LedgerMQ leader's entry does not stand where this log would place it;
+            UNEXPECTED_ARGUMENT (411) for a request that contradicts itself. Nothing was changed
+            unless it is SUCCESS.
+
+        Raises:
+            BrokenInvariantError: the leader contradicts a committed entry.
+        """
+        match request:
+            case AppendRequest():
+                if request.entries.last_term > request.term:
+                    return DLedgerCode.UNEXPECTED_ARGUMENT
+                if request.previous is None or from_java:
+                    return self._append_of_java(request.entries, follower, commit_index)
+                return self._append(request.entries, request.previous, follower, commit_index)
+            case CompareRequest():
+                return self._compare(request.entry, follower, commit_index)
+            case TruncateRequest():
+                if request.entry.last_term > request.term:
+                    return DLedgerCode.UNEXPECTED_ARGUMENT
+                return self._truncate(request, follower, commit_index, from_java=from_java)
+            case CommitRequest():
+                return DLedgerCode.SUCCESS
+
+    def _append(
+        self, entries: EntrySlice, previous: EntryId, follower: Follower, commit_index: int
+    ) -> DLedgerCode:
+        """AppendEntries as in Raft figure 2, receiver steps 2 to 4."""
+        log = self._log
+        if previous.index != entries.first_index - 1 or previous.term > entries.first_term:
+            return DLedgerCode.UNEXPECTED_ARGUMENT
+        if previous.index > log.last_index:
+            return DLedgerCode.INCONSISTENT_STATE
+        if previous.index >= log.first_index and log.term_at(previous.index) != previous.term:
+            if previous.index <= commit_index:
+                own_term = log.term_at(previous.index)
+                raise BrokenInvariantError(
+                    f"committed entry {previous.index} keeps its term", own_term, previous.term
+                )
+            return DLedgerCode.INCONSISTENT_STATE
+        new_index = self._first_new(entries)
+        if new_index is None:
+            follower.verified_index = max(follower.verified_index, entries.last_index)
+            return DLedgerCode.SUCCESS
+        if not log.fits(entries.slice_from(new_index)):
+            return DLedgerCode.DISK_ERROR
+        self._append_from(new_index, entries, follower, commit_index)
+        return DLedgerCode.SUCCESS
+
+    def _append_of_java(
+        self, entries: EntrySlice, follower: Follower, commit_index: int
+    ) -> DLedgerCode:
+        """APPEND without a word about the entry before it (handleDoAppend, handleDoBatchAppend)."""
+        log = self._log
+        verified_index = follower.verified_index
+        if entries.last_index <= verified_index:
+            # Sent twice. A leader that started again in the same term may differ: compare then.
+            is_same = self._holds_all(entries, commit_index)
+            return DLedgerCode.SUCCESS if is_same else DLedgerCode.INCONSISTENT_STATE
+        if verified_index < log.last_index or entries.first_index > log.last_index + 1:
+            return DLedgerCode.INCONSISTENT_STATE
+        new = entries.slice_from(max(entries.first_index, log.last_index + 1))
+        if new.first_term < log.last_term or not log.fits(new):
+            return DLedgerCode.INCONSISTENT_STATE
+        log.append(new)
+        follower.verified_index = log.last_index
+        return DLedgerCode.SUCCESS
+
+    def _compare(self, entry: EntrySlice, follower: Follower, commit_index: int) -> DLedgerCode:
+        """Tells whether the log has this entry; then it equals the leader's up to it (Raft 5.3).
+
+        Source: handleDoCompare. What retention has removed was committed, so it is common.
+        """
+        index = entry.first_index
+        if index < self._log.first_index and index <= commit_index:
+            return DLedgerCode.SUCCESS
+        if self._log.holds(entry):
+            follower.verified_index = max(follower.verified_index, index)
+            return DLedgerCode.SUCCESS
+        if index <= follower.verified_index:
+            # Only a leader that lost its log and leads the same term again (a Java leader can).
+            follower.verified_index = commit_index
+        return DLedgerCode.INCONSISTENT_STATE
+
+    def _truncate(
+        self, request: TruncateRequest, follower: Follower, commit_index: int, *, from_java: bool
+    ) -> DLedgerCode:
+        """Makes the log contain this entry; cuts, or starts afresh, what contradicts it.
+
+        Only a Java leader's request cuts entries behind an equal one: a LedgerMQ leader proves
+        the conflict by APPEND.
+
+        Source: handleDoTruncate, DLedgerMmapFileStore.truncate.
+        """
+        log, entry = self._log, request.entry
+        index = entry.first_index
+        if index <= commit_index:
+            if index >= log.first_index and not log.holds(entry):
+                raise BrokenInvariantError(
+                    "a committed entry is never truncated", commit_index, index
+                )
+            return DLedgerCode.SUCCESS
+        if log.holds(entry):
+            follower.verified_index = max(follower.verified_index, index)
+            own_end = follower.verified_index
+            if from_java and own_end < log.last_index and log.last_term != request.term:
+                log.truncate(own_end + 1)
+            return DLedgerCode.SUCCESS
+        if index <= follower.verified_index:
+            follower.verified_index = commit_index
+        if index - 1 > min(follower.verified_index, log.last_index):
+            # The log before the entry is not known to be the leader's: begin anew with the entry.
+            log.reset(index, entry.position)
+        elif log.fits(entry):
+            if index <= log.last_index:
+                log.truncate(index)
+        else:
+            return DLedgerCode.INCONSISTENT_STATE if from_java else DLedgerCode.DISK_ERROR
+        log.append(entry)
+        follower.verified_index = index
+        return DLedgerCode.SUCCESS
+
+    def _append_from(
+        self, new_index: int, entries: EntrySlice, follower: Follower, commit_index: int
+    ) -> None:
+        """Cuts what contradicts the entries, and appends those that are new."""
+        log = self._log
+        if new_index <= log.last_index:
+            if new_index <= max(commit_index, follower.verified_index):
+                raise BrokenInvariantError(
+                    "an entry that is committed or was verified against this leader is never cut",
+                    max(commit_index, follower.verified_index) + 1,
+                    new_index,
+                )
+            log.truncate(new_index)
+        log.append(entries.slice_from(new_index))
+        follower.verified_index = entries.last_index
+
+    def _first_new(self, entries: EntrySlice) -> int | None:
+        """Finds the first entry that the log does not have; None when it has them all.
+
+        Equal term and index mean an equal prefix (Raft 5.3, Log Matching), so that one look at the
+        end of the overlap is enough unless there is a conflict.
+        """
+        log = self._log
+        low = max(entries.first_index, log.first_index)
+        high = min(entries.last_index, log.last_index)
+        if high < low or log.term_at(high) == entries.term_at(high):
+            next_index = max(high + 1, entries.first_index)
+            return next_index if next_index <= entries.last_index else None
+        while low < high:
+            middle = (low + high) // 2
+            if log.term_at(middle) == entries.term_at(middle):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _holds_all(self, entries: EntrySlice, commit_index: int) -> bool:
+        log = self._log
+        for index in range(max(entries.first_index, log.first_index), entries.last_index + 1):
+            if not log.holds(entries.slice_from(index).take(1, 1)):
+                return False
+        return entries.first_index >= log.first_index or entries.last_index <= commit_index

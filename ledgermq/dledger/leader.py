@@ -1,0 +1,188 @@
+"""Leader: the duties of a leader in its term, and the state only a leader has.
+
+Heart beats, one `EntryDispatcher` for each peer, how far the log is committed, and when the silence
+of a majority ends the leadership. Made anew for each term; nothing of it outlives the role.
+
+Source: Raft 5.3, 5.4.2, thesis 6.2; DLedgerLeaderElector.maintainAsLeader,
+DLedgerServer.handleAppend.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ledgermq.dledger.dispatcher import EntryDispatcher
+from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
+from ledgermq.dledger.errors import DropReason, ProposalDroppedError
+from ledgermq.dledger.log import RaftLog
+from ledgermq.dledger.member_state import MemberState, Outbox
+from ledgermq.dledger.messages import (
+    DLedgerCode,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PeerDialect,
+    PushResponse,
+)
+from ledgermq.dledger.quorum import QuorumAckChecker
+
+# A member that was not ready to follow gets its next heart beat after this (DLedger: at once).
+NOT_READY_RETRY_MS: Final = 20
+
+
+class Leader:
+    """The leader of one term.
+
+    Invariants:
+    1. The log is only appended to (Raft 5.3, Leader Append-Only).
+    2. What is counted for the commit index is durable: the peers' `match_index`, and of the own log
+       what the driver reported as persisted.
+    """
+
+    def __init__(
+        self, state: MemberState, log: RaftLog, outbox: Outbox, commit_index: int, now_ms: float
+    ) -> None:
+        """Begins the leadership of the present term; nothing is sent yet."""
+        config = state.config
+        self._state = state
+        self._config = config
+        self._log = log
+        self._outbox = outbox
+        self._checker = QuorumAckChecker(config.quorum_count)
+        self._dispatchers = {
+            peer_id: EntryDispatcher(config, log, peer_id=peer_id, term=state.term, dialect=dialect)
+            for peer_id, dialect in state.dialects.items()
+        }
+        # Last entry of the log when the leadership began, the opening record included: once it is
+        # committed, so is everything older.
+        self.ready_index = log.last_index
+        # Index of the record that opened the term, or None when there was none to propose.
+        self.opening_index: int | None = None
+        # Where the first uncommitted entry begins: bounds the bytes that wait for a majority.
+        self._uncommitted_position = log.end_before(commit_index + 1)
+        # When each peer last answered as a follower.
+        self._heard_ms = dict.fromkeys(state.dialects, now_ms)
+        # Peers that said they have lost state: replicated to, counted for nothing.
+        self._recovering_ids: set[str] = set()
+        self._next_heart_beat_ms = now_ms
+        # Number of the last heart beat round.
+        self._round = 0
+
+    def open_term(self, make_body: Callable[[int], bytes] | None) -> None:
+        """Appends the record that opens the term, which all older entries commit with (Raft 8)."""
+        if make_body is not None:
+            self._log.encode([make_body(self._state.term)], self._state.term)
+            self.opening_index = self.ready_index = self._log.last_index
+
+    def propose(
+        self, bodies: Sequence[bytes], commit_index: int, segment_bytes: int
+    ) -> list[EntrySlice]:
+        """Appends bodies, within the limits; see `Raft.propose`."""
+        log, config = self._log, self._config
+        check_fits(
+            max(map(len, bodies)), min(config.entry_bytes_max, segment_bytes - BLANK_BYTES_MIN)
+        )
+        waiting_count = log.last_index - commit_index + len(bodies)
+        if waiting_count > config.proposals_max:
+            limit = config.proposals_max
+            raise ProposalDroppedError(DropReason.PENDING_FULL, waiting_count, limit)
+        waiting_bytes = log.end_position - self._uncommitted_position + sum(map(len, bodies))
+        if waiting_bytes > config.proposal_bytes_max:
+            limit = config.proposal_bytes_max
+            raise ProposalDroppedError(DropReason.BYTES_PENDING, waiting_bytes, limit)
+        return log.encode(bodies, self._state.term)
+
+    def find_commit_index(self, commit_index: int) -> int:
+        """Tells how far the log is committed by now (Raft 5.4.2)."""
+        log = self._log
+        match_indexes = [log.persisted_index]
+        for peer_id, dispatcher in self._dispatchers.items():
+            is_counted = peer_id not in self._recovering_ids
+            match_indexes.append(dispatcher.match_index if is_counted else -1)
+        found = self._checker.commit_index(
+            match_indexes, commit_index=commit_index, term=self._state.term, term_at=log.term_at
+        )
+        if found > commit_index:
+            self._uncommitted_position = log.end_before(found + 1)
+        return found
+
+    def deadline_ms(self) -> float:
+        """Tells when `tick` is due."""
+        deadline_ms = min(self._next_heart_beat_ms, self._silence_deadline_ms())
+        for dispatcher in self._dispatchers.values():
+            deadline_ms = min(deadline_ms, dispatcher.deadline_ms())
+        return deadline_ms
+
+    def tick(self, commit_index: int, now_ms: float) -> bool:
+        """Sends heart beats that are due, gives up what was not answered.
+
+        Returns:
+            False when no majority was heard of for the election timeout: the leadership is over
+            (check-quorum, thesis 6.2; maxHeartBeatLeak).
+        """
+        if now_ms >= self._silence_deadline_ms():
+            return False
+        if now_ms >= self._next_heart_beat_ms:
+            self._send_heart_beats(commit_index, now_ms)
+        for dispatcher in self._dispatchers.values():
+            dispatcher.tick(now_ms)
+        return True
+
+    def make_pushes(self, commit_index: int, now_ms: float) -> None:
+        """Puts what each follower may be sent now into the outbox."""
+        for dispatcher in self._dispatchers.values():
+            self._outbox.messages += dispatcher.make_pushes(commit_index, now_ms)
+
+    def on_heart_beat_response(self, response: HeartBeatResponse, now_ms: float) -> bool:
+        """Takes an answer of this term; False when it ends the leadership (409)."""
+        if response.code == DLedgerCode.SUCCESS:
+            self._heard(response.sender, response.recovering, now_ms)
+        elif response.code == DLedgerCode.TERM_NOT_READY:
+            # It has entered the term by now, and follows at the next heart beat.
+            soon_ms = now_ms + NOT_READY_RETRY_MS
+            self._next_heart_beat_ms = min(self._next_heart_beat_ms, soon_ms)
+        return response.code != DLedgerCode.INCONSISTENT_LEADER
+
+    def on_push_response(self, response: PushResponse, now_ms: float) -> None:
+        """Takes an answer of this term."""
+        if response.code in (DLedgerCode.SUCCESS, DLedgerCode.INCONSISTENT_STATE):
+            self._heard(response.sender, response.recovering, now_ms)
+        self._dispatchers[response.sender].respond(response, now_ms)
+
+    def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
+        """See `Raft.set_dialect`."""
+        self._dispatchers[peer_id].set_dialect(dialect)
+
+    def unreachable(self, peer_id: str, now_ms: float) -> None:
+        """See `Raft.unreachable`."""
+        self._dispatchers[peer_id].unreachable(now_ms)
+
+    def _heard(self, peer_id: str, recovering: bool, now_ms: float) -> None:
+        self._heard_ms[peer_id] = now_ms
+        self._dispatchers[peer_id].heard()
+        if recovering:
+            self._recovering_ids.add(peer_id)
+        else:
+            self._recovering_ids.discard(peer_id)
+
+    def _silence_deadline_ms(self) -> float:
+        heard_ms = [
+            heard
+            for peer_id, heard in self._heard_ms.items()
+            if peer_id not in self._recovering_ids
+        ]
+        timeout_ms = self._state.timing.election_timeout_ms
+        return self._checker.silence_deadline_ms(heard_ms, timeout_ms)
+
+    def _send_heart_beats(self, commit_index: int, now_ms: float) -> None:
+        self._next_heart_beat_ms = now_ms + self._state.timing.heart_beat_ms
+        self._round += 1
+        for peer_id, dialect in self._state.dialects.items():
+            is_java = dialect is PeerDialect.JAVA
+            self._outbox.messages.append(
+                HeartBeatRequest(
+                    term=self._state.term,
+                    sender=self._config.self_id,
+                    target=peer_id,
+                    commit_index=None if is_java or commit_index < 0 else commit_index,
+                    read_round=self._round,
+                )
+            )

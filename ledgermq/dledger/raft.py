@@ -1,0 +1,491 @@
+"""Raft: the pure core of one member. Values in, one Ready out; no I/O, no clock, no randomness.
+
+The face is six calls: `receive`, `propose`, `tick`, `take_ready`, `persisted`, `applied`, and
+`deadline_ms`, which says when `tick` is due; `set_dialect` and `unreachable` tell what the driver
+knows of connections. All effects leave in `Ready`, whose docstring is the driver's contract.
+
+Among LedgerMQ members this is Raft with pre-vote and check-quorum. As soon as one peer is known to
+be Java, votes, heart beats and times follow DLedger 0.3.1.2, but for what its peers cannot tell
+(docs/dledger.md).
+
+A call costs the same for one entry as for a thousand, but for the codec's work on each.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from ledgermq.dledger.config import Config
+from ledgermq.dledger.election import NEVER, LeaderElector
+from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
+from ledgermq.dledger.errors import NotLeaderError
+from ledgermq.dledger.handler import EntryHandler, shape_of
+from ledgermq.dledger.leader import Leader
+from ledgermq.dledger.log import RaftLog
+from ledgermq.dledger.member_state import Candidate, Follower, MemberState, Outbox, Phase, Role
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    CommitRequest,
+    CompareRequest,
+    DLedgerCode,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PeerDialect,
+    PushKind,
+    PushRequest,
+    PushResponse,
+    TruncateRequest,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from ledgermq.dledger.ready import Ready, RoleChange
+from ledgermq.dledger.storage import HardState, LedgerStore
+
+
+class Raft:
+    """One member of a group.
+
+    Invariants, asserted on entry and exit of `receive`:
+    1. `term` never falls.
+    2. `commit_index` never falls.
+    3. `applied_index <= commit_index <= last_index`.
+    4. The vote of a term is given once.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: LedgerStore,
+        codec: EntryCodec,
+        hard_state: HardState | None,
+        rng: random.Random,
+        now_ms: float,
+        opening_body: Callable[[int], bytes] | None = None,
+        recovering: bool = False,
+    ) -> None:
+        """Starts a member as a candidate that waits.
+
+        Args:
+            config: identity, times, limits.
+            store: recovered, and synced: what it holds counts as durable.
+            codec: makes entries of proposals.
+            hard_state: as saved; None when there is none.
+            rng: source of election jitter.
+            now_ms: monotonic time.
+            opening_body: makes the body of the record that opens a term this member leads; None
+                when there is none to make.
+            recovering: this member has lost state. It gives no votes, does not stand for election
+                and tells leaders not to count it, until an entry of a later term than its state
+                knew is committed. A log without a hard state to match makes it so, too.
+        """
+        log_term = max(store.last_term, 0)
+        if hard_state is None or hard_state.term < log_term:
+            recovering = recovering or hard_state is not None or store.last_index >= 0
+            hard_state = HardState(log_term)
+        self.config = config
+        self._opening_body = opening_body
+        self._segment_bytes = store.segment_bytes
+        self._now_ms = now_ms
+        self._outbox = Outbox()
+        self._state = MemberState(config, hard_state, recovering)
+        self._log = RaftLog(store, codec, config.recent_bytes_max)
+        self._elector = LeaderElector(self._state, self._log, rng, self._outbox)
+        self._handler = EntryHandler(self._log)
+        # A committed entry of a later term than this ends the recovery.
+        self._recovery_term = max(hard_state.term, store.last_term)
+        first_round_ms = now_ms if len(config.members) == 1 else self._elector.next_round_ms(now_ms)
+        self._duty: Follower | Candidate | Leader = Candidate(
+            Phase.WAITING, NEVER if recovering else first_round_ms
+        )
+        # What retention has removed was committed.
+        checkpoint = max(store.read_checkpoint(), store.first_index - 1)
+        self.commit_index = min(checkpoint, store.last_index)
+        self.applied_index = -1
+        # What the driver was last told.
+        self._announced_end = self.commit_index + 1
+        self._announced_role = RoleChange(role=self.role, term=self.term, leader_id=None)
+
+    # -- what is to be seen
+
+    @property
+    def role(self) -> Role:
+        if isinstance(self._duty, Follower):
+            return Role.FOLLOWER
+        return Role.LEADER if isinstance(self._duty, Leader) else Role.CANDIDATE
+
+    @property
+    def term(self) -> int:
+        return self._state.term
+
+    @property
+    def leader_id(self) -> str | None:
+        return self._state.leader_id
+
+    @property
+    def recovering(self) -> bool:
+        return self._state.recovering
+
+    @property
+    def last_index(self) -> int:
+        return self._log.last_index
+
+    @property
+    def opening_index(self) -> int | None:
+        """Index of the record that opened this leader's term; None for all others."""
+        return self._duty.opening_index if isinstance(self._duty, Leader) else None
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """Whether this member leads and all that older leaders left is committed (Raft 8)."""
+        duty = self._duty
+        return isinstance(duty, Leader) and self.commit_index >= duty.ready_index
+
+    def deadline_ms(self) -> float:
+        """Tells when `tick` is due; infinity when nothing is waited for."""
+        duty = self._duty
+        if isinstance(duty, Follower):
+            return duty.contact_ms + self._state.timing.election_timeout_ms + duty.jitter_ms
+        return duty.deadline_ms if isinstance(duty, Candidate) else duty.deadline_ms()
+
+    # -- what goes in
+
+    def receive(self, message: Message, now_ms: float) -> None:
+        """Takes one message of a peer.
+
+        Raises:
+            BrokenInvariantError: the member must stop; its state is to be thrown away.
+        """
+        self._now_ms = now_ms
+        term, commit_index, voted_for = self.term, self.commit_index, self._state.voted_for
+        assert self.applied_index <= commit_index <= self._log.last_index
+        if message.target == self.config.self_id:
+            self._enter_higher_term(message)
+            self._dispatch(message)
+        assert self.term >= term, (self.term, term)
+        assert self.commit_index >= commit_index, (self.commit_index, commit_index)
+        assert self.applied_index <= self.commit_index <= self._log.last_index
+        assert self.term > term or voted_for in (None, self._state.voted_for), (term, voted_for)
+
+    def propose(self, bodies: Sequence[bytes], now_ms: float) -> list[EntrySlice]:
+        """Appends bodies as entries of the leader's term; they are not committed yet.
+
+        Args:
+            bodies: one for each entry, in order.
+            now_ms: monotonic time.
+
+        Returns:
+            The entries: one run, or one for each segment they touch; none for no bodies.
+
+        Raises:
+            NotLeaderError, ProposalDroppedError, EntryTooLargeError: nothing was appended.
+        """
+        self._now_ms = now_ms
+        if not isinstance(self._duty, Leader):
+            raise NotLeaderError(self.leader_id, self.term)
+        if not bodies:
+            return []
+        return self._duty.propose(bodies, self.commit_index, self._segment_bytes)
+
+    def tick(self, now_ms: float) -> None:
+        """Does what time asks for: elections, heart beats, second attempts."""
+        self._now_ms = now_ms
+        duty = self._duty
+        if isinstance(duty, Leader):
+            if not duty.tick(self.commit_index, now_ms):
+                self._become_candidate(self.term)
+            return
+        if now_ms < self.deadline_ms():
+            return
+        if isinstance(duty, Follower):
+            duty = self._become_candidate(self.term)
+            if self.recovering:
+                return
+        if duty.phase is Phase.WAITING:
+            is_elected = self._elector.start_round(duty, now_ms)
+        else:
+            is_elected = self._elector.judge_round(duty, now_ms, is_last_call=True)
+        if is_elected:
+            self._become_leader()
+
+    def persisted(self, entry_id: EntryId) -> None:
+        """Takes the report that a Ready's entries are durable, named by its `persist_id`."""
+        self._log.persisted(entry_id)
+        if isinstance(self._duty, Leader):
+            self._commit_to(self._duty.find_commit_index(self.commit_index))
+
+    def applied(self, index: int) -> None:
+        """Takes the report that all entries up to `index` are applied."""
+        assert self.applied_index <= index <= self.commit_index, (index, self.commit_index)
+        self.applied_index = index
+
+    def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
+        """Takes how a peer speaks, as soon as its connection shows it."""
+        self._state.set_dialect(peer_id, dialect)
+        if isinstance(self._duty, Leader):
+            self._duty.set_dialect(peer_id, dialect)
+
+    def unreachable(self, peer_id: str) -> None:
+        """Takes the news that the connection to a peer broke: its window is paused."""
+        if isinstance(self._duty, Leader):
+            self._duty.unreachable(peer_id, self._now_ms)
+
+    def take_ready(self) -> Ready | None:
+        """Hands out all effects since the last call; None when there are none."""
+        if isinstance(self._duty, Leader):
+            self._duty.make_pushes(self.commit_index, self._now_ms)
+        changes = self._log.take_changes()
+        hard_state = self._state.take_hard_state()
+        role = self._take_role_change()
+        committed = self._take_committed()
+        outbox = self._outbox
+        if not (changes or hard_state or role or committed):
+            if not outbox.messages and not outbox.after_persist:
+                return None
+        ready = Ready(
+            hard_state=hard_state,
+            messages=outbox.messages,
+            messages_after_persist=outbox.after_persist,
+            committed=committed,
+            role=role,
+        )
+        if changes is not None:
+            ready.truncate_from, ready.reset_to = changes.truncate_from, changes.reset_to
+            ready.entries, ready.persist_id = changes.entries, changes.persist_id
+        outbox.messages, outbox.after_persist = [], []
+        return ready
+
+    def _take_committed(self) -> tuple[int, int] | None:
+        """What became committed; entries that a reset has skipped are not there to be applied."""
+        start_index = max(self._announced_end, self._log.first_index)
+        if self.commit_index < start_index:
+            return None
+        self._announced_end = self.commit_index + 1
+        return start_index, self._announced_end
+
+    def _take_role_change(self) -> RoleChange | None:
+        change = RoleChange(
+            role=self.role,
+            term=self.term,
+            leader_id=self.leader_id,
+            is_ready_leader=self.is_ready_leader,
+        )
+        if change == self._announced_role:
+            return None
+        self._announced_role = change
+        return change
+
+    # -- terms and roles
+
+    def _enter_higher_term(self, message: Message) -> None:
+        """The one place where a message raises the term (Raft 5.1).
+
+        A pre-vote never does. With a Java member, votes and heart beats follow DLedger's order, in
+        which a vote raises the term only after the log was compared. A push comes from an elected
+        leader, so its term is entered at once (DLedger waits for the heart beat).
+        """
+        if message.term <= self.term or message.sender not in self._state.dialects:
+            return
+        match message:
+            case VoteRequest():
+                enters = not self._state.is_mixed and not message.pre_vote
+            case VoteResponse() | HeartBeatRequest():
+                enters = not self._state.is_mixed
+            case HeartBeatResponse():
+                enters = message.code == DLedgerCode.EXPIRED_TERM
+            case PushResponse():
+                enters = message.code == DLedgerCode.INCONSISTENT_TERM
+            case _:
+                enters = True
+        if enters:
+            self._become_candidate(message.term)
+
+    def _dispatch(self, message: Message) -> None:
+        match message:
+            case VoteRequest():
+                self._on_vote_request(message)
+            case VoteResponse():
+                self._on_vote_response(message)
+            case HeartBeatRequest():
+                self._on_heart_beat(message)
+            case HeartBeatResponse():
+                self._on_heart_beat_response(message)
+            case PushResponse():
+                self._on_push_response(message)
+            case AppendRequest() | CompareRequest() | TruncateRequest() | CommitRequest():
+                self._on_push(message)
+            case _:
+                assert_never(message)
+
+    def _become_candidate(self, term: int) -> Candidate:
+        """Knows no leader; the next round of votes is a random wait away."""
+        state = self._state
+        if term > state.term:
+            state.raise_term(term)
+        state.leader_id = None
+        self._duty = Candidate(Phase.WAITING, self._elector.next_round_ms(self._now_ms))
+        return self._duty
+
+    def _become_follower(self, leader_id: str) -> Follower:
+        self._state.leader_id = leader_id
+        jitter_ms = self._elector.draw_patience_ms()
+        self._duty = Follower(self._now_ms, jitter_ms, verified_index=self.commit_index)
+        return self._duty
+
+    def _become_leader(self) -> None:
+        """Leads the term: opens it with a record of its own, and says so (Raft 5.2, 8)."""
+        state, now_ms = self._state, self._now_ms
+        state.leader_id = self.config.self_id
+        leader = Leader(state, self._log, self._outbox, self.commit_index, now_ms)
+        self._duty = leader
+        leader.open_term(self._opening_body)
+        leader.tick(self.commit_index, now_ms)
+
+    def _follow(self, sender: str) -> Follower | None:
+        """Accepts the sender as the leader of the present term; None when another one is known."""
+        duty = self._duty
+        if isinstance(duty, Follower):
+            if self.leader_id != sender:
+                return None
+            duty.contact_ms = self._now_ms
+            return duty
+        return None if isinstance(duty, Leader) else self._become_follower(sender)
+
+    def _commit_to(self, index: int) -> None:
+        """Raises the commit index, and ends a recovery that has caught up."""
+        if index <= self.commit_index:
+            return
+        self.commit_index = index
+        state = self._state
+        if state.recovering and self._log.term_at(index) > self._recovery_term:
+            state.recovering = False
+            if state.voted_for is None and state.leader_id is not None:
+                # Whoever it may have voted for in this term before: from now on, for the leader.
+                state.vote(state.leader_id)
+
+    # -- elections and heart beats
+
+    def _on_vote_request(self, request: VoteRequest) -> None:
+        duty = self._duty
+        patience_ms = self._state.timing.election_timeout_ms
+        has_live_leader = isinstance(duty, Leader) or (
+            isinstance(duty, Follower) and self._now_ms - duty.contact_ms < patience_ms
+        )
+        verdict = self._elector.answer(request, has_live_leader=has_live_leader)
+        if verdict.raise_term_to is not None:
+            self._become_candidate(verdict.raise_term_to)
+        elif verdict.result is VoteResult.ACCEPT and not request.pre_vote:
+            if isinstance(duty, Candidate) and duty.phase is Phase.WAITING:
+                # Raft 5.2: who gave a vote waits for that election first.
+                wait_ms = self._elector.next_round_ms(self._now_ms)
+                duty.deadline_ms = max(duty.deadline_ms, wait_ms)
+
+    def _on_vote_response(self, response: VoteResponse) -> None:
+        if isinstance(self._duty, Candidate) and response.sender in self._state.dialects:
+            if self._elector.record(response, self._duty, self._now_ms):
+                self._become_leader()
+
+    def _on_heart_beat(self, request: HeartBeatRequest) -> None:
+        """Follows the leader of the term (Raft 5.2; DLedgerLeaderElector.handleHeartBeat).
+
+        A heart beat of a higher term comes here only with a Java member in the group: it is
+        answered 416 as in DLedger, but the term is entered at once and not in a later step.
+        """
+        code, term = DLedgerCode.SUCCESS, request.term
+        if request.sender == self.config.self_id:
+            code = DLedgerCode.UNEXPECTED_MEMBER
+        elif request.sender not in self._state.dialects:
+            code = DLedgerCode.UNKNOWN_MEMBER
+        elif request.term < self.term:
+            code, term = DLedgerCode.EXPIRED_TERM, self.term
+        elif request.term > self.term:
+            code = DLedgerCode.TERM_NOT_READY
+            self._become_candidate(request.term)
+        else:
+            follower = self._follow(request.sender)
+            if follower is None:
+                code = DLedgerCode.INCONSISTENT_LEADER
+            elif request.commit_index is not None:
+                self._commit_to(min(request.commit_index, follower.verified_index))
+        self._outbox.messages.append(
+            HeartBeatResponse(
+                term=term,
+                sender=self.config.self_id,
+                target=request.sender,
+                code=code,
+                round=request.read_round,
+                recovering=self.recovering,
+            )
+        )
+
+    def _on_heart_beat_response(self, response: HeartBeatResponse) -> None:
+        duty = self._duty
+        if not isinstance(duty, Leader) or response.sender not in self._state.dialects:
+            return
+        if response.term == self.term and not duty.on_heart_beat_response(response, self._now_ms):
+            self._become_candidate(self.term)
+
+    # -- replication
+
+    def _on_push(self, request: PushRequest) -> None:
+        """Answers a push (Raft 5.3; DLedgerEntryPusher.EntryHandler)."""
+        from_java = self._state.dialects.get(request.sender) is PeerDialect.JAVA
+        shape = shape_of(request)
+        code, term = self._admit_push(request, shape.kind, from_java=from_java), request.term
+        if code is DLedgerCode.INCONSISTENT_TERM and not from_java:
+            term = self.term
+        if code is None:
+            follower = self._duty
+            assert isinstance(follower, Follower)
+            code = self._handler.handle(request, follower, self.commit_index, from_java=from_java)
+            # A log that was begun anew says that what is before it was committed.
+            self.commit_index = max(self.commit_index, self._log.first_index - 1)
+            if code is DLedgerCode.SUCCESS:
+                self._commit_to(min(request.commit_index, follower.verified_index))
+        log = self._log
+        is_empty = log.last_index < log.first_index
+        self._outbox.after_persist.append(
+            PushResponse(
+                term=term,
+                sender=self.config.self_id,
+                target=request.sender,
+                kind=shape.kind,
+                code=code,
+                index=shape.first_index,
+                count=shape.entry_count,
+                begin_index=-1 if is_empty else log.first_index,
+                end_index=-1 if is_empty else log.last_index,
+                request_id=request.request_id,
+                recovering=self.recovering,
+            )
+        )
+
+    def _admit_push(
+        self, request: PushRequest, kind: PushKind, *, from_java: bool
+    ) -> DLedgerCode | None:
+        """Compares term and leader; None when the push is to be carried out.
+
+        To a Java leader an APPEND or TRUNCATE that fails for any reason is 406, and a COMMIT never
+        fails; to a stale COMPARE any other code is a pause.
+        """
+        if request.sender not in self._state.dialects:
+            return DLedgerCode.UNKNOWN_MEMBER
+        if request.term >= self.term and self._follow(request.sender) is not None:
+            return None
+        if from_java and kind is PushKind.COMMIT:
+            return DLedgerCode.SUCCESS
+        if from_java and kind is not PushKind.COMPARE:
+            return DLedgerCode.INCONSISTENT_STATE
+        if request.term < self.term:
+            return DLedgerCode.INCONSISTENT_TERM
+        is_leader = isinstance(self._duty, Leader)
+        return DLedgerCode.NOT_FOLLOWER if is_leader else DLedgerCode.INCONSISTENT_LEADER
+
+    def _on_push_response(self, response: PushResponse) -> None:
+        duty = self._duty
+        if not isinstance(duty, Leader) or response.sender not in self._state.dialects:
+            return
+        if response.term == self.term:
+            duty.on_push_response(response, self._now_ms)
+            self._commit_to(duty.find_commit_index(self.commit_index))
