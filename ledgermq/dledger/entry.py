@@ -70,7 +70,7 @@ class EntryId(NamedTuple):
     """Term and index of an entry; they are ordered as Raft's "up to date" (Raft paper, 5.4.1)."""
 
     term: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
 
 
 class EntryHead(NamedTuple):
@@ -78,7 +78,7 @@ class EntryHead(NamedTuple):
 
     magic: int
     size: int
-    index: int
+    index: int  # type: ignore[assignment]  # as in EntryId
     term: int
     position: int
     channel: int
@@ -289,7 +289,8 @@ class EntryCodec:
                 DLedgerCommitLog). None: bodies are taken as they are. A body too short for the
                 stamp is not stamped.
         """
-        self._crc32c = crc32c
+        # Given at creation; the stores check with it what they find on disk.
+        self.crc32c = crc32c
         self._stamp_offset = stamp_offset
         # Entries whose two checksums were 0, seen by `parse` since the codec was made.
         self.unfilled_count = 0
@@ -317,7 +318,7 @@ class EntryCodec:
         data = bytearray(HEAD_BYTES).join((b"", *bodies))
         if self._stamp_offset is not None:
             _stamp(data, bodies, position, self._stamp_offset)
-        crc32c, view = self._crc32c, memoryview(data)
+        crc32c, view = self.crc32c, memoryview(data)
         pack_head, pack_chained = HEAD.pack_into, _CHAINED.pack
         chain_crc, index, start = previous_chain_crc, first_index, 0
         starts = []
@@ -369,7 +370,7 @@ class EntryCodec:
         """
         index = self._first_index(data, position, previous)
         term = previous.term if previous is not None else 0
-        first_index, chain_crc, crc32c = index, previous_chain_crc, self._crc32c
+        first_index, chain_crc, crc32c = index, previous_chain_crc, self.crc32c
         unpack_head, pack_chained = HEAD.unpack_from, _CHAINED.pack
         view, total, start, unfilled = memoryview(data), len(data), 0, 0
         starts: list[int] = []

@@ -1,0 +1,161 @@
+"""EntryIndex: where each entry stands, as 32-byte units in a log of their own.
+
+    offset  type  field       (entry i has the unit at byte i * 32; big-endian)
+         0  i32   magic       1, as in the entry
+         4  i64   position    of the entry's head in the data log
+        12  i32   size        head and body
+        16  i64   index       i
+        24  i64   term
+
+Source: DLedgerIndexEntry of DLedgerMmapFileStore.java. There is no base offset: a log whose first
+index is large has files whose names match.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain, count, islice, repeat
+from operator import sub
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ledgermq.dledger.entry import ENTRY_MAGIC, INDEX_UNIT, INDEX_UNIT_BYTES, EntrySlice
+from ledgermq.dledger.store.segment import Segment
+from ledgermq.dledger.store.segments import Segments
+
+# Upstream's size of an index segment: 5,242,880 units.
+INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024
+# Units are packed in runs of at most so many entries by one call; 5 fields each.
+_PACKED_UNITS_MAX: Final = 64
+_UNIT_FIELDS: Final = 5
+
+
+class IndexUnit(NamedTuple):
+    """The 32 bytes of one entry."""
+
+    magic: int
+    position: int
+    size: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
+    term: int
+
+
+class EntryIndex:
+    """Units over a run of segments. Which indexes the log has is its owner's to know."""
+
+    def __init__(self, segments: Segments) -> None:
+        assert segments.segment_bytes % INDEX_UNIT_BYTES == 0
+        self.segments = segments
+        # The segment that takes the next unit; None when it must be found.
+        self._tail: Segment | None = None
+
+    def find(self, index: int) -> IndexUnit | None:
+        """Returns the unit of an entry, or None where no file has one."""
+        position = index * INDEX_UNIT_BYTES
+        if not self.segments.holds(position):
+            return None
+        segment = self.segments.segment_at(position)
+        unit = INDEX_UNIT.unpack_from(segment.buffer, position - segment.start_offset)
+        return IndexUnit._make(unit) if unit[0] == ENTRY_MAGIC else None
+
+    def find_first(self) -> IndexUnit | None:
+        """Returns the first unit that was written, None when none was."""
+        for start in self.segments.starts:
+            segment = self.segments.segment_at(start)
+            for offset, stop in segment.written_ranges(0):
+                lo = offset - offset % INDEX_UNIT_BYTES
+                for fields in INDEX_UNIT.iter_unpack(segment.read(lo, stop - lo)):
+                    if fields[0] == ENTRY_MAGIC:
+                        return IndexUnit._make(fields)
+        return None
+
+    def units_from(self, index: int) -> Iterator[tuple[int, ...]]:
+        """Yields the fields of the units from `index` on, to the end of the files, zeros too."""
+        position = index * INDEX_UNIT_BYTES
+        while self.segments.holds(position):
+            segment = self.segments.segment_at(position)
+            offset = position - segment.start_offset
+            yield from INDEX_UNIT.iter_unpack(segment.buffer[offset:])
+            position += len(segment.buffer) - offset
+
+    def run_from(self, index: int, count_max: int) -> Iterator[tuple[int, ...]]:
+        """Returns the fields of at most so many units, of the segment of `index` only."""
+        position = index * INDEX_UNIT_BYTES
+        segment = self.segments.segment_at(position)
+        offset = position - segment.start_offset
+        return INDEX_UNIT.iter_unpack(
+            segment.buffer[offset : offset + count_max * INDEX_UNIT_BYTES]
+        )
+
+    def reserve(self, entries: EntrySlice) -> None:
+        """Makes the files that the units of these entries need.
+
+        Raises:
+            DiskFullError: nothing was written.
+        """
+        if not self._has_room(entries):
+            self.segments.end_position = entries.first_index * INDEX_UNIT_BYTES
+            self.segments.reserve(entries.count * INDEX_UNIT_BYTES)
+
+    def write(self, entries: EntrySlice) -> None:
+        """Writes the units of these entries; their files were reserved."""
+        position, tail = entries.first_index * INDEX_UNIT_BYTES, self._tail
+        if tail is not None and self._has_room(entries):
+            pack_units(tail.buffer, position - tail.start_offset, entries)
+            tail.dirty = True
+            return
+        packed = memoryview(bytearray(entries.count * INDEX_UNIT_BYTES))
+        pack_units(packed, 0, entries)
+        self.segments.end_position = position
+        self.segments.append(packed)
+        self._tail = self.segments.segment_at(self.segments.end_position - 1)
+
+    def truncate(self, from_index: int, end_index: int | None) -> None:
+        """Wipes the units from `from_index` on, durably; from `end_index` on they are unset."""
+        self._tail = None
+        end = None if end_index is None else end_index * INDEX_UNIT_BYTES
+        self.segments.truncate(from_index * INDEX_UNIT_BYTES, end)
+
+    def reset(self, first_index: int) -> None:
+        """Removes all files; the next unit is that of `first_index`."""
+        self._tail = None
+        self.segments.reset(first_index * INDEX_UNIT_BYTES)
+
+    def drop_before(self, first_index: int) -> None:
+        """Removes the files that hold only units before `first_index`."""
+        self.segments.drop_before(first_index * INDEX_UNIT_BYTES)
+
+    def close(self) -> None:
+        """Gives the files back."""
+        self._tail = None
+        self.segments.close()
+
+    def _has_room(self, entries: EntrySlice) -> bool:
+        tail = self._tail
+        if tail is None:
+            return False
+        offset = entries.first_index * INDEX_UNIT_BYTES - tail.start_offset
+        return 0 <= offset <= len(tail.buffer) - len(entries.starts) * INDEX_UNIT_BYTES
+
+
+def pack_units(buffer: memoryview, offset: int, entries: EntrySlice) -> None:
+    """Writes the units of the entries into `buffer` at `offset`."""
+    starts, base, index = entries.starts, entries.position, entries.first_index
+    terms: Iterable[int] = repeat(entries.first_term)
+    if entries.first_term != entries.last_term:
+        terms = map(entries.term_at, range(index, entries.last_index + 1))
+    positions = [base + start for start in starts]
+    sizes = map(sub, chain(positions[1:], (entries.end_position,)), positions)
+    units = zip(repeat(ENTRY_MAGIC), positions, sizes, count(index), terms, strict=False)
+    fields = chain.from_iterable(units)
+    left = len(starts)
+    while left > _PACKED_UNITS_MAX:
+        run = islice(fields, _PACKED_UNITS_MAX * _UNIT_FIELDS)
+        _units_struct(_PACKED_UNITS_MAX).pack_into(buffer, offset, *run)
+        offset += _PACKED_UNITS_MAX * INDEX_UNIT_BYTES
+        left -= _PACKED_UNITS_MAX
+    _units_struct(left).pack_into(buffer, offset, *islice(fields, left * _UNIT_FIELDS))
+
+
+@cache
+def _units_struct(unit_count: int) -> Struct:
+    return Struct(">" + "iqiqq" * unit_count)

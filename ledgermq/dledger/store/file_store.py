@@ -1,0 +1,443 @@
+"""DLedgerMmapFileStore: the ledger of one member in mapped files, as upstream lays them out.
+
+    dledger-n0/data/<20 digits>     entries back to back; a blank closes each full segment
+    dledger-n0/index/<20 digits>    the 32-byte unit of entry i at byte i * 32
+    dledger-n0/checkpoint, start, durable   see marks.py
+    dledger-n0/torn-<20 digits>     what a recovery cut off, named by its position
+
+An append is one slice assignment into the data mapping and one into the index mapping; all checks,
+and all files that might not fit on the disk, come before the first byte. Commit points: of an
+append, `sync`; of a truncation, the zeroed head; of a drop or reset, the mark `start`.
+
+One thread appends, reads, truncates and drops; `sync` may run in another thread meanwhile. A failed
+sync is final: nobody knows then what is on disk, and every later append or sync is refused.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ledgermq.dledger.entry import (
+    BLANK,
+    BLANK_BYTES_MIN,
+    BLANK_MAGIC,
+    ENTRY_MAGIC,
+    HEAD_BYTES,
+    INDEX_UNIT_BYTES,
+    EntryCodec,
+    EntryHead,
+    EntrySlice,
+    read_head,
+)
+from ledgermq.dledger.errors import CompactedError, OutOfRangeError
+from ledgermq.dledger.store.continuity import check_continues
+from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, StoreFailedError
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.marks import Marks, Start
+from ledgermq.dledger.store.opening import Opening, RecoveryReport
+from ledgermq.dledger.store.segment import Segment, segment_name
+from ledgermq.dledger.store.segments import Segments
+
+# The next segment is made when this part of the current one is used, so that a roll does not wait.
+_AHEAD_RATIO: Final = 0.75
+
+
+class DLedgerMmapFileStore:
+    """A LedgerStore on a disk."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        segment_bytes: int,
+        index_segment_bytes: int,
+        codec: EntryCodec,
+    ) -> None:
+        """Binds the store to its directory; `open` must come before anything else.
+
+        Args:
+            file_system: the disk.
+            directory: of this member (`.../dledger-n0`).
+            segment_bytes: of a data segment; all members have the same (mappedFileSizeCommitLog).
+            index_segment_bytes: of an index segment, a multiple of 32; INDEX_SEGMENT_BYTES
+                upstream.
+            codec: its checksum verifies what is found at the opening.
+        """
+        self._file_system = file_system
+        self._codec = codec
+        self.directory = directory
+        self.segment_bytes = segment_bytes
+        # The data log; others may read its segments, up to what they know to be committed.
+        self.data = Segments(file_system, os.path.join(directory, "data"), segment_bytes)
+        self._index = EntryIndex(
+            Segments(file_system, os.path.join(directory, "index"), index_segment_bytes)
+        )
+        self._marks = Marks(file_system, directory)
+        # As in LedgerStore.
+        self.first_index = 0
+        self.last_index = -1
+        self.last_term = -1
+        self.last_chain_crc = 0
+        self.first_position = 0
+        self.end_position = 0
+        # Entries from this index to the last are of `last_term`; others may be too.
+        self._last_term_from = 0
+        # The data segment that `end_position` is in; None when it must be found.
+        self._tail: Segment | None = None
+        # Start of the segment behind which the next one was last made ahead, successfully or not.
+        self._ahead_of = -1
+        # Raised by each truncation and reset, so that a sync under way claims nothing cut.
+        self._generation = 0
+        # Generation and last index that the latest sync covered, and what holds when that
+        # generation is over.
+        self._synced = (0, -1)
+        self._synced_floor = -1
+        # The highest index that the mark `durable` may name.
+        self._claimed_index = -1
+        self._has_start = False
+        self._committed_index = -1
+        self._checkpoint_due = False
+        # Why the store takes no more writes; None while it does.
+        self._failure: OSError | None = None
+
+    def open(self) -> RecoveryReport:
+        """Finds the good entries, cuts a torn tail, mends the index; tells what it did.
+
+        Raises:
+            StoreFormatError: a file is not as this configuration has it.
+            CorruptStoreError: entries that were on disk for certain are bad or gone. The files are
+                left as they are.
+        """
+        opening = Opening(
+            self._file_system, self.data, self._index, self._marks, self._codec.crc32c
+        )
+        opened = opening.run()
+        report = opened.report
+        self.first_index, self.last_index = report.first_index, report.last_index
+        self.first_position, self.end_position = report.first_position, report.end_position
+        self.last_term, self.last_chain_crc = opened.last_term, opened.last_chain_crc
+        self._last_term_from = self.last_index
+        self._committed_index = report.committed_index
+        durable_index = opened.durable_index if opened.durable_index is not None else -1
+        self._generation = opened.generation
+        self._synced = (opened.generation, min(durable_index, self.last_index))
+        self._claimed_index = durable_index
+        self._has_start = opened.has_start
+        return report
+
+    def term_at(self, index: int) -> int:
+        """Returns the term of the entry.
+
+        Raises:
+            CompactedError, OutOfRangeError: it is before or behind the log.
+        """
+        if self._last_term_from <= index <= self.last_index:
+            return self.last_term
+        return self._unit_at(index).term
+
+    def position_at(self, index: int) -> int:
+        """Returns where the entry begins. Raises as `term_at`."""
+        return self._unit_at(index).position
+
+    def head_at(self, index: int) -> EntryHead:
+        """Returns the head of the entry.
+
+        Raises:
+            CompactedError, OutOfRangeError: it is before or behind the log.
+            CorruptStoreError: the index and the data do not agree.
+        """
+        unit = self._unit_at(index)
+        head = read_head(self.data.read(unit.position, HEAD_BYTES))
+        self._check(unit, head)
+        return head
+
+    def read(self, first_index: int, bytes_max: int) -> EntrySlice:
+        """Returns a copy of entries from `first_index` on.
+
+        As many as fit in `bytes_max` and stand in one data segment and one index segment, but at
+        least one. Checksums are not verified.
+
+        Raises:
+            CompactedError, OutOfRangeError: the first is before or behind the log.
+            CorruptStoreError: the index and the data do not agree.
+        """
+        first = self._unit_at(first_index)
+        count_max = min(self.last_index - first_index + 1, max(bytes_max, 0) // HEAD_BYTES + 1)
+        units = self._index.run_from(first_index, count_max)
+        begin = end = first.position
+        term, limit, starts = first.term, begin + bytes_max, list[int]()
+        for _, position, size, _, unit_term in units:
+            if position != end or (end + size > limit and starts):
+                break
+            starts.append(position - begin)
+            end += size
+            term = unit_term
+        data = self.data.read(begin, end - begin)
+        self._check(first, read_head(data))
+        last = read_head(data, starts[-1])
+        if (last.index, last.term) != (first_index + len(starts) - 1, term):
+            raise self._disagreement(begin + starts[-1], "term", term, last.term, last.index)
+        return EntrySlice(
+            data,
+            starts,
+            first_index=first_index,
+            first_term=first.term,
+            last_term=term,
+            position=begin,
+            last_chain_crc=last.chain_crc,
+        )
+
+    def append(self, entries: EntrySlice) -> None:
+        """Writes entries to the page cache; they survive a kill, and after `sync` a power cut.
+
+        Raises:
+            LedgerPositionError: they do not continue the log; nothing was written.
+            DiskFullError: there is no room for the next segment; nothing was written.
+            StoreFailedError: a sync failed before.
+        """
+        if self._failure is not None:
+            raise StoreFailedError(self.directory, str(self._failure))
+        data, position = entries.data, entries.position
+        size_bytes = len(data)
+        check_continues(self, entries)
+        self._index.reserve(entries)
+        tail = self._tail
+        if tail is None or position != self.end_position:
+            tail = self._find_tail(position)
+        self._index.write(entries)
+        offset = position - tail.start_offset
+        end = offset + size_bytes
+        tail.buffer[offset:end] = data
+        tail.dirty = True
+        self.end_position = position + size_bytes
+        self.last_index = entries.last_index
+        if entries.last_term != self.last_term:
+            self.last_term = entries.last_term
+            self._last_term_from = (
+                entries.first_index if entries.first_term == entries.last_term else self.last_index
+            )
+        self.last_chain_crc = entries.last_chain_crc
+        if end > _AHEAD_RATIO * self.segment_bytes and self._ahead_of != tail.start_offset:
+            self._ahead_of = tail.start_offset
+            self._prepare_next()
+
+    def truncate(self, from_index: int) -> None:
+        """Drops `from_index` and all after it; the cut is on disk on return.
+
+        The units go first: were the machine to stop in between, the entries would be back whole.
+
+        Raises:
+            CompactedError, OutOfRangeError: the index is before or behind the log.
+            OSError: what is on disk is unknown; the store takes no more writes.
+        """
+        self._refuse_after_failure()
+        position = self.position_at(from_index)
+        end, end_index = self.end_position, self.last_index + 1
+        if from_index > self.first_index:
+            # The next leader may place an entry in the room that a blank takes now.
+            before = self._unit_at(from_index - 1)
+            position = before.position + before.size
+            self._last_term_from, self.last_term = from_index - 1, before.term
+            head = read_head(self.data.read(before.position, HEAD_BYTES))
+            self.last_chain_crc = head.chain_crc
+        else:
+            self._last_term_from, self.last_term, self.last_chain_crc = from_index, -1, 0
+        self._tail = None
+        self._ahead_of = -1
+        self.last_index = from_index - 1
+        self.end_position = position
+        with self._failing_for_good():
+            self._void_claims(min(self._synced_index(), from_index - 1))
+            self._index.truncate(from_index, end_index)
+            self.data.truncate(position, end + BLANK_BYTES_MIN)
+
+    def reset(self, first_index: int, position: int) -> None:
+        """Wipes the log; the next entry has this index and this position. Durable on return."""
+        self._refuse_after_failure()
+        self._tail = None
+        self._ahead_of = -1
+        self.first_index, self.last_index, self.last_term = first_index, first_index - 1, -1
+        self._last_term_from, self.last_chain_crc = first_index, 0
+        self.first_position = self.end_position = position
+        self._committed_index = min(self._committed_index, first_index - 1)
+        with self._failing_for_good():
+            self._claimed_index = first_index
+            self._void_claims(first_index - 1)
+            self._index.reset(first_index)
+            self.data.reset(position)
+
+    def drop_before(self, position: int) -> int:
+        """Removes whole segments below `position`, never the last one; durable on return.
+
+        Returns the new `first_index`.
+        """
+        self._refuse_after_failure()
+        starts = [start for start in self.data.starts if start <= position]
+        if self.last_index < self.first_index or not starts or starts[-1] <= self.first_position:
+            return self.first_index
+        start = starts[-1]
+        head = read_head(self.data.read(start, HEAD_BYTES))
+        if head.magic != ENTRY_MAGIC or head.position != start:
+            raise self._disagreement(start, "position", start, head.position, head.index)
+        self.first_index, self.first_position = head.index, start
+        with self._failing_for_good():
+            self._write_start(self._synced_index())
+            self.data.drop_before(start)
+            self._index.drop_before(self.first_index)
+        return self.first_index
+
+    def sync(self) -> None:
+        """Returns when all entries appended before the call are on disk; may run in a thread.
+
+        Writes the checkpoint too when one is due. A disk without room for it is not a failure: the
+        entries are safe and the next sync tries again.
+
+        Raises:
+            OSError: final; every later append or sync raises StoreFailedError.
+            StoreFailedError: a sync failed before.
+        """
+        self._refuse_after_failure()
+        # In this order: a truncation after the first line shows in the generation.
+        generation = self._generation
+        last_index = self.last_index
+        with self._failing_for_good():
+            self.data.sync()
+            self._index.segments.sync()
+            if self._generation == generation:
+                self._synced = (generation, last_index)
+            if self._checkpoint_due:
+                self._checkpoint_due = False
+                try:
+                    self._write_marks(generation, last_index)
+                except DiskFullError:
+                    self._checkpoint_due = True
+
+    def read_checkpoint(self) -> int:
+        """Returns the committed index that was noted last, or read at the opening; -1: none."""
+        return self._committed_index
+
+    def write_checkpoint(self, commit_index: int) -> None:
+        """Notes the committed index; the next `sync` or `close` puts it on disk.
+
+        On disk it never names more than what is on this disk for certain, so that a log which ends
+        before it is known to be damaged.
+        """
+        self._committed_index = commit_index
+        self._checkpoint_due = True
+
+    def close(self) -> None:
+        """Syncs, writes the checkpoint and gives all files back; after a failure it only gives
+        back.
+
+        No sync may be under way.
+        """
+        if self._failure is None:
+            self._checkpoint_due = self.last_index >= self.first_index or self._checkpoint_due
+            self.sync()
+        self._tail = None
+        self.data.close()
+        self._index.close()
+
+    def _write_marks(self, generation: int, last_index: int) -> None:
+        # Two threads, two steps each; one of them sees the other:
+        # 1. here: claim noted, then generation compared
+        # 2. truncation: generation raised, then claim compared
+        self._claimed_index = max(self._claimed_index, last_index)
+        if self._generation != generation:
+            self._checkpoint_due = True
+            return
+        self._marks.write_checkpoint(min(self._committed_index, last_index), last_index)
+        self._marks.write_durable(generation, last_index)
+
+    def _void_claims(self, durable_index: int) -> None:
+        """Begins the next generation; claims above `durable_index` hold no more, on disk either."""
+        self._synced_floor = durable_index
+        self._generation += 1
+        if self._claimed_index > durable_index:
+            self._write_start(durable_index)
+            self._claimed_index = durable_index
+
+    def _synced_index(self) -> int:
+        generation, index = self._synced
+        return index if generation == self._generation else self._synced_floor
+
+    def _write_start(self, durable_index: int) -> None:
+        self._marks.write_start(
+            Start(
+                first_index=self.first_index,
+                first_position=self.first_position,
+                generation=self._generation,
+                durable_index=durable_index,
+            )
+        )
+        self._has_start = True
+
+    def _find_tail(self, position: int) -> Segment:
+        """Returns the segment to write at `position`; closes the one before with a blank."""
+        data, end = self.data, self.end_position
+        if not data.starts:
+            if not self._has_start or position != self.first_position:
+                self.first_position = position
+                self._write_start(self._synced_index())
+            data.first_position = data.end_position = position
+            tail = data.roll()
+        elif position >= data.starts[-1] + self.segment_bytes:
+            tail = data.roll()
+            before = data.segment_at(end)
+            offset = end - before.start_offset
+            blank = BLANK.pack(BLANK_MAGIC, self.segment_bytes - offset)
+            before.write(offset, blank)
+        else:
+            tail = data.segment_at(position)
+        self._tail = tail
+        return tail
+
+    def _prepare_next(self) -> None:
+        try:
+            self.data.prepare_next()
+        except DiskFullError:
+            # Whether there is room is decided when the segment is needed.
+            return
+
+    def _unit_at(self, index: int) -> IndexUnit:
+        if index < self.first_index:
+            raise CompactedError(index, self.first_index)
+        if index > self.last_index:
+            raise OutOfRangeError(index, self.first_index, self.last_index)
+        unit = self._index.find(index)
+        if unit is None or unit.index != index:
+            found = "nothing" if unit is None else unit.index
+            offset = index * INDEX_UNIT_BYTES
+            segments = self._index.segments
+            path = os.path.join(
+                segments.directory, segment_name(offset - offset % segments.segment_bytes)
+            )
+            offset %= segments.segment_bytes
+            raise CorruptStoreError(path, offset, "index", index, found, index)
+        return unit
+
+    def _check(self, unit: IndexUnit, head: EntryHead) -> None:
+        if unit != (head.magic, head.position, head.size, head.index, head.term):
+            raise self._disagreement(unit.position, "head", tuple(unit), tuple(head), unit.index)
+
+    def _disagreement(
+        self, position: int, field: str, expected: object, found: object, index: int
+    ) -> CorruptStoreError:
+        segment = self.data.segment_at(position)
+        offset = position - segment.start_offset
+        return CorruptStoreError(segment.path, offset, field, expected, found, index)
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            raise StoreFailedError(self.directory, str(self._failure))
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._failure = error
+            raise
+

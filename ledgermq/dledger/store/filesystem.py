@@ -1,0 +1,218 @@
+"""What the stores ask of a disk: one seam, so that a simulated disk can stand below the same code.
+
+Three kinds of files pass it. Segments have a fixed size from their first moment and are written
+through a mapping (`create`, `map`, `written_ranges`). Small files are replaced as a whole, durably
+(`read`, `replace`). Directories are listed and synced. Paths are strings that `RealFileSystem`
+hands to the operating system as they are.
+
+What may be assumed after a crash: bytes written to a mapping may be on disk in part and in any
+order until `sync` returned; a name that was made, replaced or removed may be there or not until
+`sync_directory` returned; `replace` leaves either the old content or the new one.
+"""
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+from ledgermq.dledger.store.errors import DiskFullError
+
+
+class MappedFile(Protocol):
+    """One open file of fixed size; its maker owns the mapping and ends all views before `close`."""
+
+    # All of the file, writable.
+    buffer: memoryview
+
+    def sync(self) -> None:
+        """Returns when all bytes written before the call are on disk; may run in another thread.
+
+        After `close` it does nothing.
+
+        Raises:
+            OSError: what is on disk is unknown from here on; asking again proves nothing.
+        """
+
+    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Yields ranges from `offset` on; outside of them the file was never written: zeros."""
+
+    def close(self) -> None:
+        """Gives the mapping back. A view that is still held keeps the memory, not the file name."""
+
+
+class FileSystem(Protocol):
+    """Files by path. Every method may raise OSError."""
+
+    def make_directory(self, path: str) -> None:
+        """Makes the directory and its parents, durably; it may be there already."""
+
+    def names(self, directory: str) -> list[str]:
+        """Returns the names in a directory, sorted; none when it does not exist."""
+
+    def size_bytes(self, path: str) -> int:
+        """Returns the length of the file."""
+
+    def modified_ms(self, path: str) -> int:
+        """Returns when the file was last written, in ms of the wall clock."""
+
+    def create(self, path: str, size_bytes: int) -> MappedFile:
+        """Makes a file of zeros whose blocks are reserved, and maps it.
+
+        The name appears with the full size or not at all, also after a kill; it is durable after
+        `sync` of the file and `sync_directory`. A file of that name is replaced.
+
+        Raises:
+            DiskFullError: there is no such file then.
+        """
+
+    def map(self, path: str) -> MappedFile:
+        """Maps a file that exists, at its present size."""
+
+    def read(self, path: str) -> bytes | None:
+        """Returns a whole file, or None when there is no such file."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Replaces the file's content by way of `<path>.tmp`; durable on return.
+
+        Raises:
+            DiskFullError: the file has its old content then.
+        """
+
+    def remove(self, path: str) -> None:
+        """Removes a file; durable after `sync_directory`."""
+
+    def sync_directory(self, directory: str) -> None:
+        """Returns when the names in the directory are on disk."""
+
+
+class _Descriptor:
+    """A file descriptor that closes when nobody refers to it: a sync in another thread keeps it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class _RealMappedFile:
+    """A file mapped into memory."""
+
+    __slots__ = ("_descriptor", "_mapping", "buffer")
+
+    def __init__(self, number: int, size_bytes: int) -> None:
+        self._descriptor: _Descriptor | None = _Descriptor(number)
+        self._mapping = mmap.mmap(number, size_bytes)
+        self.buffer = memoryview(self._mapping)
+
+    def sync(self) -> None:
+        descriptor = self._descriptor
+        if descriptor is not None:
+            os.fdatasync(descriptor.number)
+
+    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
+        descriptor, end = self._descriptor, len(self.buffer)
+        if descriptor is None:
+            return
+        while offset < end:
+            try:
+                start = os.lseek(descriptor.number, offset, os.SEEK_DATA)
+                offset = os.lseek(descriptor.number, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            yield start, offset
+
+    def close(self) -> None:
+        self._descriptor = None
+        self.buffer.release()
+        try:
+            self._mapping.close()
+        except BufferError:
+            # A view is alive, so the memory is: it goes with the last view.
+            pass
+
+
+class RealFileSystem:
+    """The operating system's files."""
+
+    def make_directory(self, path: str) -> None:
+        path = os.path.abspath(path)
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for directory in reversed(missing):
+            os.makedirs(directory, exist_ok=True)
+            self.sync_directory(os.path.dirname(directory))
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def size_bytes(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def create(self, path: str, size_bytes: int) -> MappedFile:
+        # Beside the directory, not in it: every name inside a segment directory must be a segment.
+        directory = os.path.dirname(path)
+        temporary = f"{directory}-{os.path.basename(path)}.tmp"
+        number = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.posix_fallocate(number, 0, size_bytes)
+            os.rename(temporary, path)
+        except OSError as error:
+            os.close(number)
+            os.unlink(temporary)
+            raise _named(error, path, size_bytes) from error
+        return _RealMappedFile(number, size_bytes)
+
+    def map(self, path: str) -> MappedFile:
+        number = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return _RealMappedFile(number, os.fstat(number).st_size)
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise _named(error, path, len(data)) from error
+        os.replace(temporary, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, directory: str) -> None:
+        number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def _named(error: OSError, path: str, needed_bytes: int) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(path, needed_bytes)
+    return error

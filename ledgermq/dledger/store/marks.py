@@ -1,0 +1,127 @@
+"""Marks: what a store remembers about its log in small files beside `data/` and `index/`.
+
+    checkpoint   upstream's: committedIndex (read at start), endIndex; its former content is kept in
+                 checkpoint.bak
+    start        ours: first_index and first_position of the log, so that it may begin inside a
+                 segment; generation and durable_index, see below
+    durable      ours: durable_index, up to which entries were on disk for certain when it was
+                 written; generation; checkpoint_crc32
+
+`start` is written by the thread that appends, `checkpoint` and `durable` by the one that syncs. The
+claim in `durable` holds when its generation is not below that of `start`; else the one in `start`
+does: a truncation below a claim writes `start` first, with the next generation and what is left of
+the claim. No claim holds when the checkpoint is another than the one that `durable` was written
+with: Java ran here meanwhile. A store that Java wrote has neither of our files.
+"""
+
+import os
+import zlib
+from dataclasses import dataclass
+
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.text_file import format_lines, parse_int, parse_lines, seal, unseal
+
+CHECKPOINT = "checkpoint"
+START = "start"
+DURABLE = "durable"
+_START_KEYS = ("first_index", "first_position", "generation", "durable_index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where the log begins."""
+
+    first_index: int
+    first_position: int
+    # Claims of a lower generation are void.
+    generation: int
+    # Up to here entries were on disk for certain; -1: none.
+    durable_index: int
+
+
+class Marks:
+    """Reads and replaces the marks of one store directory."""
+
+    def __init__(self, file_system: FileSystem, directory: str) -> None:
+        self._file_system = file_system
+        self._directory = directory
+
+    def read_start(self) -> Start | None:
+        """Returns where the log begins, or None when that was never written or is unreadable."""
+        values = unseal(self._read(START))
+        if values is None:
+            return None
+        numbers = {key: parse_int(values, key) for key in _START_KEYS}
+        if None in numbers.values():
+            return None
+        return Start(**{key: number or 0 for key, number in numbers.items()})
+
+    def write_start(self, start: Start) -> None:
+        """Replaces the mark; durable on return."""
+        self._replace(START, seal({key: str(getattr(start, key)) for key in _START_KEYS}))
+
+    def read_committed(self, start: Start | None) -> int:
+        """Returns the committed index in the checkpoint, -1 when there is none.
+
+        A checkpoint older than the latest truncation or reset counts only up to where that one
+        began.
+
+        Source: DLedgerMmapFileStore.loadCheckPoint. When the file is missing, as after a stop of
+        Java between its delete and its rename, the former content serves.
+        """
+        for name in (CHECKPOINT, CHECKPOINT + ".bak"):
+            committed = parse_int(parse_lines(self._read(name)), "committedIndex")
+            if committed is None:
+                continue
+            if start is not None and start.generation > self._claimed_generation():
+                return min(committed, start.durable_index)
+            return committed
+        return -1
+
+    def write_checkpoint(self, commit_index: int, end_index: int) -> None:
+        """Replaces the checkpoint; durable on return."""
+        former = self._read(CHECKPOINT)
+        if former:
+            self._replace(CHECKPOINT + ".bak", former)
+        values = {"committedIndex": str(commit_index), "endIndex": str(end_index)}
+        self._replace(CHECKPOINT, format_lines(values))
+
+    def read_durable(self, start: Start | None) -> int | None:
+        """Returns up to which index entries were on disk for certain, or None when unknown."""
+        data = self._read(DURABLE)
+        if not data:
+            return None if start is None else start.durable_index
+        values = unseal(data)
+        if values is None or values.get("checkpoint_crc32") != self._checkpoint_crc():
+            return None
+        generation, index = parse_int(values, "generation"), parse_int(values, "durable_index")
+        if generation is None or index is None:
+            return None
+        if start is not None and generation < start.generation:
+            return start.durable_index
+        return index
+
+    def write_durable(self, generation: int, durable_index: int) -> None:
+        """Replaces the claim; durable on return."""
+        self._replace(
+            DURABLE,
+            seal(
+                {
+                    "durable_index": str(durable_index),
+                    "generation": str(generation),
+                    "checkpoint_crc32": self._checkpoint_crc(),
+                }
+            ),
+        )
+
+    def _claimed_generation(self) -> int:
+        return parse_int(unseal(self._read(DURABLE)) or {}, "generation") or 0
+
+    def _checkpoint_crc(self) -> str:
+        return f"{zlib.crc32(self._read(CHECKPOINT)):08x}"
+
+    def _read(self, name: str) -> bytes:
+        return self._file_system.read(os.path.join(self._directory, name)) or b""
+
+    def _replace(self, name: str, data: bytes) -> None:
+        self._file_system.replace(os.path.join(self._directory, name), data)

@@ -1,0 +1,259 @@
+"""Opening a file store: from what is on disk to a log whose every entry is good.
+
+The decisions are in recovery.py; this module reads the files for them and carries them out: it cuts
+the torn tail (copied aside first), wipes or rewrites the index units that disagree, or raises
+CorruptStoreError and changes nothing. Opening twice gives the same result as opening once, wherever
+the first one was killed.
+"""
+
+import os
+from dataclasses import dataclass
+
+from ledgermq.dledger.entry import (
+    ENTRY_MAGIC,
+    HEAD_BYTES,
+    INDEX_UNIT_BYTES,
+    Crc32c,
+    read_head,
+)
+from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
+from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.marks import Marks
+from ledgermq.dledger.store.recovery import (
+    WALKED_SEGMENTS,
+    Walk,
+    has_good_entry,
+    is_damage,
+    is_sane_first,
+    units_of,
+    walk,
+)
+from ledgermq.dledger.store.segment import segment_name
+from ledgermq.dledger.store.segments import Segments
+
+# Of a torn tail at most this much of each segment is copied aside.
+_COPIED_BYTES_MAX = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What a store found when it was opened, and what it did."""
+
+    first_index: int
+    # first_index - 1 when the log is empty.
+    last_index: int
+    first_position: int
+    end_position: int
+    # From the checkpoint, -1 when unknown.
+    committed_index: int
+    # Index at which the walk over the entries began.
+    walked_from_index: int
+    # Walked entries without checksums, as Java writes them.
+    unfilled_count: int
+    # Why the tail was cut, None when there was none; and the files that hold copies of it.
+    cut_reason: str | None
+    copies: tuple[str, ...]
+    # Index units that were written anew.
+    rebuilt_units: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """The state of the log after it was opened."""
+
+    first_index: int
+    first_position: int
+    last_term: int
+    last_chain_crc: int
+    # Index up to which entries were on disk for certain, None when unknown.
+    durable_index: int | None
+    generation: int
+    # False when the mark `start` was never written.
+    has_start: bool
+    report: RecoveryReport
+
+
+class Opening:
+    """One run of the recovery; used once."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        data: Segments,
+        index: EntryIndex,
+        marks: Marks,
+        crc32c: Crc32c,
+    ) -> None:
+        self._file_system = file_system
+        self._data = data
+        self._index = index
+        self._crc32c = crc32c
+        self._start = marks.read_start()
+        self._durable_index = marks.read_durable(self._start)
+        self._committed_index = marks.read_committed(self._start)
+
+    def run(self) -> Opened:
+        """Returns the state of the log; the segments are as it says.
+
+        Raises:
+            StoreFormatError: a file is not as this configuration has it.
+            CorruptStoreError: entries that were on disk for certain are bad or gone.
+        """
+        data = self._data
+        data.open()
+        self._index.segments.open()
+        if self._start is not None:
+            # A drop that was cut short: its mark came first.
+            data.drop_before(self._start.first_position)
+        first_index, first_position = self._find_first()
+        state = self._find_walk_start(first_index, first_position)
+        walked_from, verify_from = state.next_index, self._verify_from()
+        segments = [
+            (start, data.segment_at(start).buffer)
+            for start in data.starts
+            if start + data.segment_bytes > state.position
+        ]
+        walk(segments, state, self._index.units_from(state.next_index), verify_from, self._crc32c)
+        if is_damage(
+            state,
+            committed_index=self._committed_index,
+            durable_index=self._durable_index,
+            find_unit=self._index.find,
+            is_good=self._is_good,
+        ):
+            raise self._corrupt(state)
+        copies = self._copy_tail(state.position)
+        if data.starts:
+            data.truncate(state.position)
+        data.first_position, data.end_position = first_position, state.position
+        rebuilt = self._mend_index(first_index, state)
+        flaw = state.flaw
+        reason = None
+        if flaw is not None:
+            reason = f"{flaw.field} is {flaw.found}, expected {flaw.expected}"
+        elif copies:
+            reason = "bytes behind the end"
+        report = RecoveryReport(
+            first_index=first_index,
+            last_index=state.next_index - 1,
+            first_position=first_position,
+            end_position=state.position,
+            committed_index=self._committed_index,
+            walked_from_index=walked_from,
+            unfilled_count=state.unfilled_count,
+            cut_reason=reason,
+            copies=copies,
+            rebuilt_units=rebuilt,
+        )
+        return Opened(
+            first_index=first_index,
+            first_position=first_position,
+            last_term=state.last_term,
+            last_chain_crc=state.last_chain_crc,
+            durable_index=self._durable_index,
+            generation=self._start.generation if self._start is not None else 0,
+            has_start=self._start is not None,
+            report=report,
+        )
+
+    def _find_first(self) -> tuple[int, int]:
+        """Returns index and position of the first entry, or where it will be."""
+        data, start = self._data, self._start
+        if not data.starts:
+            return (start.first_index, start.first_position) if start is not None else (0, 0)
+        position = data.first_position
+        if start is not None and position <= start.first_position < data.end_position:
+            return start.first_index, start.first_position
+        head = data.read(position, HEAD_BYTES)
+        if head.count(0) == HEAD_BYTES:
+            # A log that Java began inside a segment; only its index knows where.
+            unit = self._index.find_first()
+            if unit is not None:
+                return unit.index, unit.position
+        if len(head) == HEAD_BYTES:
+            found = read_head(head)
+            if found.magic == ENTRY_MAGIC and found.position == position:
+                return found.index, position
+        return 0, position
+
+    def _find_walk_start(self, first_index: int, first_position: int) -> Walk:
+        """Returns a walk that begins at one of the last segments, where an entry is for certain."""
+        data = self._data
+        starts = data.starts
+        for start in reversed(starts[1 : max(len(starts) - WALKED_SEGMENTS, 0) + 1]):
+            buffer = data.segment_at(start).buffer
+            if is_sane_first(buffer, start, 0, self._index.find):
+                return Walk(next_index=read_head(buffer).index, position=start)
+        return Walk(next_index=first_index, position=first_position)
+
+    def _verify_from(self) -> int:
+        """Returns from where on checksums are verified: the last used segment, all not yet durable.
+
+        What lies before was verified when it was written and is again when it is read.
+        """
+        data = self._data
+        used = [start for start in data.starts if any(data.read(start, HEAD_BYTES))]
+        position = used[-1] if used else 0
+        if self._durable_index is None:
+            return 0
+        unit = self._index.find(self._durable_index)
+        return min(position, unit.position if unit is not None else 0)
+
+    def _is_good(self, unit: IndexUnit) -> bool:
+        data = self._data
+        if not data.holds(unit.position):
+            return False
+        buffer = data.segment_at(unit.position).buffer
+        return has_good_entry(buffer, unit.position % data.segment_bytes, unit, self._crc32c)
+
+    def _copy_tail(self, position: int) -> tuple[str, ...]:
+        """Copies aside what stands in the files behind the end of the good entries."""
+        data, copies = self._data, []
+        for start in data.starts:
+            begin = max(position, start) - start
+            if begin >= data.segment_bytes:
+                continue
+            segment = data.segment_at(start)
+            ranges = list(segment.written_ranges(begin))
+            if not ranges:
+                continue
+            stop = min(ranges[-1][1], begin + _COPIED_BYTES_MAX)
+            content = segment.read(begin, stop - begin).rstrip(b"\0")
+            name = f"torn-{segment_name(start + begin)}"
+            path = os.path.join(os.path.dirname(data.directory), name)
+            self._file_system.replace(path, content)
+            copies.append(path)
+        return tuple(copies)
+
+    def _mend_index(self, first_index: int, state: Walk) -> int:
+        """Makes the index agree with the data; returns how many units were written anew."""
+        index, segments = self._index, self._index.segments
+        bad_index, position = state.units_bad_from or (state.next_index, state.position)
+        if segments.holds(first_index * INDEX_UNIT_BYTES):
+            index.truncate(bad_index, None)
+            index.drop_before(first_index)
+        else:
+            index.reset(first_index)
+        segments.first_position = first_index * INDEX_UNIT_BYTES
+        segments.end_position = bad_index * INDEX_UNIT_BYTES
+        for start in self._data.starts:
+            stop = min(state.position, start + self._data.segment_bytes)
+            if bad_index < state.next_index and position < stop:
+                buffer = self._data.segment_at(start).buffer
+                segments.append(units_of(buffer, position - start, stop - start))
+                position = stop
+        assert segments.end_position == state.next_index * INDEX_UNIT_BYTES
+        return state.next_index - bad_index
+
+    def _corrupt(self, state: Walk) -> CorruptStoreError:
+        flaw, position = state.flaw, state.position
+        start = position - position % self._data.segment_bytes
+        return CorruptStoreError(
+            os.path.join(self._data.directory, segment_name(start)),
+            position - start,
+            flaw.field if flaw is not None else "magic",
+            flaw.expected if flaw is not None else ENTRY_MAGIC,
+            flaw.found if flaw is not None else "the end of the log",
+            state.next_index,
+        )

@@ -1,0 +1,123 @@
+"""Segment: one mapped file of fixed size; it owns its mapping.
+
+A segment of a log is named by the absolute offset of its first byte, in 20 digits. It has its full
+size from creation, all zeros, its blocks reserved, so that a write to the mapping cannot fail for
+lack of room. Writes are visible at once to every reader of the file and survive a kill of the
+process; `sync` makes them survive a power cut. The owner of the bytes knows how far they are valid;
+a segment does not.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ledgermq.dledger.store.errors import StoreFormatError
+from ledgermq.dledger.store.filesystem import FileSystem
+
+NAME_DIGITS: Final = 20
+# Zeroing and comparing go in blocks of this size: small enough for the processor's cache.
+_BLOCK_BYTES: Final = 1 << 18
+_ZEROS: Final = bytes(_BLOCK_BYTES)
+
+
+def segment_name(start_offset: int) -> str:
+    """Returns the name of the segment that begins at this offset."""
+    return f"{start_offset:0{NAME_DIGITS}d}"
+
+
+class Segment:
+    """One mapped file. All offsets here are inside the file."""
+
+    __slots__ = ("_created", "_file", "_file_system", "buffer", "dirty", "path", "start_offset")
+
+    def __init__(self, file_system: FileSystem, path: str, segment_bytes: int) -> None:
+        """Maps the file, which is made when it is not there.
+
+        Args:
+            file_system: the disk.
+            path: its last part is the start offset in decimal digits.
+            segment_bytes: the size it has or gets.
+
+        Raises:
+            StoreFormatError: the file has another size.
+            DiskFullError: there is no room to make it; nothing is left behind.
+        """
+        directory, name = os.path.split(path)
+        self.path = path
+        self.start_offset = int(name)
+        self._file_system = file_system
+        found = self._find_size()
+        # True until the file's name is known to be on disk.
+        self._created = found is None
+        if found is None:
+            file_system.make_directory(directory)
+            self._file = file_system.create(path, segment_bytes)
+        elif found == segment_bytes:
+            self._file = file_system.map(path)
+        else:
+            raise StoreFormatError(path, "size", segment_bytes, found)
+        # The whole file. Whoever writes through it sets `dirty` afterwards.
+        self.buffer = self._file.buffer
+        # Bytes were written since the last sync began.
+        self.dirty = self._created
+
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """Copies `data` to `offset`; it must fit."""
+        self.buffer[offset : offset + len(data)] = data
+        self.dirty = True
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Returns a copy of so many bytes, fewer at the end of the file."""
+        return bytes(self.buffer[offset : offset + size_bytes])
+
+    @contextmanager
+    def view(self, offset: int, size_bytes: int) -> Iterator[memoryview]:
+        """Lends a view of so many bytes for the length of a `with` block."""
+        with self.buffer[offset : offset + size_bytes] as lent:
+            yield lent
+
+    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Yields the ranges from `offset` on that hold bytes other than zero, roughly cut."""
+        buffer = self.buffer
+        for start, end in self._file.written_ranges(offset):
+            for at in range(start, end, _BLOCK_BYTES):
+                stop = min(at + _BLOCK_BYTES, end)
+                if buffer[at:stop] != _ZEROS[: stop - at]:
+                    yield at, stop
+
+    def zero(self, offset: int, end: int) -> None:
+        """Writes zeros from `offset` up to `end`."""
+        buffer = self.buffer
+        for at in range(offset, end, _BLOCK_BYTES):
+            stop = min(at + _BLOCK_BYTES, end)
+            buffer[at:stop] = _ZEROS[: stop - at]
+        self.dirty = True
+
+    def sync(self) -> None:
+        """Returns when everything written before the call is on disk, the file's name too.
+
+        May run in another thread than the writers.
+
+        Raises:
+            OSError: what is on disk is unknown; the segment stays dirty.
+        """
+        self.dirty = False
+        try:
+            self._file.sync()
+            if self._created:
+                self._file_system.sync_directory(os.path.dirname(self.path))
+                self._created = False
+        except BaseException:
+            self.dirty = True
+            raise
+
+    def close(self) -> None:
+        """Gives the mapping back without a sync."""
+        self._file.close()
+
+    def _find_size(self) -> int | None:
+        try:
+            return self._file_system.size_bytes(self.path)
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,176 @@
+"""VoteFile: term and vote on disk, so that no member votes twice in a term.
+
+Two files, both replaced durably before `save` returns:
+
+    identity   ours, with a checksum, written first:
+               group=, self_id=, incarnation=, term=, voted_for=, crc32=
+    currterm   upstream's, so that Java can take over the directory: voteLeader=, currTerm=; its
+               former content is kept in currterm.bak
+
+What `load` finds, and what it says:
+
+    identity   currterm           store       result
+    readable   same or lower term any         identity's state
+    readable   higher term        any         currterm's: Java has run here since
+    readable   missing            any         identity's, unless currterm.bak or .tmp knows a higher
+                                              term: VoteStateLostError
+    missing    readable           any         currterm's: Java wrote this store
+    missing    missing            empty       None: a member that starts for the first time
+    missing    missing            not empty   VoteStateLostError
+    damaged    any                any         VoteStateLostError
+    any        damaged            any         VoteStateLostError
+
+Lost never means term 0: the member may have voted in a term it forgot. The driver starts the core
+as recovering then.
+"""
+
+import os
+
+from ledgermq.dledger.storage import HardState
+from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.marks import CHECKPOINT, DURABLE, START
+from ledgermq.dledger.store.text_file import format_lines, parse_int, parse_lines, seal, unseal
+
+IDENTITY = "identity"
+CURRENT_TERM = "currterm"
+
+
+class VoteFile:
+    """Keeps the hard state of one member in its store directory."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        self_id: str,
+        *,
+        group: str = "",
+        incarnation: str = "",
+    ) -> None:
+        """Binds the files; nothing is read or written yet.
+
+        Args:
+            file_system: the disk.
+            directory: of this member's store (`.../dledger-n0`).
+            self_id: a directory that belongs to another member is refused.
+            group: a directory of another group is refused; empty accepts any.
+            incarnation: names this life of the directory, written when there is none yet.
+        """
+        self._file_system = file_system
+        self._directory = directory
+        self._self_id = self_id
+        self._group = group
+        # Name of this life of the directory; known after `load`.
+        self.incarnation = incarnation
+
+    def load(self) -> HardState | None:
+        """Returns the state, or None in a directory that was never used.
+
+        Raises:
+            VoteStateLostError: there was a state, and it is missing or unreadable.
+            StoreFormatError: the directory belongs to another member or group.
+        """
+        identity = self._load_identity()
+        current = self._load_current(CURRENT_TERM)
+        if identity is None and current is None:
+            former = self._load_former()
+            if former is not None or self._is_used():
+                raise self._lost(CURRENT_TERM, "missing in a store that is not empty")
+            return None
+        if identity is None:
+            return current
+        if current is None:
+            former = self._load_former()
+            if former is not None and former.term > identity.term:
+                raise self._lost(CURRENT_TERM, f"missing, its copy knows term {former.term}")
+            return identity
+        if current.term > identity.term:
+            return current
+        if current.term == identity.term and current.voted_for not in (None, identity.voted_for):
+            if identity.voted_for is not None:
+                raise self._lost(CURRENT_TERM, f"two votes in term {identity.term}")
+            return current
+        return identity
+
+    def save(self, state: HardState) -> None:
+        """Replaces the state; it is durable on return.
+
+        Raises:
+            OSError, DiskFullError: the state must not be spoken of.
+        """
+        self._file_system.make_directory(self._directory)
+        vote = state.voted_for or ""
+        self._replace(
+            IDENTITY,
+            seal(
+                {
+                    "group": self._group,
+                    "self_id": self._self_id,
+                    "incarnation": self.incarnation,
+                    "term": str(state.term),
+                    "voted_for": vote,
+                }
+            ),
+        )
+        former = self._read(CURRENT_TERM)
+        if former is not None:
+            self._replace(CURRENT_TERM + ".bak", former)
+        lines = format_lines({"voteLeader": vote, "currTerm": str(state.term)})
+        self._replace(CURRENT_TERM, lines)
+
+    def _load_identity(self) -> HardState | None:
+        data = self._read(IDENTITY)
+        if data is None:
+            return None
+        values = unseal(data)
+        term = parse_int(values, "term") if values is not None else None
+        if values is None or term is None:
+            raise self._lost(IDENTITY, "its checksum does not fit")
+        for key, expected in (("self_id", self._self_id), ("group", self._group)):
+            found = values.get(key, "")
+            if expected and found and found != expected:
+                raise StoreFormatError(self._path(IDENTITY), key, expected, found)
+        self.incarnation = values.get("incarnation", "") or self.incarnation
+        return HardState(term, values.get("voted_for") or None)
+
+    def _load_current(self, name: str) -> HardState | None:
+        data = self._read(name)
+        if data is None:
+            return None
+        values = parse_lines(data)
+        term = parse_int(values, "currTerm")
+        if term is None or term < 0:
+            raise self._lost(name, "no currTerm in it")
+        return HardState(term, values.get("voteLeader") or None)
+
+    def _load_former(self) -> HardState | None:
+        """Returns the highest state in what a stop of Java may have left behind."""
+        states = []
+        for suffix in (".bak", ".tmp"):
+            try:
+                state = self._load_current(CURRENT_TERM + suffix)
+            except VoteStateLostError:
+                continue
+            if state is not None:
+                states.append(state)
+        return max(states, key=lambda state: state.term, default=None)
+
+    def _is_used(self) -> bool:
+        names = self._file_system.names
+        used = {CHECKPOINT, CHECKPOINT + ".bak", START, DURABLE}
+        return bool(names(os.path.join(self._directory, "data"))) or not used.isdisjoint(
+            names(self._directory)
+        )
+
+    def _lost(self, name: str, reason: str) -> VoteStateLostError:
+        return VoteStateLostError(self._path(name), reason)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    def _read(self, name: str) -> bytes | None:
+        return self._file_system.read(self._path(name))
+
+    def _replace(self, name: str, data: bytes) -> None:
+        self._file_system.replace(self._path(name), data)
