@@ -43,8 +43,8 @@ def start_ledgermq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerM
     """
     with ExitStack() as stack:
 
-        def start(**options: object) -> LedgerMQCluster:
-            cluster = LedgerMQCluster(tmp_path_factory.mktemp("ledgermq"), **options)  # type: ignore[arg-type]
+        def start(settings: tuple[str, ...] = ()) -> LedgerMQCluster:
+            cluster = LedgerMQCluster(tmp_path_factory.mktemp("ledgermq"), settings=settings)
             if not os.environ.get("INTEROP_KEEP"):
                 stack.callback(cluster.remove_data)
             return stack.enter_context(cluster)

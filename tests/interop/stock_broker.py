@@ -42,6 +42,8 @@ class JavaClusterPlan:
     peer_ports: Mapping[tuple[int, int], int] = field(default_factory=dict)
     # The address under which brokers find the name server, when not its own.
     namesrv_for_brokers: str | None = None
+    # Port of a name server that runs already; then no stock one is started.
+    foreign_namesrv_port: int | None = None
 
 
 class JavaCluster:
@@ -51,7 +53,7 @@ class JavaCluster:
         self.directory = directory
         self.plan = plan or JavaClusterPlan()
         self.cluster_name = CLUSTER_NAME
-        self.namesrv_port = free_ports(1)[0]
+        self.namesrv_port = self.plan.foreign_namesrv_port or free_ports(1)[0]
         member_count = max(1, self.plan.dledger_members)
         self.broker_ports = free_ports(member_count, spread=(-2, 0, 1))
         self.dledger_ports = free_ports(member_count, spread=(40,))
@@ -71,7 +73,8 @@ class JavaCluster:
         conf.mkdir(parents=True, exist_ok=True)
         for name in ("broker", "namesrv"):
             (conf / f"logback_{name}.xml").write_text(LOGBACK)
-        self._start_namesrv(conf)
+        if self.plan.foreign_namesrv_port is None:
+            self._start_namesrv(conf)
         for member in range(len(self.broker_ports)):
             self._start_broker(conf, member)
         wait_until(
