@@ -13,6 +13,8 @@ from typing import Final
 
 # A value from a peer is quoted in logs and remarks up to this many characters.
 _SHOWN_VALUE_CHARS_MAX: Final = 120
+# And of what quoting makes of it: one byte may become four characters.
+_SHOWN_TEXT_CHARS_MAX: Final = 480
 
 
 class ProtocolError(Exception):
@@ -82,13 +84,12 @@ class ConnectionClosedError(ProtocolError):
 
 
 def _shortened(value: object) -> str:
-    text = value if isinstance(value, str) else _number_or_repr(value)
-    if len(text) <= _SHOWN_VALUE_CHARS_MAX:
-        return text if not isinstance(value, str) else repr(text)
-    return f"{text[:_SHOWN_VALUE_CHARS_MAX]!r}... ({len(text)} characters)"
-
-
-def _number_or_repr(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > 128:
+    """Quotes a value up to the limit, without spelling out all of a large one."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_VALUE_CHARS_MAX:
         return f"an integer of {value.bit_length()} bits"
-    return repr(value)
+    if isinstance(value, str | bytes) and len(value) > _SHOWN_VALUE_CHARS_MAX:
+        return f"{value[:_SHOWN_VALUE_CHARS_MAX]!r}... (length {len(value)})"
+    text = repr(value)
+    if len(text) > _SHOWN_TEXT_CHARS_MAX:
+        return f"{text[:_SHOWN_TEXT_CHARS_MAX]}..."
+    return text

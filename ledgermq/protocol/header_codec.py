@@ -137,9 +137,16 @@ def encode_json_header(parts: HeaderParts) -> bytes:
     out.
 
     Raises:
-        LocalProtocolError: a text has a lone surrogate, or a number more than 64 bits.
+        LocalProtocolError: a text has a lone surrogate, or a number does not fit in 32 bits.
     """
     code, language, version, opaque, flag, remark, ext_fields = parts
+    if not (
+        INT32_MIN <= code <= INT32_MAX
+        and INT32_MIN <= version <= INT32_MAX
+        and INT32_MIN <= opaque <= INT32_MAX
+        and INT32_MIN <= flag <= INT32_MAX
+    ):
+        raise LocalProtocolError("number in a header", max(code, version, opaque, flag), INT32_MAX)
     header = _JsonHeaderOut(
         code,
         ext_fields,
@@ -152,8 +159,8 @@ def encode_json_header(parts: HeaderParts) -> bytes:
     )
     try:
         return _encode_json(header)
-    except (UnicodeError, TypeError, OverflowError) as error:
-        raise LocalProtocolError("header", str(error), "64-bit numbers, UTF-8 text") from error
+    except (UnicodeError, TypeError) as error:
+        raise LocalProtocolError("header", str(error), "text that UTF-8 can carry") from error
 
 
 def decode_binary_header(data: bytes) -> HeaderParts:

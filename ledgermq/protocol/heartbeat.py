@@ -1,9 +1,14 @@
 """Bodies of client heartbeats (34), and the words they use.
 
-    {"clientID":"10.0.0.9@1","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",
-     "consumeType":"CONSUME_PASSIVELY","groupName":"GroupA","messageModel":"CLUSTERING",
-     "subscriptionDataSet":[{"classFilterMode":false,"codeSet":[2598919],"expressionType":"TAG","subString":"TagA",
-     "subVersion":1,"tagsSet":["TagA"],"topic":"TopicA"}],"unitMode":false}],"producerDataSet":[{"groupName":"pg"}]}
+    {"clientID":"10.0.0.9@1",
+     "consumerDataSet":[
+       {"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","consumeType":"CONSUME_PASSIVELY",
+        "groupName":"GroupA","messageModel":"CLUSTERING",
+        "subscriptionDataSet":[
+          {"classFilterMode":false,"codeSet":[2598919],"expressionType":"TAG","subString":"TagA",
+           "subVersion":1,"tagsSet":["TagA"],"topic":"TopicA"}],
+        "unitMode":false}],
+     "producerDataSet":[{"groupName":"pg"}]}
 
 The C++ client sends the three words as numbers, leaves members out and quotes subVersion; the Go
 client quotes the members of codeSet. All of that is read; words are written as names.

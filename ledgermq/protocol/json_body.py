@@ -63,7 +63,7 @@ class JsonBody(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def repair(cls, value: Any) -> Any:
-        """Turns what some peers send into what all others do; a body with such peers has its own."""
+        """Turns what some peers send into what all others do; few bodies need it."""
         return value
 
 

@@ -4,9 +4,11 @@ others.
 A route in Java's own dialect has unquoted numbers as keys of brokerAddrs, which all known clients
 read; one in standard JSON quotes them, for clients of 4.9.4 and later and for those that ask.
 
-    {"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"DefaultCluster"}],
-    "filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,
-    "topicSysFlag":0,"writeQueueNums":8}]}
+    {"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a",
+                     "cluster":"DefaultCluster"}],
+     "filterServerTable":{},
+     "queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSysFlag":0,
+                    "writeQueueNums":8}]}
 
 Source: TopicRouteData.java, QueueData.java, BrokerData.java, TopicConfig.java, DataVersion.java,
 ClusterInfo.java, RegisterBrokerBody.java, TopicConfigSerializeWrapper.java, KVTable.java,
