@@ -24,6 +24,7 @@ _PIECE_UNITS: Final = 256
 _POWERS: Final[list[list[int]]] = [
     [int(pow(31, n - 1 - i, 1 << 32)) for i in range(n)] for n in range(_PIECE_UNITS + 1)
 ]
+_WEIGHTS: Final[list[int]] = [int(pow(31, n, 1 << 32)) for n in range(_PIECE_UNITS + 1)]
 # Keys that are folded together; more is not faster, and every lane beyond the keys costs the same.
 _LANES_MAX: Final = 64
 
@@ -40,7 +41,7 @@ def unsigned_hash(units: Sequence[int]) -> int:
     total = 0
     for start in range(0, count, _PIECE_UNITS):
         piece = units[start : start + _PIECE_UNITS]
-        total = (total * pow(31, len(piece), 1 << 32) + unsigned_hash(piece)) & UINT32_MASK
+        total = (total * _WEIGHTS[len(piece)] + unsigned_hash(piece)) & UINT32_MASK
     return total
 
 
@@ -64,7 +65,12 @@ def java_string_hash(text: str) -> int:
 def joined_hash(prefix_hash: int, text: bytes) -> int:
     """Return the unsigned hash of prefix + `text` from the hash of the prefix."""
     units = code_units(text)
-    return (prefix_hash * pow(31, len(units), 1 << 32) + unsigned_hash(units)) & UINT32_MASK
+    return (prefix_hash * weight_of(len(units)) + unsigned_hash(units)) & UINT32_MASK
+
+
+def weight_of(count: int) -> int:
+    """Return 31^`count` modulo 2^32: what a prefix's hash is multiplied with."""
+    return _WEIGHTS[count] if count <= _PIECE_UNITS else int(pow(31, count, 1 << 32))
 
 
 def _pairs(wide: bytes) -> tuple[int, ...]:

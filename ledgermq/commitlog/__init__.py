@@ -1,0 +1,57 @@
+"""Messages on the ledger: records in, consume queues and key index out, committed data only.
+
+`store.MessageStore` is the face; read its docstring first, then `dispatch.py`. The files on disk
+are drawn in `layout.py`, what a crash may leave is told in `recovery.py`. No Twisted here.
+"""
+
+from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.dledger_commit_log import (
+    STATE_TOPIC,
+    TERM_TOPIC,
+    AppendMessage,
+    AppendResult,
+    DLedgerCommitLog,
+    check_message,
+    messages_of_batch,
+    opening_record,
+)
+from ledgermq.commitlog.errors import (
+    CommitLogError,
+    DispatchError,
+    LeaderNotReadyError,
+    MessageIllegalError,
+    StoreInUseError,
+)
+from ledgermq.commitlog.flush import FlushJob
+from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus, QueryResult
+from ledgermq.commitlog.recovery import StoreReport
+from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
+from ledgermq.commitlog.store import MessageStore
+from ledgermq.commitlog.store_lock import StoreLock
+
+__all__ = [
+    "STATE_TOPIC",
+    "TERM_TOPIC",
+    "AppendMessage",
+    "AppendResult",
+    "CleanDecision",
+    "CleanReason",
+    "CommitLogError",
+    "DLedgerCommitLog",
+    "DispatchError",
+    "FlushJob",
+    "GetMessageResult",
+    "GetMessageStatus",
+    "LeaderNotReadyError",
+    "MessageIllegalError",
+    "MessageStore",
+    "QueryResult",
+    "StoreConfig",
+    "StoreInUseError",
+    "StoreLock",
+    "StoreReport",
+    "check_message",
+    "messages_of_batch",
+    "opening_record",
+    "used_percent",
+]

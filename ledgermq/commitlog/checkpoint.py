@@ -1,0 +1,127 @@
+"""How far the derived files are known to be good: two small files beside them.
+
+`dispatch.checkpoint` is ours: up to which entry of the ledger everything was dispatched and on
+disk, with the bounds of every queue and the state of the key index at that moment. It is replaced
+as a whole after the files it speaks of were synced, so after any crash it is true of what is on
+disk: the files hold at least that much. What they hold beyond is made again from the log.
+
+    8 hexadecimal digits CRC-32C of the rest, newline, JSON
+
+`checkpoint` is upstream's, for a Java broker that opens the store later.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ledgermq.commitlog.index_file import IndexHeader
+from ledgermq.commitlog.key_index import IndexMark
+from ledgermq.commitlog.layout import STORE_CHECKPOINT, STORE_CHECKPOINT_BYTES
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.protocol.checksum import crc32c
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchMark:
+    """Everything up to `index` is dispatched and durable."""
+
+    index: int
+    # Of that entry; they tell whether the log is still the one that was dispatched.
+    term: int
+    # Position behind that entry.
+    end_position: int
+    # Store time of the last record that was dispatched, 0 for none.
+    timestamp: int
+    # Whether nothing was written after this mark: the store was closed.
+    is_clean: bool
+    # Topic, queue id, min offset, max offset of each queue, also of those without files.
+    queues: list[tuple[str, int, int, int]] = field(default_factory=list)
+    # None when the key index has no file.
+    key_index: IndexMark | None = None
+    # End timestamp of the last full index file.
+    index_timestamp: int = 0
+
+
+def encode_mark(mark: DispatchMark) -> bytes:
+    """Return the content of the file."""
+    topics: dict[str, list[list[int]]] = {}
+    for topic, *numbers in mark.queues:
+        topics.setdefault(topic, []).append(numbers)
+    index = mark.key_index
+    header = None
+    if index is not None:
+        former = index.header
+        header = [former.begin_timestamp, former.end_timestamp, former.begin_physical_offset]
+        header += [former.end_physical_offset, former.slots_used, former.next_number]
+    text = json.dumps(
+        {
+            "version": _VERSION,
+            "index": mark.index,
+            "term": mark.term,
+            "end_position": mark.end_position,
+            "timestamp": mark.timestamp,
+            "is_clean": mark.is_clean,
+            "queues": topics,
+            "index_files": index.names if index is not None else [],
+            "index_header": header,
+            "index_timestamp": mark.index_timestamp,
+        },
+        separators=(",", ":"),
+    ).encode()
+    return b"%08x\n%b" % (crc32c(text), text)
+
+
+def decode_mark(data: bytes) -> DispatchMark | None:
+    """Return the mark in a file's content, or None when it is not one that can be trusted."""
+    checksum, _, text = data.partition(b"\n")
+    if checksum != b"%08x" % crc32c(text):
+        return None
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        if fields["version"] != _VERSION:
+            return None
+        key_index = None
+        if fields["index_header"] is not None:
+            key_index = IndexMark(fields["index_files"], IndexHeader(*fields["index_header"]))
+        return DispatchMark(
+            index=fields["index"],
+            term=fields["term"],
+            end_position=fields["end_position"],
+            timestamp=fields["timestamp"],
+            is_clean=fields["is_clean"],
+            queues=[
+                (topic, queue_id, min_offset, max_offset)
+                for topic, queues in fields["queues"].items()
+                for queue_id, min_offset, max_offset in queues
+            ],
+            key_index=key_index,
+            index_timestamp=fields["index_timestamp"],
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class Checkpoints:
+    """Reads and writes both files of a store."""
+
+    def __init__(self, file_system: FileSystem, root: str) -> None:
+        self._file_system = file_system
+        self._mark_path = f"{root}/dispatch.checkpoint"
+        self._upstream_path = f"{root}/checkpoint"
+
+    def read(self) -> DispatchMark | None:
+        """Return the last mark, or None: then everything is made again from the log."""
+        data = self._file_system.read(self._mark_path)
+        return None if data is None else decode_mark(data)
+
+    def write(self, mark: DispatchMark) -> None:
+        """Replace both files; the mark is durable on return. What it speaks of must be already.
+
+        Raises:
+            OSError: the former mark is still good.
+        """
+        self._file_system.replace(self._mark_path, encode_mark(mark))
+        times = STORE_CHECKPOINT.pack(mark.timestamp, mark.timestamp, mark.index_timestamp)
+        self._file_system.replace(self._upstream_path, times.ljust(STORE_CHECKPOINT_BYTES, b"\0"))

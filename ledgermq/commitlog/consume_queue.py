@@ -1,0 +1,249 @@
+"""ConsumeQueue: the 20-byte units of one queue, in segments named by their first byte.
+
+Unit n stands at byte 20 * n, for ever. Units are added at the end, in order, by dispatch alone;
+putting the same units once more changes nothing; anything else is an error, because it would mean
+that one queue offset names two messages. A queue that begins in the middle (its first records are
+no longer in the log) fills its first segment up to there with pre-blank units, as upstream does.
+
+The queue does not say how much of it is durable: a checkpoint does (`checkpoint.py`), and after an
+unclean stop `restore` goes back to it.
+Source: ConsumeQueue.java of 4.9.3.
+"""
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from ledgermq.commitlog.errors import DispatchError
+from ledgermq.commitlog.layout import (
+    PRE_BLANK,
+    QUEUE_UNIT,
+    QUEUE_UNIT_BYTES,
+    SEGMENT_NAME_DIGITS,
+    segment_name,
+)
+from ledgermq.commitlog.open_files import OpenFiles
+
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class QueueUnit(NamedTuple):
+    """One unit, decoded."""
+
+    physical_offset: int
+    size_bytes: int
+    tags_code: int
+
+
+class ConsumeQueue:
+    """One queue of one topic."""
+
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_last_path",
+        "_segment_bytes",
+        "_starts",
+        "gathered",
+        "gathered_end",
+        "max_offset",
+        "min_offset",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, queue_id: int, directory: str, files: OpenFiles, segment_bytes: int
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        # First offset whose record is still in the log; equals max_offset when there is none.
+        self.min_offset = 0
+        # Offset that the next unit gets.
+        self.max_offset = 0
+        # Units that dispatch has gathered and not yet put, and the offset behind them.
+        self.gathered: list[bytes] = []
+        self.gathered_end = 0
+        self._directory = directory
+        self._files = files
+        self._segment_bytes = segment_bytes
+        # First bytes of the segments, rising without a gap; empty before the first unit.
+        self._starts: list[int] = []
+        self._last_path = ""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there is any segment."""
+        return bool(self._starts)
+
+    def put(self, first_offset: int, data: bytes, index: int) -> None:
+        """Add units, the first of which has the offset `first_offset`.
+
+        Args:
+            first_offset: where they belong.
+            data: whole units.
+            index: ledger index for the error.
+
+        Raises:
+            DispatchError: they leave a gap, or differ from units that are there; nothing is put.
+        """
+        if first_offset != self.max_offset:
+            if first_offset > self.max_offset or (first_offset == 0 and not self._starts):
+                data = self._begun_at(first_offset, data, index)
+            else:
+                data = self._without_known(first_offset, data, index)
+                first_offset = self.max_offset
+            if not data:
+                return
+        at = first_offset * QUEUE_UNIT_BYTES
+        written = 0
+        while written < len(data):
+            start = at - at % self._segment_bytes
+            if not self._starts or start > self._starts[-1]:
+                self._add_segment(start, at - start)
+            count = min(len(data) - written, start + self._segment_bytes - at)
+            buffer = self._files.writable(self._last_path)
+            buffer[at - start : at - start + count] = data[written : written + count]
+            written += count
+            at += count
+        self.max_offset = self.gathered_end = at // QUEUE_UNIT_BYTES
+
+    def _begun_at(self, first_offset: int, data: bytes, index: int) -> bytes:
+        """Start an empty queue elsewhere: its former units are gone everywhere."""
+        if self._starts:
+            raise DispatchError(
+                f"queue {self.topic}-{self.queue_id} would get a gap",
+                index=index,
+                expected=self.max_offset,
+                found=first_offset,
+            )
+        self.min_offset = self.max_offset = first_offset
+        return data
+
+    def _without_known(self, first_offset: int, data: bytes, index: int) -> bytes:
+        """Compare with the units that are there, and return those that are not."""
+        known_end = min(self.max_offset, first_offset + len(data) // QUEUE_UNIT_BYTES)
+        for offset in range(max(first_offset, self.min_offset), known_end):
+            start = (offset - first_offset) * QUEUE_UNIT_BYTES
+            found = QueueUnit._make(QUEUE_UNIT.unpack_from(data, start))
+            if found != self.unit(offset):
+                raise DispatchError(
+                    f"unit {offset} of queue {self.topic}-{self.queue_id} would change",
+                    index=index,
+                    expected=self.unit(offset),
+                    found=found,
+                )
+        return data[(known_end - first_offset) * QUEUE_UNIT_BYTES :]
+
+    def _add_segment(self, start: int, blank_bytes: int) -> None:
+        name = segment_name(start)
+        buffer = self._files.create(self._directory, name, self._segment_bytes)
+        if not self._starts:
+            buffer[:blank_bytes] = PRE_BLANK * (blank_bytes // QUEUE_UNIT_BYTES)
+        self._starts.append(start)
+        self._last_path = f"{self._directory}/{name}"
+
+    def units(self, first_offset: int, count_max: int) -> bytes:
+        """Return up to `count_max` units from `first_offset` on, as bytes.
+
+        Returns: as many as there are; b"" when `first_offset` is outside of [min, max).
+        """
+        if not self.min_offset <= first_offset < self.max_offset:
+            return b""
+        at = first_offset * QUEUE_UNIT_BYTES
+        end = min(self.max_offset, first_offset + count_max) * QUEUE_UNIT_BYTES
+        parts = []
+        while at < end:
+            start = at - at % self._segment_bytes
+            stop = min(end, start + self._segment_bytes)
+            buffer = self._files.buffer(f"{self._directory}/{segment_name(start)}")
+            parts.append(bytes(buffer[at - start : stop - start]))
+            at = stop
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def unit(self, offset: int) -> QueueUnit:
+        """Return one unit; `offset` is in [min, max)."""
+        return QueueUnit._make(QUEUE_UNIT.unpack(self.units(offset, 1)))
+
+    def first_offset_at(self, physical_offset: int) -> int:
+        """Return the first queue offset whose record stands at `physical_offset` or behind it."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            if self.unit(middle).physical_offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def drop_before(self, physical_offset: int) -> int:
+        """Forget units whose records were removed from the log; the last segment always stays.
+
+        Returns: how many segments were removed.
+        """
+        self.min_offset = self.first_offset_at(physical_offset)
+        keep = bisect_right(self._starts, self.min_offset * QUEUE_UNIT_BYTES) - 1
+        removed = self._starts[: max(0, min(keep, len(self._starts) - 1))]
+        for start in removed:
+            self._files.remove(self._directory, segment_name(start))
+        del self._starts[: len(removed)]
+        return len(removed)
+
+    def cut_at(self, physical_offset: int) -> None:
+        """Drop the units of records at `physical_offset` and behind it: the log lost its end."""
+        self.restore(self.min_offset, self.first_offset_at(physical_offset))
+
+    def delete(self) -> None:
+        """Remove all files; numbering goes on where it was, so no offset names two messages."""
+        for start in self._starts:
+            self._files.remove(self._directory, segment_name(start))
+        self._starts.clear()
+        self.min_offset = self.gathered_end = self.max_offset
+        self.gathered.clear()
+
+    def load(self, names: list[str]) -> None:
+        """Take up the segments with these names; `restore` must follow."""
+        self._starts = sorted(int(name) for name in names if _is_segment_name(name))
+
+    def covers(self, min_offset: int, max_offset: int) -> bool:
+        """Tell whether the segments that were loaded hold this range without a hole."""
+        if min_offset >= max_offset:
+            return True
+        first = min_offset * QUEUE_UNIT_BYTES // self._segment_bytes * self._segment_bytes
+        last = (max_offset * QUEUE_UNIT_BYTES - 1) // self._segment_bytes * self._segment_bytes
+        needed = range(first, last + 1, self._segment_bytes)
+        return set(needed) <= set(self._starts)
+
+    def restore(self, min_offset: int, max_offset: int, *, wipe: bool = True) -> None:
+        """Make the queue end at `max_offset`, as a checkpoint says.
+
+        Args:
+            min_offset: first offset of the queue.
+            max_offset: offset behind its last unit.
+            wipe: whether bytes behind that may be other than zero (after an unclean stop).
+        """
+        end = max_offset * QUEUE_UNIT_BYTES
+        first = min_offset * QUEUE_UNIT_BYTES
+        for start in list(self._starts):
+            # A segment that ends before the first unit, or begins behind the last one.
+            if start + self._segment_bytes <= first or (start >= end and start > 0):
+                self._files.remove(self._directory, segment_name(start))
+                self._starts.remove(start)
+        self.min_offset, self.max_offset = min_offset, max_offset
+        self.gathered_end = max_offset
+        self.gathered.clear()
+        if self._starts:
+            self._last_path = f"{self._directory}/{segment_name(self._starts[-1])}"
+            if wipe:
+                self._wipe(end - self._starts[-1])
+
+    def _wipe(self, from_byte: int) -> None:
+        file = self._files.file(self._last_path)
+        for range_start, range_end in list(file.written_ranges(from_byte)):
+            for start in range(max(range_start, from_byte), range_end, _CHUNK_BYTES):
+                stop = min(range_end, start + _CHUNK_BYTES)
+                if bytes(file.buffer[start:stop]).strip(b"\0"):
+                    self._files.writable(self._last_path)[start:stop] = bytes(stop - start)
+
+
+def _is_segment_name(name: str) -> bool:
+    return len(name) == SEGMENT_NAME_DIGITS and name.isdecimal()

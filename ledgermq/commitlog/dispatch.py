@@ -1,0 +1,258 @@
+"""Dispatcher: committed entries become consume queue units and key index entries.
+
+Nothing else writes those files, and nothing that is not committed gets into them. Entries are taken
+in index order, each once; for a range of entries every queue gets one write. On the leader the rows
+come from what was known when the records were encoded (`appended`); elsewhere, and whenever those
+do not fit the log any more, they are decoded from it.
+
+Commit point: `dispatched_index` is advanced after the writes; before that no reader sees a unit's
+effect but through the queue's own end. The files themselves become durable by a flush (`flush.py`).
+A failure is final: the files may hold half of a range, which the next start makes again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.dledger_commit_log import AppendedRun
+from ledgermq.commitlog.errors import CommitLogError, DispatchError
+from ledgermq.commitlog.key_index import KeyIndex, KeyRow
+from ledgermq.commitlog.rows import Arrival, Row, RowMaker
+from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.errors import RemoteProtocolError
+
+# Rows that are applied together, and bytes that are read together, when there is much to do.
+_ROWS_MAX = 4096
+_READ_BYTES = 4 << 20
+
+# Body and ledger index of a record of a watched topic.
+Watcher = Callable[[bytes, int], None]
+
+
+class Dispatcher:
+    """Advances the derived files along the log."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        row_maker: RowMaker,
+        key_index: KeyIndex,
+        clock_ms: Callable[[], int],
+        *,
+        pending_records_max: int,
+    ) -> None:
+        self._store = store
+        self._row_maker = row_maker
+        self._key_index = key_index
+        self._clock_ms = clock_ms
+        self._pending_records_max = pending_records_max
+        # What this leader appended, oldest first; a shortcut that may be dropped at any time.
+        self._runs: deque[AppendedRun] = deque()
+        self._pending_records = 0
+        # Last entry that is dispatched; first_index - 1 of the log for none.
+        self.dispatched_index = -1
+        # Its term, and the position behind it.
+        self.dispatched_term = -1
+        self.dispatched_position = 0
+        # Store time of the last record, 0 for none.
+        self.dispatched_timestamp = 0
+        # Records dispatched since this was last set to 0.
+        self.unflushed_records = 0
+        # What ended dispatch for good.
+        self.failure: Exception | None = None
+        self.watchers: dict[str, Watcher] = {}
+        self.on_dispatched: Callable[[list[Arrival]], None] | None = None
+
+    def watch(self, topic: str, watcher: Watcher) -> None:
+        """Hand the bodies of a topic's records to `watcher`, each when its entry is dispatched."""
+        self.watchers[topic] = watcher
+        self._row_maker.watch(topic)
+
+    def appended(self, run: AppendedRun) -> None:
+        """Keep the rows of entries that this leader just appended."""
+        if self._pending_records + len(run.rows) <= self._pending_records_max:
+            self._runs.append(run)
+            self._pending_records += len(run.rows)
+
+    def forget_appended(self) -> None:
+        """Drop what this member appended as a leader; the log itself is read instead."""
+        self._runs.clear()
+        self._pending_records = 0
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        """Dispatch the entries [start_index, end_index) that are committed now.
+
+        Entries that were dispatched before are skipped.
+
+        Raises:
+            DispatchError: entries between were never seen, or one does not continue its queue.
+            RemoteProtocolError: an entry is no record.
+            LedgerError, OSError: the log cannot be read, or a file not be made.
+            After any of them dispatch has ended: `failure` says why, and every call raises it.
+        """
+        if self.failure is not None:
+            raise self.failure
+        first = self.dispatched_index + 1
+        if start_index > first:
+            raise DispatchError(
+                "entries are missing", index=start_index, expected=first, found=start_index
+            )
+        arrivals: list[Arrival] = []
+        try:
+            while first < end_index:
+                rows = self._rows_from(first, end_index)
+                self._apply_parts(rows, first, arrivals)
+                first += len(rows)
+        except (CommitLogError, LedgerError, RemoteProtocolError, OSError) as error:
+            self.failure = error
+            raise
+        if arrivals and self.on_dispatched is not None:
+            self.on_dispatched(arrivals)
+
+    def start_at(self, index: int) -> None:
+        """Take entries up to `index` as dispatched; -1 or below the log's first for none."""
+        store = self._store
+        self.dispatched_index = index
+        if store.first_index <= index <= store.last_index:
+            head = store.head_at(index)
+            self.dispatched_term = head.term
+            self.dispatched_position = head.position + head.size
+        else:
+            self.dispatched_term = -1
+            self.dispatched_position = store.first_position
+
+    def rebuild(self, queues: set[ConsumeQueue], *, with_keys: bool, end_index: int) -> None:
+        """Make some queues, and perhaps the key index, again from the log's start to `end_index`.
+
+        They must be empty. The dispatched index does not change, nobody is told.
+        """
+        first = self._store.first_index
+        while first < end_index:
+            entries = self._store.read(first, _READ_BYTES)
+            stop = min(end_index, entries.last_index + 1)
+            rows = self._row_maker.rows_of(entries, first, stop)
+            if with_keys:
+                self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
+            wanted = [
+                _row((row[0], row[1], row[2], row[3], (), None, row[6]))
+                for row in rows
+                if row[0] in queues
+            ]
+            self._apply(wanted, first, [])
+            first = stop
+
+    def replay_watched(self, from_index: int) -> int:
+        """Hand the bodies of watched topics in [from_index, dispatched] to their watchers again.
+
+        Returns: how many there were.
+        """
+        count = 0
+        first = max(from_index, self._store.first_index)
+        while first <= self.dispatched_index:
+            entries = self._store.read(first, _READ_BYTES)
+            stop = min(self.dispatched_index, entries.last_index) + 1
+            for index, row in enumerate(self._row_maker.rows_of(entries, first, stop), first):
+                if row.watched is not None:
+                    topic, body = row.watched
+                    self.watchers[topic](body, index)
+                    count += 1
+            first = stop
+        return count
+
+    def _rows_from(self, first: int, end_index: int) -> Sequence[Row]:
+        """Return rows from entry `first` on, at least one, at most up to `end_index`."""
+        rows: list[Row] = []
+        runs = self._runs
+        while runs and first + len(rows) < end_index and len(rows) < _ROWS_MAX:
+            run = runs[0]
+            index = first + len(rows)
+            behind = run.first_index + len(run.rows)
+            if run.first_index > index:
+                break
+            if behind <= index or not self._is_in_log(run, behind - 1):
+                self._drop_run()
+                continue
+            rows += run.rows[index - run.first_index : end_index - run.first_index]
+            if behind <= end_index:
+                self._drop_run()
+        if rows:
+            return rows
+        entries = self._store.read(first, _READ_BYTES)
+        stop = min(end_index, entries.last_index + 1)
+        if runs and first < runs[0].first_index < stop:
+            stop = runs[0].first_index
+        return self._row_maker.rows_of(entries, first, stop)
+
+    def _drop_run(self) -> None:
+        self._pending_records -= len(self._runs.popleft().rows)
+
+    def _is_in_log(self, run: AppendedRun, last_index: int) -> bool:
+        """Tell whether the log still holds the entries of a run: a later leader may have cut it."""
+        store = self._store
+        return (
+            last_index <= store.last_index
+            and store.term_at(last_index) == run.term
+            and store.position_at(run.first_index) == run.position
+        )
+
+    def _apply_parts(self, rows: Sequence[Row], first: int, arrivals: list[Arrival]) -> None:
+        """Apply rows; each watched body is handed over before later entries are touched."""
+        start = 0
+        if self.watchers:
+            for at, row in enumerate(rows):
+                if row[5] is not None:
+                    self._apply(rows[start : at + 1], first + start, arrivals)
+                    self._advance(first + at, rows[at][6], at + 1 - start)
+                    start = at + 1
+                    topic, body = row[5]
+                    self.watchers[topic](body, first + at)
+        if start < len(rows):
+            self._apply(rows[start:] if start else rows, first + start, arrivals)
+            self._advance(first + len(rows) - 1, rows[-1][6], len(rows) - start)
+
+    def _advance(self, index: int, timestamp: int, count: int) -> None:
+        head = self._store.head_at(index)
+        self.dispatched_index = index
+        self.dispatched_term = head.term
+        self.dispatched_position = head.position + head.size
+        self.dispatched_timestamp = timestamp
+        self.unflushed_records += count
+
+    def _apply(self, rows: Sequence[Row], first: int, arrivals: list[Arrival]) -> None:
+        touched: list[ConsumeQueue] = []
+        key_rows: list[KeyRow] = []
+        for queue, queue_offset, unit, arrival, keys, _, _ in rows:
+            if queue is not None:
+                if queue_offset != queue.gathered_end:
+                    _put_gathered(queue, first)
+                    queue.put(queue_offset, unit, first)
+                else:
+                    gathered = queue.gathered
+                    if not gathered:
+                        touched.append(queue)
+                    gathered.append(unit)
+                    queue.gathered_end = queue_offset + 1
+                if arrival is not None:
+                    arrivals.append(arrival)
+            if keys:
+                key_rows += keys
+        for queue in touched:
+            _put_gathered(queue, first)
+        if key_rows:
+            self._key_index.add(key_rows, self._clock_ms())
+
+
+def _put_gathered(queue: ConsumeQueue, index: int) -> None:
+    """Write the units gathered for a queue; `index` is about where they are in the log."""
+    gathered = queue.gathered
+    if gathered:
+        queue.gathered = []
+        queue.put(queue.gathered_end - len(gathered), b"".join(gathered), index)
+
+
+def _row(fields: tuple[object, ...]) -> Row:
+    return _new_tuple(Row, fields)
+
+
+_new_tuple = tuple.__new__

@@ -1,0 +1,58 @@
+"""What this room raises. The texts hold the numbers that decide; the fields are for programs."""
+
+
+class CommitLogError(Exception):
+    """Base class of all errors of this room."""
+
+
+class MessageIllegalError(CommitLogError):
+    """A message breaks a limit; nothing of its batch was appended. The sender is to blame."""
+
+    def __init__(self, field: str, value: object, limit: object, position: int = 0) -> None:
+        super().__init__(field, value, limit, position)
+        # What is wrong: "topic", "body bytes", "properties bytes", "record bytes", ...
+        self.field = field
+        self.value = value
+        self.limit = limit
+        # Which message of the batch that was to be appended, from 0.
+        self.position = position
+
+    def __str__(self) -> str:
+        return f"the message is illegal: {self.field} is {self.value}, allowed: {self.limit}"
+
+
+class DispatchError(CommitLogError):
+    """A committed entry does not continue its queue, so nothing may be dispatched any more.
+
+    Either the log holds something that no leader writes, or a derived file is damaged; it stays as
+    it is for a person to look at. Removing the folder of the queue makes the next start rebuild it.
+    """
+
+    def __init__(self, what: str, *, index: int, expected: object, found: object) -> None:
+        super().__init__(what, index, expected, found)
+        self.what = what
+        # Ledger index of the entry, -1 when it is about no single one.
+        self.index = index
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"{self.what} at index {self.index}: expected {self.expected}, found {self.found}"
+
+
+class StoreInUseError(CommitLogError):
+    """Another broker holds the lock of the store directory."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"another broker uses this store: {self.path} is locked"
+
+
+class LeaderNotReadyError(CommitLogError):
+    """This member does not lead, or has not yet dispatched all that its log held when it began."""
+
+    def __str__(self) -> str:
+        return "this broker is not ready to lead: its log is not yet committed and dispatched"

@@ -1,0 +1,288 @@
+"""KeyIndex: from a key of a message to the places of the records that have it.
+
+Every record is entered under `topic#UNIQ_KEY` and `topic#key` for each of its blank-separated KEYS.
+The hash decides, no key is stored: a lookup may return records of other keys, which clients sort
+out. A file is made with the first key, named by local time, and is never touched again when full.
+Source: IndexService.java of 4.9.3.
+"""
+
+import datetime
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ledgermq.commitlog.index_file import IndexFile, IndexHeader, IndexRow
+from ledgermq.commitlog.layout import INDEX_NAME_DIGITS, index_file_bytes
+from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.protocol.java_hash import (
+    UINT32_MASK,
+    UNIQUE_ID_CHARS,
+    hash_unique_ids,
+    joined_hash,
+    unsigned_hash,
+    weight_of,
+)
+
+# A key to be entered: unsigned hash of `topic#`, key, physical offset, store timestamp.
+KeyRow = tuple[int, bytes, int, int]
+
+_SIGN: Final = 0x80000000
+_UNIQUE_ID_WEIGHT: Final = weight_of(UNIQUE_ID_CHARS)
+_ONLY_UNIQUE_IDS: Final = {UNIQUE_ID_CHARS}
+
+
+class IndexMark(NamedTuple):
+    """How far the key index is known to be durable."""
+
+    # Names of all files, oldest first.
+    names: list[str]
+    # Header of the last of them.
+    header: IndexHeader
+
+
+def positive_hash(unsigned: int) -> int:
+    """Return Java's abs of a hash, and 0 for the one number whose abs is negative there."""
+    if unsigned < _SIGN:
+        return unsigned
+    return 0 if unsigned == _SIGN else (1 << 32) - unsigned
+
+
+def topic_hash(topic: bytes) -> int:
+    """Return the unsigned hash of `topic#`, the prefix of all its keys."""
+    return joined_hash(joined_hash(0, topic), b"#")
+
+
+def hashes_of(rows: Sequence[KeyRow]) -> list[int]:
+    """Return the unsigned hash of `topic#key` of each row; unique ids are hashed together."""
+    keys = [row[1] for row in rows]
+    if set(map(len, keys)) == _ONLY_UNIQUE_IDS and b"".join(keys).isascii():
+        together = hash_unique_ids(keys)
+        return [
+            (row[0] * _UNIQUE_ID_WEIGHT + key_hash) & UINT32_MASK
+            for row, key_hash in zip(rows, together, strict=True)
+        ]
+    ids = [key for key in keys if len(key) == UNIQUE_ID_CHARS and key.isascii()]
+    known = dict(zip(ids, hash_unique_ids(ids), strict=True))
+    hashes = []
+    for prefix_hash, key, _, _ in rows:
+        found = known.get(key)
+        if found is None:
+            hashes.append(joined_hash(prefix_hash, key))
+        else:
+            hashes.append((prefix_hash * _UNIQUE_ID_WEIGHT + found) & UINT32_MASK)
+    return hashes
+
+
+class KeyIndex:
+    """All files of the key index."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        files: OpenFiles,
+        slot_count: int,
+        entry_count: int,
+    ) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self._files = files
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        # Oldest first; only the last has room.
+        self._index_files: list[IndexFile] = []
+        # End timestamp of the last file that became full, for the store checkpoint.
+        self.full_timestamp = 0
+
+    @property
+    def end_physical_offset(self) -> int:
+        """Place of the last record that was entered, -1 when there is none."""
+        for file in reversed(self._index_files):
+            if file.header.next_number > 1:
+                return file.header.end_physical_offset
+        return -1
+
+    @property
+    def end_timestamp(self) -> int:
+        """Store time of that record, 0 when there is none."""
+        return self._index_files[-1].header.end_timestamp if self._index_files else 0
+
+    def add(self, rows: Sequence[KeyRow], now_ms: int) -> None:
+        """Enter keys, in the order of the log; records that are entered already are skipped.
+
+        Args:
+            rows: one for each key.
+            now_ms: wall clock, ms, for the name of a new file.
+        """
+        known_end = self.end_physical_offset
+        if rows and rows[0][2] <= known_end:
+            rows = [row for row in rows if row[2] > known_end]
+        if not rows:
+            return
+        entries: list[IndexRow] = [
+            (unsigned if unsigned < _SIGN else positive_hash(unsigned), row[2], row[3])
+            for unsigned, row in zip(hashes_of(rows), rows, strict=True)
+        ]
+        while entries:
+            file = self._file_with_room(now_ms)
+            part = entries[: file.room]
+            file.add(self._files.writable(self._path(file)), part)
+            entries = entries[len(part) :]
+            if not file.room:
+                self.full_timestamp = file.header.end_timestamp
+
+    def lookup(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Return physical offsets for a key, from the newest file to the oldest, unsorted.
+
+        Source: IndexService.queryOffset.
+        """
+        key_hash = positive_hash(unsigned_hash_of(f"{topic}#{key}"))
+        found: list[int] = []
+        for file in reversed(self._index_files):
+            header = file.header
+            if header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
+                buffer = self._files.buffer(self._path(file))
+                found += file.lookup(buffer, key_hash, count_max - len(found), begin_ms, end_ms)
+            if header.begin_timestamp < begin_ms or len(found) >= count_max:
+                break
+        return found
+
+    def drop_before(self, physical_offset: int) -> int:
+        """Remove leading files whose records were all removed from the log, but never the last.
+
+        Returns: how many files were removed.
+        """
+        count = 0
+        for file in self._index_files[:-1]:
+            if file.header.end_physical_offset >= physical_offset:
+                break
+            self._files.remove(self._directory, file.name)
+            count += 1
+        del self._index_files[:count]
+        return count
+
+    def mark(self) -> IndexMark | None:
+        """Return what a flush that begins now will have made durable."""
+        if not self._index_files:
+            return None
+        return IndexMark([file.name for file in self._index_files], self._index_files[-1].header)
+
+    def restore(self, mark: IndexMark | None, *, is_clean: bool) -> bool:
+        """Take up the files as a checkpoint describes them.
+
+        Args:
+            mark: None when the checkpoint knows of no file.
+            is_clean: whether nothing was written after the checkpoint.
+
+        Returns: False when the files are not those, or damaged: then all are removed, and the index
+        has to be made again from the log.
+        """
+        self._index_files = []
+        names = mark.names if mark is not None else []
+        present = self._file_system.names(self._directory)
+        size_bytes = index_file_bytes(self._slot_count, self._entry_count)
+        for name in list(present):
+            path = f"{self._directory}/{name}"
+            if name not in names or self._file_system.size_bytes(path) != size_bytes:
+                self._files.remove(self._directory, name)
+                present.remove(name)
+        if mark is None:
+            return True
+        kept = [name for name in names if name in present]
+        # Files that retention removed after the checkpoint are missing at the front.
+        if not kept or kept != names[len(names) - len(kept) :]:
+            self.clear()
+            return False
+        for name in kept:
+            header = IndexHeader.read(self._files.buffer(f"{self._directory}/{name}"))
+            file = IndexFile(name, header, self._slot_count, self._entry_count)
+            self._index_files.append(file)
+        if not self._restore_last(mark.header, is_clean=is_clean):
+            self.clear()
+            return False
+        return True
+
+    def _restore_last(self, header: IndexHeader, *, is_clean: bool) -> bool:
+        file = self._index_files[-1]
+        path = self._path(file)
+        if is_clean and file.header == header:
+            return True
+        last = header.next_number - 1
+        if last > 0 and file.entry_offset(self._files.buffer(path), last) != (
+            header.end_physical_offset
+        ):
+            return False
+        file.restore(self._files.writable(path), header)
+        return True
+
+    def cut_at(self, physical_offset: int) -> bool:
+        """Drop the entries of records at `physical_offset` and behind it: the log lost its end.
+
+        Returns: False when a whole file would have to go: then the index has to be made again.
+        """
+        if self.end_physical_offset < physical_offset:
+            return True
+        file = self._index_files[-1]
+        if file.header.begin_physical_offset >= physical_offset:
+            return False
+        buffer = self._files.writable(self._path(file))
+        number = file.count_below(buffer, physical_offset)
+        header = file.header
+        file.restore(
+            buffer,
+            IndexHeader(
+                header.begin_timestamp,
+                header.end_timestamp,
+                header.begin_physical_offset,
+                file.entry_offset(buffer, number - 1),
+                header.slots_used,
+                number,
+            ),
+        )
+        return True
+
+    def clear(self) -> None:
+        """Remove all files."""
+        for name in self._file_system.names(self._directory):
+            self._files.remove(self._directory, name)
+        self._index_files = []
+
+    def _file_with_room(self, now_ms: int) -> IndexFile:
+        if self._index_files and self._index_files[-1].room > 0:
+            return self._index_files[-1]
+        header = IndexHeader()
+        name = file_name(now_ms)
+        if self._index_files:
+            # A later file begins with the former's end, until its first entry comes.
+            former = self._index_files[-1]
+            header = IndexHeader(
+                former.header.end_timestamp,
+                former.header.end_timestamp,
+                former.header.end_physical_offset,
+                former.header.end_physical_offset,
+            )
+            while name <= former.name:
+                now_ms += 1
+                name = max(file_name(now_ms), f"{int(former.name) + 1:0{INDEX_NAME_DIGITS}d}")
+        size_bytes = index_file_bytes(self._slot_count, self._entry_count)
+        header.write(self._files.create(self._directory, name, size_bytes))
+        file = IndexFile(name, header, self._slot_count, self._entry_count)
+        self._index_files.append(file)
+        return file
+
+    def _path(self, file: IndexFile) -> str:
+        return f"{self._directory}/{file.name}"
+
+
+def unsigned_hash_of(text: str) -> int:
+    """Return the unsigned hash of a text."""
+    return joined_hash(0, text.encode("utf-8", "replace"))
+
+
+def file_name(now_ms: int) -> str:
+    """Return the name of an index file made at `now_ms`: local time, yyyyMMddHHmmssSSS."""
+    seconds, milliseconds = divmod(now_ms, 1000)
+    return f"{datetime.datetime.fromtimestamp(seconds):%Y%m%d%H%M%S}{milliseconds:03d}"
+
+
+assert unsigned_hash(b"") == 0

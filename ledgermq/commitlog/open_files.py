@@ -1,0 +1,131 @@
+"""The mapped files that are open now: a bounded number, the least recently used closed first.
+
+A broker may have thousands of queues, and each segment that is mapped costs a file descriptor and
+an area of the address space. A file that was written since the last completed flush is not
+closed, whatever the bound says: only an open file can be synced. So the bound can be passed by as
+many files as are written between two flushes; `dirty_count` tells how many.
+
+A flush takes the dirty files with `take_dirty` (reactor), syncs them (flusher's thread), and gives
+them back with `synced` (reactor).
+"""
+
+from collections import OrderedDict
+
+from ledgermq.dledger.store.filesystem import FileSystem, MappedFile
+
+
+class OpenFiles:
+    """Open mapped files by path."""
+
+    def __init__(self, file_system: FileSystem, open_max: int) -> None:
+        self._file_system = file_system
+        self._open_max = open_max
+        # The last used at the end.
+        self._files: OrderedDict[str, MappedFile] = OrderedDict()
+        # Written since the last take_dirty.
+        self._dirty: set[str] = set()
+        # Taken by a flush that has not ended.
+        self._in_flush: set[str] = set()
+        # Whether the last look found nothing more to close; a completed flush changes that.
+        self._is_crowded = False
+        # Directories that got a new file since the last take_dirty.
+        self._new_directories: set[str] = set()
+
+    @property
+    def open_count(self) -> int:
+        """How many files are mapped."""
+        return len(self._files)
+
+    @property
+    def dirty_count(self) -> int:
+        """How many files wait for a flush."""
+        return len(self._dirty)
+
+    def buffer(self, path: str) -> memoryview:
+        """Return the mapping of an existing file, for reading; it is good until the next call."""
+        file = self._files.get(path)
+        if file is None:
+            file = self._file_system.map(path)
+            self._keep(path, file)
+        else:
+            self._files.move_to_end(path)
+        return file.buffer
+
+    def file(self, path: str) -> MappedFile:
+        """Return an existing file; it is good until the next call."""
+        self.buffer(path)
+        return self._files[path]
+
+    def writable(self, path: str) -> memoryview:
+        """Return the mapping of an existing file, for writing; the file is dirty from now on."""
+        buffer = self.buffer(path)
+        self._dirty.add(path)
+        return buffer
+
+    def create(self, directory: str, name: str, size_bytes: int) -> memoryview:
+        """Make a file of zeros with reserved blocks, and return its mapping for writing.
+
+        Raises:
+            OSError, DiskFullError: there is no such file then.
+        """
+        self._file_system.make_directory(directory)
+        path = f"{directory}/{name}"
+        self.forget(path)
+        file = self._file_system.create(path, size_bytes)
+        self._dirty.add(path)
+        self._new_directories.add(directory)
+        self._keep(path, file)
+        return file.buffer
+
+    def remove(self, directory: str, name: str) -> None:
+        """Close and remove a file; the removal is durable after the next flush."""
+        path = f"{directory}/{name}"
+        self.forget(path)
+        self._file_system.remove(path)
+        self._new_directories.add(directory)
+
+    def forget(self, path: str) -> None:
+        """Close a file, whatever its state."""
+        file = self._files.pop(path, None)
+        self._dirty.discard(path)
+        if file is not None:
+            file.close()
+
+    def take_dirty(self) -> tuple[list[MappedFile], list[str]]:
+        """Hand out the files to sync and the directories to sync after them."""
+        assert not self._in_flush, "a flush is running"
+        self._in_flush, self._dirty = self._dirty, set()
+        directories, self._new_directories = sorted(self._new_directories), set()
+        return [self._files[path] for path in sorted(self._in_flush)], directories
+
+    def synced(self) -> None:
+        """Note that all that take_dirty handed out is durable."""
+        self._in_flush = set()
+        self._is_crowded = False
+        self._shrink()
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        self._dirty.clear()
+
+    def _keep(self, path: str, file: MappedFile) -> None:
+        self._files[path] = file
+        if len(self._files) > self._open_max:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        surplus = len(self._files) - self._open_max
+        if surplus <= 0 or self._is_crowded:
+            return
+        # The newest one was asked for just now and stays.
+        for path in list(self._files)[:-1]:
+            if path in self._dirty or path in self._in_flush:
+                continue
+            self._files.pop(path).close()
+            surplus -= 1
+            if surplus <= 0:
+                return
+        self._is_crowded = True

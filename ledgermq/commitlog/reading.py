@@ -1,0 +1,279 @@
+"""Reading messages: by queue offset for pulls, by time, by key, by place. Committed data only.
+
+Everything here is bounded by what dispatch has passed: a unit exists only for a committed record,
+and a look-up by place is checked against the dispatched position and against the record's own
+claim to stand there.
+Source: DefaultMessageStore.getMessage, ConsumeQueue.getOffsetInQueueByTime, queryMessage of 4.9.3.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
+from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.dledger.entry import HEAD_BYTES
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.record import decode_record_head
+
+# Bytes of the data log: absolute position and size; fewer or LookupError where it does not reach.
+ReadAt = Callable[[int, int], bytes]
+# Whether a consumer wants records with this tags code.
+TagsMatcher = Callable[[int], bool]
+
+# Units looked at by one read at least, however few records are wanted.
+_SCANNED_UNITS_MIN: Final = 800
+_SIZE: Final = Struct(">i")
+_QUERY_ROUNDS: Final = 3
+
+
+class GetMessageStatus(Enum):
+    """How a read ended; names and meaning as upstream's."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class GetMessageResult(NamedTuple):
+    """What a read found."""
+
+    status: GetMessageStatus
+    # Where the next read should begin.
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    # Whole records in queue order.
+    parts: list[bytes]
+    message_count: int
+    # Sum of the parts.
+    bytes: int
+    # How far behind the end of the log the last unit that was looked at lies, bytes.
+    behind_bytes: int
+
+
+class QueryResult(NamedTuple):
+    """Records that may have a key, oldest first."""
+
+    parts: list[bytes]
+    # Store time and place of the last record in the index.
+    last_update_timestamp: int
+    last_update_physical_offset: int
+
+
+class LogReader:
+    """Reads what was dispatched."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        read_at: ReadAt,
+        dispatcher: Dispatcher,
+        queues: ConsumeQueues,
+        key_index: KeyIndex,
+        config: StoreConfig,
+    ) -> None:
+        self._store = store
+        self._read_at = read_at
+        self._dispatcher = dispatcher
+        self._queues = queues
+        self._key_index = key_index
+        self._config = config
+        self._memory_bytes = config.machine_memory_bytes * config.memory_ratio_percent // 100
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        matcher: TagsMatcher | None,
+        bytes_max: int,
+    ) -> GetMessageResult:
+        """Return records of a queue from `offset` on, or why there are none."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return _nothing(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        low, high = queue.min_offset, queue.max_offset
+        if high == 0:
+            return _nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if offset < low:
+            return _nothing(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+        if offset == high:
+            return _nothing(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+        if offset > high:
+            return _nothing(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        units = queue.units(offset, max(_SCANNED_UNITS_MIN, count_max))
+        if not units:
+            return _nothing(GetMessageStatus.OFFSET_FOUND_NULL, high, low, high)
+        return self._scan(units, offset, low, high, count_max, matcher, bytes_max)
+
+    def _scan(
+        self,
+        units: bytes,
+        offset: int,
+        low: int,
+        high: int,
+        count_max: int,
+        matcher: TagsMatcher | None,
+        bytes_max: int,
+    ) -> GetMessageResult:
+        config = self._config
+        end_position = self._dispatcher.dispatched_position
+        disk_before = end_position - self._memory_bytes
+        read_at = self._read_at
+        first_position = self._store.first_position
+        parts: list[bytes] = []
+        found_bytes = looked_at = physical_offset = 0
+        status = GetMessageStatus.NO_MATCHED_MESSAGE
+        removed_before = 0
+        for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
+            if physical_offset < removed_before:
+                looked_at += 1
+                continue
+            if parts:
+                # One record passes whatever its size; limits count from the second on.
+                if physical_offset < disk_before:
+                    limit_bytes, limit_count = config.disk_bytes_max, config.disk_count_max
+                else:
+                    limit_bytes, limit_count = config.memory_bytes_max, config.memory_count_max
+                if len(parts) >= min(limit_count, count_max) or found_bytes + size_bytes > min(
+                    limit_bytes, bytes_max
+                ):
+                    break
+            looked_at += 1
+            if matcher is not None and not matcher(tags_code):
+                continue
+            record = b""
+            if physical_offset >= first_position:
+                record = read_at(physical_offset, size_bytes)
+            if len(record) != size_bytes:
+                if not parts:
+                    status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                removed_before = self._next_segment(physical_offset)
+                continue
+            parts.append(record)
+            found_bytes += size_bytes
+            removed_before = 0
+        if parts:
+            status = GetMessageStatus.FOUND
+        return GetMessageResult(
+            status,
+            offset + looked_at,
+            low,
+            high,
+            parts,
+            len(parts),
+            found_bytes,
+            end_position - physical_offset,
+        )
+
+    def _next_segment(self, physical_offset: int) -> int:
+        segment_bytes = self._store.segment_bytes
+        return physical_offset - physical_offset % segment_bytes + segment_bytes
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Return the committed record that stands at a place, or None when there is none."""
+        store = self._store
+        end_position = self._dispatcher.dispatched_position
+        if not store.first_position + HEAD_BYTES <= physical_offset < end_position:
+            return None
+        try:
+            size_bytes = _SIZE.unpack(self._read_at(physical_offset, _SIZE.size))[0]
+            if size_bytes <= 0 or physical_offset + size_bytes > end_position:
+                return None
+            record = self._read_at(physical_offset, size_bytes)
+            head = decode_record_head(record)
+        except (StructError, LookupError, RemoteProtocolError):
+            return None
+        # A record says where it stands, so bytes inside of another one do not pass for one.
+        if head.size_bytes != size_bytes or head.physical_offset != physical_offset:
+            return None
+        return record
+
+    def store_time_at(self, physical_offset: int) -> int | None:
+        """Return the store time of the committed record at a place, None when there is none."""
+        record = self.record_at(physical_offset)
+        return None if record is None else decode_record_head(record).store_timestamp
+
+    def store_time(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
+        """Return the store time of a message, None when it is not there."""
+        if not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        return self.store_time_at(queue.unit(queue_offset).physical_offset)
+
+    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int) -> int:
+        """Return the offset of the message stored nearest to a time; the earlier one on a tie.
+
+        Returns: 0 for an empty queue; the first or last offset when the time lies outside.
+        """
+        low, high = queue.min_offset, queue.max_offset
+        if low >= high:
+            return 0
+        first, behind = low, high
+        # The first message stored at that time or later; store times never fall along a queue.
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store_time(queue, middle)
+            if stored is None:
+                return 0
+            if stored < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == behind:
+            return behind - 1
+        if low == first:
+            return first
+        right, left = self.store_time(queue, low), self.store_time(queue, low - 1)
+        if right is None or left is None:
+            return 0
+        return low if right - timestamp_ms < timestamp_ms - left else low - 1
+
+    def query(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> QueryResult:
+        """Return the newest records that are entered under a key, oldest of them first.
+
+        Records of other keys with the same hash may be among them; the client compares.
+        """
+        parts: list[bytes] = []
+        count_max = min(count_max, self._config.query_count_max)
+        end = end_ms
+        for _ in range(_QUERY_ROUNDS):
+            places = sorted(self._key_index.lookup(topic, key, count_max, begin_ms, end))
+            oldest = end
+            for place in places:
+                record = self.record_at(place)
+                if record is None:
+                    continue
+                stored = decode_record_head(record).store_timestamp
+                oldest = min(oldest, stored)
+                if begin_ms <= stored <= end_ms:
+                    parts.append(record)
+            if parts or not places or oldest < begin_ms or oldest == end:
+                break
+            end = oldest
+        return QueryResult(
+            parts, self._key_index.end_timestamp, max(0, self._key_index.end_physical_offset)
+        )
+
+
+def _nothing(status: GetMessageStatus, begin: int, low: int, high: int) -> GetMessageResult:
+    return GetMessageResult(status, begin, low, high, [], 0, 0, 0)
+
+
+assert QUEUE_UNIT.size == QUEUE_UNIT_BYTES

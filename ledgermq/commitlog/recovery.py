@@ -1,0 +1,153 @@
+"""Opening the derived files: from a checkpoint and whatever a crash left to what the log says.
+
+The checkpoint names an entry up to which everything was durable. The queues and the key index are
+taken back to that moment, and dispatch goes on from there. Where the checkpoint, the files and the
+log do not fit together, files are made again, never repaired:
+
+    no checkpoint, or one that cannot be read           everything
+    the log has another entry there, or begins behind   everything
+    the log ends before that entry                      cut at the log's end
+    a queue's files are gone or too short               that queue
+    key index files are gone or are others              the key index
+"""
+
+from dataclasses import dataclass
+
+from ledgermq.commitlog.checkpoint import DispatchMark
+from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.dledger.storage import LedgerStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReport:
+    """What opening the store found and did."""
+
+    # Whether the last stop was clean.
+    was_clean: bool
+    # Why everything was made again; "" when it was not.
+    rebuilt_because: str
+    # Queues that were made again from the log, as "topic-id".
+    rebuilt_queues: list[str]
+    # Whether the key index was.
+    rebuilt_key_index: bool
+    # Entries dispatched between the checkpoint and the committed index.
+    dispatched_count: int
+    # Where dispatch stands now.
+    dispatched_index: int
+
+
+class Recovery:
+    """One opening; used once."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        queues: ConsumeQueues,
+        key_index: KeyIndex,
+        dispatcher: Dispatcher,
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._key_index = key_index
+        self._dispatcher = dispatcher
+
+    def run(self, mark: DispatchMark | None) -> StoreReport:
+        """Bring queues, key index and dispatch to the committed index that the log knows of.
+
+        Raises:
+            DispatchError: the log and the files do not fit; nothing can be dispatched.
+        """
+        self._queues.load()
+        reason = self._reason_to_rebuild(mark)
+        rebuilt: list[ConsumeQueue] = []
+        index_rebuilt = False
+        if mark is None or reason:
+            self._clear(mark)
+        else:
+            rebuilt = self._restore_queues(mark)
+            index_rebuilt = not self._key_index.restore(mark.key_index, is_clean=mark.is_clean)
+            index_rebuilt |= self._cut_surplus(mark)
+            self._dispatcher.dispatched_timestamp = mark.timestamp
+            if rebuilt or index_rebuilt:
+                self._rebuild(mark, rebuilt, with_keys=index_rebuilt)
+        before = self._dispatcher.dispatched_index
+        committed = min(self._store.read_checkpoint(), self._store.last_index)
+        if committed > before:
+            self._dispatcher.committed(before + 1, committed + 1)
+        return StoreReport(
+            was_clean=mark is not None and mark.is_clean,
+            rebuilt_because=reason,
+            rebuilt_queues=[f"{queue.topic}-{queue.queue_id}" for queue in rebuilt],
+            rebuilt_key_index=index_rebuilt,
+            dispatched_count=self._dispatcher.dispatched_index - before,
+            dispatched_index=self._dispatcher.dispatched_index,
+        )
+
+    def _reason_to_rebuild(self, mark: DispatchMark | None) -> str:
+        store = self._store
+        if mark is None:
+            return "there is no checkpoint of dispatch"
+        if mark.index > store.last_index or mark.index == store.first_index - 1:
+            return ""
+        if mark.index < store.first_index:
+            return f"the log begins at entry {store.first_index}, behind {mark.index}"
+        head = store.head_at(mark.index)
+        found = (head.term, head.position + head.size)
+        if found != (mark.term, mark.end_position):
+            return f"entry {mark.index} is another one than was dispatched"
+        return ""
+
+    def _clear(self, mark: DispatchMark | None) -> None:
+        """Start from the log's first entry; only the numbers of deleted queues are kept."""
+        for queue in self._queues:
+            queue.restore(0, 0)
+        for topic, queue_id, low, high in mark.queues if mark is not None else []:
+            if low == high:
+                self._queues.get(topic, queue_id).restore(high, high)
+        self._key_index.clear()
+        self._dispatcher.start_at(self._store.first_index - 1)
+
+    def _restore_queues(self, mark: DispatchMark) -> list[ConsumeQueue]:
+        """Take the queues back to the checkpoint; returns those that must be made again."""
+        broken = []
+        known = set()
+        for topic, queue_id, low, high in mark.queues:
+            queue = self._queues.get(topic, queue_id)
+            known.add(queue)
+            if queue.covers(low, high):
+                queue.restore(low, high, wipe=not mark.is_clean)
+            else:
+                broken.append(queue)
+        for queue in self._queues:
+            if queue not in known:
+                queue.restore(0, 0)
+        return broken
+
+    def _cut_surplus(self, mark: DispatchMark) -> bool:
+        """Drop what points behind the log's end; tells whether the key index must be made again."""
+        store = self._store
+        self._dispatcher.start_at(min(mark.index, store.last_index))
+        if mark.index <= store.last_index:
+            return False
+        for queue in self._queues:
+            if queue.has_files:
+                queue.cut_at(store.end_position)
+        if self._key_index.cut_at(store.end_position):
+            return False
+        self._key_index.clear()
+        return True
+
+    def _rebuild(self, mark: DispatchMark, queues: list[ConsumeQueue], *, with_keys: bool) -> None:
+        for queue in queues:
+            queue.restore(0, 0)
+        end_index = self._dispatcher.dispatched_index + 1
+        self._dispatcher.rebuild(set(queues), with_keys=with_keys, end_index=end_index)
+        ends = {(topic, queue_id): high for topic, queue_id, _, high in mark.queues}
+        for queue in queues:
+            # None of its records is in the log any more: only the numbering goes on.
+            if queue.max_offset == 0:
+                end = ends[(queue.topic, queue.queue_id)]
+                queue.restore(end, end)

@@ -1,0 +1,103 @@
+"""Which segments of the log may go: a pure decision from their ages and the use of the disk.
+
+Upstream looks at the files' modification times; here a segment is as old as its last record, which
+a copy of the files does not change. The last segment never goes.
+Source: DLedgerMmapFileStore.CleanSpaceService (0.2.3), DefaultMessageStore.CleanCommitLogService
+(4.9.3).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ledgermq.commitlog.config import StoreConfig
+
+# Segments that one decision gives up at most; the next decision comes soon.
+SEGMENTS_MAX: Final = 10
+_HOUR_MS: Final = 3_600_000
+
+
+class SegmentAge(NamedTuple):
+    """A segment of the log that is full and dispatched."""
+
+    # Position behind it.
+    end_position: int
+    # Store time of its last record, ms.
+    last_timestamp: int
+
+
+class CleanReason(Enum):
+    """Why segments go now."""
+
+    NONE = "nothing to do"
+    HOUR = "the hour of deleteWhen"
+    DISK = "the disk is fuller than diskMaxUsedSpaceRatio"
+    DISK_FORCED = "the disk is so full that age does not count"
+    ASKED = "an operator asked"
+
+
+@dataclass(frozen=True, slots=True)
+class CleanDecision:
+    """What retention wants."""
+
+    # Everything before this position may go; 0 for nothing.
+    drop_before: int
+    reason: CleanReason
+    # Whether appends must be refused because the disk is full.
+    is_disk_full: bool
+
+
+def decide(
+    segments: Sequence[SegmentAge],
+    *,
+    now_ms: int,
+    local_hour: int,
+    disk_percent: int,
+    was_disk_full: bool,
+    config: StoreConfig,
+    is_asked: bool = False,
+) -> CleanDecision:
+    """Decide what may be forgotten.
+
+    Args:
+        segments: oldest first, without the last one of the log.
+        now_ms: wall clock, ms.
+        local_hour: hour of the day, 0 to 23.
+        disk_percent: used part of the partition, rounded up; -1 when unknown.
+        was_disk_full: the last decision's is_disk_full: refusal ends below a lower level.
+        is_asked: an operator wants expired segments gone at any hour.
+    """
+    level = config.disk_force_percent if was_disk_full else config.disk_full_percent
+    is_disk_full = disk_percent > level
+    if disk_percent > config.disk_force_percent and config.force_clean:
+        reason = CleanReason.DISK_FORCED
+    elif disk_percent > config.disk_clean_percent:
+        reason = CleanReason.DISK
+    elif is_asked:
+        reason = CleanReason.ASKED
+    elif local_hour in config.delete_hours:
+        reason = CleanReason.HOUR
+    else:
+        return CleanDecision(0, CleanReason.NONE, is_disk_full)
+    # DLedger keeps its files an hour longer than fileReservedTime says.
+    expired_ms = now_ms - (config.reserved_hours + 1) * _HOUR_MS
+    drop_before = 0
+    for segment in segments[:SEGMENTS_MAX]:
+        if reason is not CleanReason.DISK_FORCED and segment.last_timestamp > expired_ms:
+            break
+        drop_before = segment.end_position
+    return CleanDecision(drop_before, reason, is_disk_full)
+
+
+def used_percent(total_bytes: int, free_bytes: int, usable_bytes: int) -> int:
+    """Return the used part of a partition as upstream rounds it; -1 when the sizes say nothing.
+
+    Args:
+        free_bytes: all free blocks.
+        usable_bytes: those that this process may take.
+    """
+    used_bytes = total_bytes - free_bytes
+    if total_bytes <= 0 or used_bytes + usable_bytes <= 0:
+        return -1
+    return -(-100 * used_bytes // (used_bytes + usable_bytes))

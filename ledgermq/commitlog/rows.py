@@ -1,0 +1,283 @@
+"""What dispatch needs to know of each committed record, prepared as early as it is known.
+
+A row is made once for each record: on the leader when the record was just encoded, so that nothing
+is decoded there; elsewhere from the bytes of the log. Both ways give the same row, which a test
+compares. Rows of leader and follower then take the same road.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ledgermq.commitlog.config import SCHEDULE_TOPIC
+from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.key_index import KeyRow, topic_hash
+from ledgermq.commitlog.layout import QUEUE_UNIT
+from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
+from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
+from ledgermq.protocol.java_hash import java_string_hash
+from ledgermq.protocol.properties import find_property
+from ledgermq.protocol.record import RECORD_MAGIC, decode_record_head
+from ledgermq.protocol.sysflag import (
+    HOST_V6_MASK,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+
+# What long polling is told: topic, queue id, queue offset behind the record, tags code.
+Arrival = tuple[str, int, int, int]
+
+_TAGS_MARK: Final = b"\x02TAGS\x01"
+_UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
+_KEYS_MARK: Final = b"\x02KEYS\x01"
+_TAGS_CODES_MAX: Final = 10_000
+_UNKNOWN_DELAY_MS: Final = 1000
+# Of a record with two IPv4 hosts, from its magic on: 4 magic, 4 crc, 4 queue_id, 4 flag,
+# 8 queue_offset, 8 physical_offset, 4 sys_flag, 8 -, 8 -, 8 store_timestamp, 8 -, 4 -, 8 -,
+# 4 body_length
+_HEAD_V4: Final = Struct(">iI4xi4xqqi8x8xq8x4x8xi")
+_HEAD_V4_BYTES: Final = 88
+assert _HEAD_V4.size == _HEAD_V4_BYTES
+
+
+class Row(NamedTuple):
+    """One record for dispatch. Made as a plain tuple on the hot path; the fields are these."""
+
+    # Where its unit goes; None when it takes no place in a queue.
+    queue: ConsumeQueue | None
+    queue_offset: int
+    # The 20 bytes of the unit.
+    unit: bytes
+    # For long polling; None when queue is None.
+    arrival: Arrival | None
+    # Keys to be entered; empty for none.
+    keys: tuple[KeyRow, ...]
+    # Topic and body of a record whose topic is watched; None for all others.
+    watched: tuple[str, bytes] | None
+    store_timestamp: int
+
+
+class TopicQueue:
+    """What all records of one topic and queue id share."""
+
+    __slots__ = (
+        "is_schedule",
+        "queue",
+        "queue_id",
+        "topic",
+        "topic_bytes",
+        "topic_hash",
+        "watched",
+    )
+
+    def __init__(self, topic_bytes: bytes, queue_id: int, queues: ConsumeQueues) -> None:
+        self.topic_bytes = topic_bytes
+        self.topic = topic_bytes.decode("utf-8", "replace")
+        self.queue_id = queue_id
+        # None when the name is no name of a queue: such a record can be asked for by nobody.
+        self.queue: ConsumeQueue | None = None
+        if is_queue_name(self.topic, queue_id):
+            self.queue = queues.get(self.topic, queue_id)
+        self.topic_hash = topic_hash(topic_bytes)
+        self.is_schedule = self.topic == SCHEDULE_TOPIC
+        # Whether bodies are handed to somebody at dispatch.
+        self.watched = False
+
+
+class RowMaker:
+    """Makes rows from fields (leader) or from the bytes of the log (everybody else)."""
+
+    def __init__(
+        self, queues: ConsumeQueues, *, delays_ms: tuple[int, ...], index_enabled: bool
+    ) -> None:
+        self._queues = queues
+        self._delays_ms = delays_ms
+        self._index_enabled = index_enabled
+        self._topic_queues: dict[tuple[int, bytes], TopicQueue] = {}
+        self._watched: set[str] = set()
+        # Tags to their code: there are few, and they come again and again.
+        self._tags_codes: dict[bytes, int] = {b"": 0}
+
+    def watch(self, topic: str) -> None:
+        """Keep the bodies of this topic's records in their rows from now on."""
+        self._watched.add(topic)
+        for topic_queue in self._topic_queues.values():
+            topic_queue.watched = topic_queue.topic in self._watched
+
+    def topic_queue(self, topic: bytes, queue_id: int) -> TopicQueue:
+        """Return what the records of a topic and queue share."""
+        found = self._topic_queues.get((queue_id, topic))
+        if found is None:
+            found = TopicQueue(topic, queue_id, self._queues)
+            found.watched = found.topic in self._watched
+            self._topic_queues[(queue_id, topic)] = found
+        return found
+
+    def row(
+        self,
+        topic_queue: TopicQueue,
+        sys_flag: int,
+        queue_offset: int,
+        physical_offset: int,
+        size_bytes: int,
+        store_timestamp: int,
+        properties: bytes,
+        body: bytes | None,
+    ) -> Row:
+        """Return the row of a record given by its fields; `body` matters for watched topics."""
+        tags_code = 0
+        keys: tuple[KeyRow, ...] = ()
+        if properties:
+            marked = b"\x02" + properties
+            at = marked.rfind(_TAGS_MARK)
+            if at >= 0:
+                end = marked.find(b"\x02", at + 6)
+                tags = marked[at + 6 :] if end < 0 else marked[at + 6 : end]
+                known = self._tags_codes.get(tags) if tags else None
+                tags_code = known if known is not None else self._tags_code(properties)
+            if topic_queue.is_schedule:
+                tags_code = self._deliver_time(properties, store_timestamp, tags_code)
+            if self._index_enabled:
+                at = marked.rfind(_UNIQUE_KEY_MARK)
+                if at >= 0:
+                    end = marked.find(b"\x02", at + 10)
+                    unique = marked[at + 10 :] if end < 0 else marked[at + 10 : end]
+                    keys = ((topic_queue.topic_hash, unique, physical_offset, store_timestamp),)
+                if _KEYS_MARK in marked or (keys and not keys[0][1]):
+                    keys = _all_keys(topic_queue, properties, physical_offset, store_timestamp)
+        queue = topic_queue.queue
+        watched = (topic_queue.topic, body) if topic_queue.watched and body is not None else None
+        if sys_flag & TRANSACTION_PREPARED:
+            # Prepared or rollback: no place in a queue; a rollback is not even indexed.
+            if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+                keys = ()
+            return _row((None, 0, b"", None, keys, watched, store_timestamp))
+        if queue is None:
+            return _row((None, 0, b"", None, keys, watched, store_timestamp))
+        return _row(
+            (
+                queue,
+                queue_offset,
+                _pack_unit(physical_offset, size_bytes, tags_code),
+                (topic_queue.topic, topic_queue.queue_id, queue_offset + 1, tags_code),
+                keys,
+                watched,
+                store_timestamp,
+            )
+        )
+
+    def rows_of(self, entries: EntrySlice, first_index: int, end_index: int) -> list[Row]:
+        """Return the rows of the entries [first_index, end_index) of a slice.
+
+        Raises:
+            RemoteProtocolError: a body is no record.
+        """
+        data = entries.data if isinstance(entries.data, bytes) else bytes(entries.data)
+        low = first_index - entries.first_index
+        rows: list[Row] = []
+        unpack, make = _HEAD_V4.unpack_from, self.row
+        topic_queues, limit = self._topic_queues, len(data)
+        for start in entries.starts[low : end_index - entries.first_index]:
+            at = start + HEAD_BYTES
+            body_at = at + _HEAD_V4_BYTES
+            if body_at + 3 <= limit:
+                fields = unpack(data, at)
+                size, magic, queue_id, queue_offset, physical, sys_flag, stored, body_bytes = fields
+                topic_at = body_at + body_bytes + 1
+                end = at + size
+                if (
+                    not sys_flag & HOST_V6_MASK
+                    and magic == RECORD_MAGIC
+                    and (body_at < topic_at <= end - 2 and end <= limit)
+                ):
+                    properties_at = topic_at + data[topic_at - 1] + 2
+                    properties = data[properties_at:end]
+                    length = data[properties_at - 2 : properties_at]
+                    if properties_at <= end and int.from_bytes(length, "big") == len(properties):
+                        topic = data[topic_at : properties_at - 2]
+                        shared = topic_queues.get((queue_id, topic))
+                        if shared is None:
+                            shared = self.topic_queue(topic, queue_id)
+                        body = data[body_at : topic_at - 1] if shared.watched else None
+                        rows.append(
+                            make(
+                                shared,
+                                sys_flag,
+                                queue_offset,
+                                physical,
+                                size,
+                                stored,
+                                properties,
+                                body,
+                            )
+                        )
+                        continue
+            rows.append(self._rare_row(data, at))
+        return rows
+
+    def _rare_row(self, data: bytes, at: int) -> Row:
+        """Return the row of a record with an IPv6 host or the second magic; raise what is wrong."""
+        head = decode_record_head(data, at)
+        shared = self.topic_queue(head.topic, head.queue_id)
+        tail_bytes = len(head.topic) + len(head.properties)
+        # Body and its neighbors end where topic and properties begin; only watched bodies matter,
+        # and those are written by this program with the first magic.
+        body_end = at + head.size_bytes - tail_bytes - 3
+        body_at = at + _HEAD_V4_BYTES + (12 if head.sys_flag & 0x10 else 0)
+        body_at += 12 if head.sys_flag & 0x20 else 0
+        return self.row(
+            shared,
+            head.sys_flag,
+            head.queue_offset,
+            head.physical_offset,
+            head.size_bytes,
+            head.store_timestamp,
+            head.properties,
+            data[body_at:body_end],
+        )
+
+    def _tags_code(self, properties: bytes) -> int:
+        tags = find_property(properties, b"TAGS")
+        code = self._tags_codes.get(tags)
+        if code is None:
+            if len(self._tags_codes) >= _TAGS_CODES_MAX:
+                self._tags_codes = {b"": 0}
+            code = java_string_hash(tags.decode("utf-8", "replace"))
+            self._tags_codes[tags] = code
+        return code
+
+    def _deliver_time(self, properties: bytes, store_timestamp: int, tags_code: int) -> int:
+        """Return the tags code of a delayed record: when it is to be delivered, ms.
+
+        Source: CommitLog.checkMessageAndReturnSize of 4.9.3.
+        """
+        try:
+            level = int(find_property(properties, b"DELAY") or b"0")
+        except ValueError:
+            return tags_code
+        if level <= 0:
+            return tags_code
+        if not self._delays_ms:
+            return store_timestamp + _UNKNOWN_DELAY_MS
+        return store_timestamp + self._delays_ms[min(level, len(self._delays_ms)) - 1]
+
+
+_pack_unit = QUEUE_UNIT.pack
+
+
+def _row(fields: tuple[object, ...]) -> Row:
+    return _new_tuple(Row, fields)
+
+
+_new_tuple = tuple.__new__
+
+
+def _all_keys(
+    topic_queue: TopicQueue, properties: bytes, physical_offset: int, store_timestamp: int
+) -> tuple[KeyRow, ...]:
+    """Return the unique id and each blank-separated key, as upstream enters them."""
+    unique = find_property(properties, b"UNIQ_KEY")
+    keys = [unique] if unique else []
+    keys += [key for key in find_property(properties, b"KEYS").split(b" ") if key]
+    prefix_hash = topic_queue.topic_hash
+    return tuple((prefix_hash, key, physical_offset, store_timestamp) for key in keys)

@@ -1,0 +1,390 @@
+"""MessageStore: everything a broker does with messages, on top of one member's ledger.
+
+How to run it:
+
+1. `open` before the ledger starts: derived files are brought to what the log holds as committed.
+2. `attach` the running ledger, then feed it: `committed` for each range, in order.
+3. `become_leader` when this member leads, its opening record is committed and `dispatched_index`
+   has reached it; `resign` when it leads no longer. Only between them `append` is possible.
+4. When `is_flush_due`: `begin_flush` in the reactor, `run` of the job in the flusher's thread,
+   `end_flush` in the reactor. Now and then `clean`.
+5. `close` after the ledger stopped.
+
+What it promises: a reader sees committed messages only; a queue offset names one message for ever;
+after any crash `open` ends with queues without holes. An error that comes out of `committed` or of
+a flush is final for this replica.
+"""
+
+from collections.abc import Callable, Sequence
+
+from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
+from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.dispatch import Dispatcher, Watcher
+from ledgermq.commitlog.dledger_commit_log import (
+    AppendMessage,
+    AppendResult,
+    DLedgerCommitLog,
+    Ledger,
+)
+from ledgermq.commitlog.errors import DispatchError, LeaderNotReadyError
+from ledgermq.commitlog.flush import FlushJob, begin_flush
+from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.commitlog.queue_offsets import QueueOffsets
+from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.commitlog.reading import (
+    GetMessageResult,
+    LogReader,
+    QueryResult,
+    ReadAt,
+    TagsMatcher,
+)
+from ledgermq.commitlog.recovery import Recovery, StoreReport
+from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
+from ledgermq.commitlog.rows import Arrival, RowMaker
+from ledgermq.commitlog.store_lock import StoreLock
+from ledgermq.dledger.entry import HEAD_BYTES, read_head
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.store.filesystem import FileSystem
+
+__all__ = ["MessageStore"]
+
+
+class MessageStore:
+    """Messages by queue, key, time and place."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        store: LedgerStore,
+        file_system: FileSystem,
+        clock_ms: Callable[[], int],
+        read_at: ReadAt,
+        lock: StoreLock | None = None,
+    ) -> None:
+        """Build the parts; nothing is read or written before `open`.
+
+        Args:
+            store: this member's log, opened.
+            clock_ms: wall clock, ms since 1970.
+            read_at: bytes of the data log by absolute position and size.
+            lock: the lock of the directory; None where nobody else can be (simulation).
+        """
+        self._config = config
+        self._store = store
+        self._file_system = file_system
+        self._clock_ms = clock_ms
+        self._read_at = read_at
+        self._lock = lock
+        self._files = OpenFiles(file_system, config.open_files_max)
+        self._queues = ConsumeQueues(
+            file_system, f"{config.root}/consumequeue", self._files, config.queue_segment_bytes
+        )
+        self._key_index = KeyIndex(
+            file_system,
+            f"{config.root}/index",
+            self._files,
+            config.index_slot_count,
+            config.index_entry_count,
+        )
+        self._row_maker = RowMaker(
+            self._queues, delays_ms=config.delays_ms, index_enabled=config.index_enabled
+        )
+        self._dispatcher = Dispatcher(
+            store,
+            self._row_maker,
+            self._key_index,
+            clock_ms,
+            pending_records_max=config.pending_records_max,
+        )
+        self._reader = LogReader(
+            store, read_at, self._dispatcher, self._queues, self._key_index, config
+        )
+        self._checkpoints = Checkpoints(file_system, config.root)
+        self._queue_offsets = QueueOffsets()
+        self._commit_log: DLedgerCommitLog | None = None
+        self._flushed_at_ms = 0
+        self._flush_is_running = False
+        # The last decision's word on the disk.
+        self.is_disk_full = False
+
+    def open(self) -> StoreReport:
+        """Lock the directory and recover; watchers that are set already see what is dispatched.
+
+        Raises:
+            StoreInUseError: another broker is there.
+            DispatchError, OSError: the store cannot be used.
+        """
+        self._file_system.make_directory(self._config.root)
+        if self._lock is not None:
+            self._lock.take()
+        mark = self._checkpoints.read()
+        report = Recovery(self._store, self._queues, self._key_index, self._dispatcher).run(mark)
+        # From here on files change: the mark on disk must not call them clean.
+        self.flush()
+        return report
+
+    def attach(self, ledger: Ledger) -> None:
+        """Name the ledger that `append` proposes to."""
+        self._commit_log = DLedgerCommitLog(
+            ledger,
+            self._queue_offsets,
+            self._clock_ms,
+            self._config,
+            self._row_maker,
+            self._dispatcher.appended,
+        )
+
+    def close(self) -> None:
+        """Flush and close all files, and give the directory free. No flush may be running."""
+        is_clean = self._dispatcher.failure is None
+        if is_clean:
+            job = self._begin_flush(is_clean=True)
+            job.run()
+            self.end_flush(job)
+        self._files.close()
+        if self._lock is not None:
+            self._lock.release(is_clean=is_clean)
+
+    # --- writing ---
+
+    def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
+        """Append a turn's messages: see DLedgerCommitLog.append."""
+        if self._commit_log is None or self._dispatcher.failure is not None:
+            raise LeaderNotReadyError()
+        return self._commit_log.append(messages)
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        """Dispatch newly committed entries: see Dispatcher.committed."""
+        self._dispatcher.committed(start_index, end_index)
+
+    def become_leader(self) -> None:
+        """Take up the leadership: every entry of the log is committed and dispatched.
+
+        Raises:
+            LeaderNotReadyError: some are not.
+        """
+        if self._dispatcher.failure is not None:
+            raise self._dispatcher.failure
+        if self._dispatcher.dispatched_index < self._store.last_index:
+            raise LeaderNotReadyError()
+        self._queue_offsets.rebuild(self._queues)
+
+    def resign(self) -> None:
+        """Forget the queue offsets: this member may no longer lead."""
+        self._queue_offsets.close()
+        self._dispatcher.forget_appended()
+
+    def reset(self) -> None:
+        """Start over from the log's first entry: the log was replaced by a later one."""
+        for queue in self._queues:
+            queue.restore(0, 0)
+        self._key_index.clear()
+        self._dispatcher.start_at(self._store.first_index - 1)
+
+    def on_dispatched(self, notify: Callable[[list[Arrival]], None]) -> None:
+        """Have `notify` called once for each committed range: topic, queue id, offset behind, tags
+        code of each message in it.
+        """
+        self._dispatcher.on_dispatched = notify
+
+    def watch_topic(self, topic: str, callback: Watcher) -> None:
+        """Have body and index of a topic's records handed over at dispatch, in order."""
+        self._dispatcher.watch(topic, callback)
+
+    def replay_watched(self, from_index: int) -> int:
+        """Hand over once more what was dispatched from an index on; returns how many records."""
+        return self._dispatcher.replay_watched(from_index)
+
+    # --- reading ---
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        matcher: TagsMatcher | None,
+        *,
+        bytes_max: int = 1 << 30,
+    ) -> GetMessageResult:
+        """Read a queue from `offset` on; `group` is for the caller's log only."""
+        del group
+        return self._reader.get_message(topic, queue_id, offset, count_max, matcher, bytes_max)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the first offset whose record is still there, 0 for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next message will get, 0 for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the offset of the message stored nearest to a time, 0 for an empty queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else self._reader.offset_by_time(queue, timestamp_ms)
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        """Return the store time of a message, None when it is not there."""
+        queue = self._queues.find(topic, queue_id)
+        return None if queue is None else self._reader.store_time(queue, queue_offset)
+
+    def earliest_store_time(self, topic: str | None = None, queue_id: int = 0) -> int | None:
+        """Return the store time of a queue's first message, or of the log's first record."""
+        if topic is not None:
+            return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
+        return self._reader.store_time_at(self._store.first_position + HEAD_BYTES)
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Return the committed record that stands at a place, or None."""
+        return self._reader.record_at(physical_offset)
+
+    def query(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> QueryResult:
+        """Return the newest records with a key in a span of store time, oldest of them first."""
+        return self._reader.query(topic, key, count_max, begin_ms, end_ms)
+
+    def queues(self, topic: str) -> list[int]:
+        """Return the ids of a topic's queues that have had messages."""
+        return [queue.queue_id for queue in self._queues.of_topic(topic)]
+
+    def topics(self) -> list[str]:
+        """Return the topics that have had messages."""
+        return self._queues.topics()
+
+    @property
+    def min_physical_offset(self) -> int:
+        """First position of the log."""
+        return self._store.first_position
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Position behind the last committed and dispatched entry."""
+        return self._dispatcher.dispatched_position
+
+    @property
+    def dispatched_index(self) -> int:
+        """Last entry that is dispatched; the ledger's applied index."""
+        return self._dispatcher.dispatched_index
+
+    @property
+    def dispatch_behind(self) -> int:
+        """Bytes of the log that are not dispatched."""
+        return max(0, self._store.end_position - self._dispatcher.dispatched_position)
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended dispatch for good, None while it works."""
+        return self._dispatcher.failure
+
+    # --- upkeep ---
+
+    def delete_topic(self, topic: str) -> int:
+        """Remove a topic's queues; returns how many. Their numbering goes on if it comes back."""
+        queues = self._queues.of_topic(topic)
+        for queue in queues:
+            queue.delete()
+        return len(queues)
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Tell whether a flush should begin; `now_ms` is the clock that begin_flush was given."""
+        if self._flush_is_running or not self._dispatcher.unflushed_records:
+            return False
+        return (
+            now_ms - self._flushed_at_ms >= self._config.flush_interval_ms
+            or self._dispatcher.unflushed_records >= self._config.flush_records
+            or self._files.dirty_count >= self._config.open_files_max
+        )
+
+    def begin_flush(self, now_ms: int) -> FlushJob:
+        """Return a job whose `run` belongs into the flusher's thread; `end_flush` must follow."""
+        self._flushed_at_ms = now_ms
+        return self._begin_flush(is_clean=False)
+
+    def _begin_flush(self, *, is_clean: bool) -> FlushJob:
+        if self._flush_is_running:
+            raise DispatchError("a flush is running", index=-1, expected="none", found="one")
+        self._flush_is_running = True
+        self._dispatcher.unflushed_records = 0
+        mark = self._mark(is_clean=is_clean)
+        return begin_flush(mark, self._files, self._file_system, self._checkpoints)
+
+    def end_flush(self, job: FlushJob) -> None:
+        """Note that the job's run has returned; after an error it is not called."""
+        del job
+        self._flush_is_running = False
+        self._files.synced()
+
+    def flush(self) -> None:
+        """Flush at once; blocks."""
+        job = self._begin_flush(is_clean=False)
+        job.run()
+        self.end_flush(job)
+
+    def _mark(self, *, is_clean: bool) -> DispatchMark:
+        dispatcher = self._dispatcher
+        return DispatchMark(
+            index=dispatcher.dispatched_index,
+            term=dispatcher.dispatched_term,
+            end_position=dispatcher.dispatched_position,
+            timestamp=dispatcher.dispatched_timestamp,
+            is_clean=is_clean,
+            queues=[
+                (queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)
+                for queue in self._queues
+                if queue.max_offset
+            ],
+            key_index=self._key_index.mark(),
+            index_timestamp=self._key_index.full_timestamp,
+        )
+
+    def clean(
+        self, now_ms: int, local_hour: int, disk_percent: int, *, is_asked: bool = False
+    ) -> CleanDecision:
+        """Forget what retention gives up: segments of the log, then what points into them.
+
+        Args:
+            now_ms: wall clock, ms.
+            local_hour: hour of the day.
+            disk_percent: see retention.used_percent.
+            is_asked: an operator wants it now.
+        """
+        decision = decide(
+            self._segment_ages(),
+            now_ms=now_ms,
+            local_hour=local_hour,
+            disk_percent=disk_percent,
+            was_disk_full=self.is_disk_full,
+            config=self._config,
+            is_asked=is_asked,
+        )
+        self.is_disk_full = decision.is_disk_full
+        if decision.drop_before:
+            self._store.drop_before(decision.drop_before)
+            first_position = self._store.first_position
+            for queue in self._queues:
+                if queue.has_files:
+                    queue.drop_before(first_position)
+            self._key_index.drop_before(first_position)
+        return decision
+
+    def _segment_ages(self) -> list[SegmentAge]:
+        """Return the segments that are full and dispatched, oldest first."""
+        segment_bytes = self._store.segment_bytes
+        position = self._store.first_position
+        ages: list[SegmentAge] = []
+        while True:
+            position += segment_bytes - position % segment_bytes
+            if position >= self._dispatcher.dispatched_position:
+                return ages
+            # A segment's last record is about as old as the first of the next one.
+            head = read_head(self._read_at(position, HEAD_BYTES))
+            stored = self._reader.store_time_at(head.position + HEAD_BYTES)
+            if head.position != position or stored is None:
+                return ages
+            ages.append(SegmentAge(position, stored))

@@ -1,0 +1,52 @@
+"""The lock that keeps two brokers, ours or Java's, from one store directory; and the mark `abort`.
+
+Java's file channel locks are POSIX record locks: byte 0 of `lock`, which also holds the text
+"lock". `abort` exists while a broker runs, so Java knows after a kill; LedgerMQ itself relies on
+its checkpoint. Source: DefaultMessageStore.start and shutdown.
+"""
+
+import fcntl
+import os
+
+from ledgermq.commitlog.errors import StoreInUseError
+
+
+class StoreLock:
+    """Held from `take` to `release`, or to the end of the process."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._descriptor = -1
+
+    def take(self) -> bool:
+        """Lock the store and mark it as running.
+
+        Returns: whether the last stop was clean, by the mark of whoever ran last.
+
+        Raises:
+            StoreInUseError: another process holds the lock.
+        """
+        os.makedirs(self._root, exist_ok=True)
+        path = os.path.join(self._root, "lock")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreInUseError(path) from error
+        self._descriptor = descriptor
+        os.pwrite(descriptor, b"lock", 0)
+        abort = os.path.join(self._root, "abort")
+        was_clean = not os.path.exists(abort)
+        with open(abort, "wb") as file:
+            file.write(str(os.getpid()).encode("ascii"))
+        return was_clean
+
+    def release(self, *, is_clean: bool) -> None:
+        """Give the store free; `abort` stays when the stop was not clean."""
+        if self._descriptor < 0:
+            return
+        if is_clean:
+            os.unlink(os.path.join(self._root, "abort"))
+        os.close(self._descriptor)
+        self._descriptor = -1
