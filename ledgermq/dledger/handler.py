@@ -167,15 +167,12 @@ class EntryHandler:
         """
         log, entry = self._log, request.entry
         index = entry.first_index
-        if index <= commit_index:
-            if index >= log.first_index and not log.holds(entry):
-                raise BrokenInvariantError(
-                    "a committed entry is never truncated", commit_index, index
-                )
-            return DLedgerCode.SUCCESS
-        if log.holds(entry):
+        is_held = index < log.first_index or log.holds(entry)
+        if index <= commit_index and not is_held:
+            raise BrokenInvariantError("a committed entry is never truncated", commit_index, index)
+        if is_held and index <= log.last_index:
             follower.verified_index = max(follower.verified_index, index)
-            own_end = follower.verified_index
+            own_end = max(follower.verified_index, commit_index)
             if from_java and own_end < log.last_index and log.last_term != request.term:
                 log.truncate(own_end + 1)
             return DLedgerCode.SUCCESS
