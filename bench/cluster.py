@@ -74,10 +74,20 @@ def _free_base_port(nodes: int) -> int:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int = 3, settings: tuple[str, ...] = ()) -> Iterator[Running]:
-    """Runs a cluster in a temporary directory; stops it and removes the data at the end."""
-    with tempfile.TemporaryDirectory(prefix="ledgermq-bench-") as folder:
-        data = Path(folder)
+def cluster(
+    nodes: int = 3, settings: tuple[str, ...] = (), data: Path | None = None
+) -> Iterator[Running]:
+    """Runs a cluster and stops it at the end.
+
+    Args:
+        nodes: brokers of the group.
+        settings: key=value words for the brokers.
+        data: an existing directory, which is kept; None for a temporary one.
+    """
+    with contextlib.ExitStack() as ends:
+        if data is None:
+            folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="ledgermq-bench-"))
+            data = Path(folder)
         ready_file = data / "ready.json"
         base = _free_base_port(nodes)
         start = time.perf_counter()
