@@ -42,6 +42,10 @@ class ServiceUnavailableError(BrokerError):
     """This member does not take writes now: no leader, stopping, or an error on its disk."""
 
 
+class CommitTimeoutError(BrokerError):
+    """No majority confirmed a message in time; it may still be stored."""
+
+
 class IllegalMessageError(BrokerError):
     """The message itself breaks a limit; sending it again cannot help."""
 

@@ -1,0 +1,114 @@
+"""Leadership: may this broker take writes now, and if not, why not and who does.
+
+One plain value that `service.py` sets and every processor reads. Writes are taken while this
+member leads, the record that opened its term is committed, everything committed is dispatched, and
+nobody asked the broker to stop.
+"""
+
+from typing import Final
+
+from ledgermq.broker.errors import ServiceUnavailableError
+
+# Broker id of a member that has not found its role yet; never registered.
+NO_BROKER_ID: Final = -1
+LEADER_BROKER_ID: Final = 0
+
+
+class Leadership:
+    """What this member is to its group at the moment.
+
+    Invariant: `is_serving` implies `is_leader`, and neither `is_stopping` nor `failure` is set
+    then.
+    """
+
+    def __init__(self, self_id: str, follower_broker_id: int) -> None:
+        self._self_id = self_id
+        self._follower_broker_id = follower_broker_id
+        # LEADER, FOLLOWER or CANDIDATE, as the ledger says; UNKNOWN before it said anything.
+        self.role = "UNKNOWN"
+        self.term = -1
+        # Member id of the leader, None while there is none.
+        self.leader_id: str | None = None
+        # Writes are taken.
+        self.is_serving = False
+        # The broker was asked to stop.
+        self.is_stopping = False
+        # Why the ledger of this member stopped, None while it runs.
+        self.failure: str | None = None
+        # Why no message is taken although this member serves (a full disk), None when they are.
+        self.closed_because: str | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """True while this member leads, also before it serves."""
+        return self.role == "LEADER"
+
+    @property
+    def broker_id(self) -> int:
+        """0 for a leader that serves, the member's own number for any other member that knows its
+        leader, else -1.
+        """
+        if self.is_serving:
+            return LEADER_BROKER_ID
+        if self.role == "UNKNOWN":
+            return NO_BROKER_ID
+        return self._follower_broker_id
+
+    def changed(self, role: str, term: int, leader_id: str | None) -> None:
+        """Takes over what the ledger says; serving ends with every change and begins again by
+        `serve`.
+        """
+        self.role = role
+        self.term = term
+        self.leader_id = leader_id
+        self.is_serving = False
+
+    def serve(self) -> None:
+        """Opens the broker for writes."""
+        if self.is_leader and not self.is_stopping and self.failure is None:
+            self.is_serving = True
+
+    def stop(self) -> None:
+        """Closes the broker for writes for good: it is about to end."""
+        self.is_stopping = True
+        self.is_serving = False
+
+    def fail(self, reason: str) -> None:
+        """Closes the broker for writes for good: its ledger stopped."""
+        self.failure = reason
+        self.is_serving = False
+
+    @property
+    def takes_messages(self) -> bool:
+        """True when sends are taken; the hot path reads the two fields itself."""
+        return self.is_serving and self.closed_because is None
+
+    def check_serving(self) -> None:
+        """Raises ServiceUnavailableError, with the reason, unless writes are taken."""
+        if not self.is_serving:
+            raise self.refusal()
+
+    def refusal(self) -> ServiceUnavailableError:
+        """Returns why writes are not taken now."""
+        if self.failure is not None:
+            return ServiceUnavailableError(
+                f"the ledger of this broker has stopped: {self.failure}; another member takes over"
+            )
+        if self.is_serving and self.closed_because is not None:
+            return ServiceUnavailableError(f"messages are not taken: {self.closed_because}")
+        if self.is_stopping:
+            return ServiceUnavailableError("the broker is stopping, send to another one")
+        if self.is_leader:
+            return ServiceUnavailableError(
+                f"{self._self_id} leads term {self.term} but is not ready: it waits"
+                " for a majority to commit the record that opens its term"
+            )
+        if self.leader_id is None or self.leader_id == self._self_id:
+            return ServiceUnavailableError(
+                f"{self._self_id} is {self.role} in term {self.term} and knows no leader:"
+                " an election is going on or a majority of the group is down"
+            )
+        return ServiceUnavailableError(
+            f"{self._self_id} is {self.role} in term {self.term};"
+            f" {self.leader_id} leads and takes writes"
+        )

@@ -1,0 +1,340 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): committed messages of one queue, or a wait for
+the next one.
+
+A pull that finds nothing is parked once, when its client wants that, and run again when a message
+comes or its time is over. The answer always has its four header fields. On a follower a pull sees
+what is committed there; offsets outside of its queue are not corrected, because the queue may only
+be behind. Source: `PullMessageProcessor.java`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from ledgermq.broker.clients import ClientTable
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import (
+    BrokerError,
+    InvalidRequestError,
+    NoPermissionError,
+    SubscriptionMissingError,
+    SubscriptionOutdatedError,
+)
+from ledgermq.broker.filters import Matcher, Subscription, check_supported, subscription_of
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.long_polling import ParkedPull, ParkedPulls
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.broker.topics import PERM_READ
+from ledgermq.commitlog import GetMessageResult, GetMessageStatus
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand, encode_parts
+from ledgermq.protocol.headers import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    decode_pull_header,
+)
+from ledgermq.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from ledgermq.protocol.transport import CommandProtocol
+
+# No stock client asks for more; more would only let one pull hold the reactor for longer.
+_COUNT_MAX: Final = 1024
+# No stock client waits for longer than 30 s.
+_SUSPEND_MS_MAX: Final = 120_000
+# Unsent answers of one connection above which its pulls are told to come again.
+_UNSENT_BYTES_MAX: Final = 8 << 20
+
+_CODES: Final = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+# Here an offset other than 0 is outside of the queue.
+_EMPTY: Final = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
+# Here the store answers with an offset of its own instead of one behind what it looked at.
+_CORRECTED: Final = (
+    *_EMPTY,
+    GetMessageStatus.OFFSET_TOO_SMALL,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+)
+
+
+class Reader(Protocol):
+    """What is needed of a message store."""
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        matcher: Matcher | None,
+    ) -> GetMessageResult: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+class PullProcessor:
+    """Answers pulls, at once or later."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        clients: ClientTable,
+        store: Reader,
+        parked: ParkedPulls,
+        clock_ms: Callable[[], float],
+        memory_bytes: int,
+    ) -> None:
+        """Binds the parts.
+
+        Args:
+            config: switches and times.
+            leadership: whether this member leads.
+            state: topics, groups and offsets.
+            clients: subscriptions from heart beats.
+            store: where messages are read.
+            parked: pulls that wait.
+            clock_ms: monotonic time, for deadlines.
+            memory_bytes: a reader so far behind the end of the log counts as slow.
+        """
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._clients = clients
+        self._store = store
+        self._parked = parked
+        self._clock_ms = clock_ms
+        self._memory_bytes = memory_bytes
+        # Since the start: pulls that found something, pulls that did not, messages and bytes
+        # handed out.
+        self.found_count = 0
+        self.missed_count = 0
+        self.message_count = 0
+        self.message_bytes = 0
+
+    def pull(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """Answers a pull or parks it.
+
+        Raises:
+            BrokerError: the pull is refused.
+            RemoteProtocolError: the header cannot be read.
+        """
+        header = decode_pull_header(command)
+        return self._run(connection, command, header, is_first=True)
+
+    # Waking.
+
+    def messages_dispatched(self, dispatched: Iterable[tuple[str, int, int, int]]) -> None:
+        """Runs the pulls again that some of the new messages may satisfy.
+
+        Args:
+            dispatched: topic, queue id, offset of the next message and tags code of each.
+        """
+        self._run_again(self._parked.wake(dispatched))
+
+    def scan(self) -> None:
+        """Runs the pulls again whose queue is longer now, and those whose time is over."""
+        self._run_again(self._parked.scan(self._clock_ms(), self._store.max_offset))
+
+    def answer_due(self) -> None:
+        """Runs the pulls again whose time is over."""
+        self._run_again(self._parked.due(self._clock_ms()))
+
+    def answer_all(self) -> None:
+        """Runs all parked pulls again: the broker stops."""
+        self._run_again(self._parked.take_all())
+
+    def _run_again(self, pulls: Iterable[ParkedPull]) -> None:
+        for pull in pulls:
+            command, header = pull.request
+            connection = pull.connection
+            try:
+                answer = self._run(connection, command, header, is_first=False)
+            except BrokerError as error:
+                # The client asks again at once and is then told why.
+                answer = command.response(
+                    ResponseCode.PULL_RETRY_IMMEDIATELY,
+                    str(error),
+                    _fields(0, header.queue_offset, 0, 0),
+                )
+            if isinstance(answer, RemotingCommand):
+                connection.send(answer)
+
+    # One pull.
+
+    def _run(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        *,
+        is_first: bool,
+    ) -> Answer:
+        group = self._check(header)
+        subscription = self._subscription(header, group)
+        leadership = self._leadership
+        if is_first and header.sys_flag & PULL_COMMIT_OFFSET and leadership.is_serving:
+            self._state.offsets.commit(
+                group.name, header.topic, header.queue_id, header.commit_offset
+            )
+        if connection.unsent_bytes > _UNSENT_BYTES_MAX:
+            remark = f"{connection.unsent_bytes} bytes of answers wait for the client to read them"
+            fields = _fields(0, header.queue_offset, 0, 0)
+            return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
+        matcher = subscription.matcher
+        result = self._store.get_message(
+            group.name,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            min(max(header.max_msg_nums, 1), _COUNT_MAX),
+            matcher,
+        )
+        status = result.status
+        if status is GetMessageStatus.FOUND:
+            self._count_found(result)
+            fields = self._fields_of(header, group, result)
+            answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
+            connection.send_parts(encode_parts(answer, result.parts))
+            return None
+        self.missed_count += 1
+        code = _CODES[status]
+        if status in _EMPTY and header.queue_offset != 0:
+            code = ResponseCode.PULL_OFFSET_MOVED
+        if code is ResponseCode.PULL_OFFSET_MOVED and self._keeps_offset:
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        if (
+            code is ResponseCode.PULL_NOT_FOUND
+            and is_first
+            and header.sys_flag & PULL_SUSPEND
+            and self._park(connection, command, header, matcher)
+        ):
+            return None
+        return command.response(code, status.name, self._fields_of(header, group, result))
+
+    def _check(self, header: PullMessageRequestHeader) -> SubscriptionGroup:
+        """Checks broker, group, topic and queue, in upstream's order."""
+        config = self._config
+        if not config.broker_permission & PERM_READ:
+            raise NoPermissionError(
+                f"the broker[{config.address_host}] pulling message is forbidden:"
+                f" brokerPermission is {config.broker_permission} without the bit {PERM_READ}"
+            )
+        group = self._state.group_for_use(header.consumer_group)
+        if not group.can_consume:
+            raise NoPermissionError(
+                f"subscription group no permission, {group.name}: consumeEnable is false"
+            )
+        topic = self._state.topics.get(header.topic)
+        if not topic.permission & PERM_READ:
+            raise NoPermissionError(
+                f"the topic[{topic.name}] pulling message is forbidden:"
+                f" its permission is {topic.permission}, reading needs the bit {PERM_READ}"
+            )
+        if not 0 <= header.queue_id < topic.read_queue_count:
+            raise InvalidRequestError(
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic.name}]"
+                f" topicConfig.readQueueNums:[{topic.read_queue_count}]"
+                f" consumer group:[{group.name}]"
+            )
+        return group
+
+    def _subscription(
+        self, header: PullMessageRequestHeader, group: SubscriptionGroup
+    ) -> Subscription:
+        """The subscription in the request, or the one from the group's heart beats."""
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            return subscription_of(
+                header.topic, header.subscription, header.expression_type, header.sub_version
+            )
+        live = self._clients.find_group(group.name)
+        if live is None:
+            raise SubscriptionMissingError(
+                f"the consumer's group info not exist: no member of [{group.name}] has sent a"
+                " heart beat to this broker"
+            )
+        if not group.can_broadcast and live.message_model == "BROADCASTING":
+            raise NoPermissionError(
+                f"the consumer group[{group.name}] can not consume by broadcast way"
+            )
+        subscription = live.subscriptions.get(header.topic)
+        if subscription is None:
+            raise SubscriptionMissingError(
+                f"the consumer's subscription not exist: [{group.name}] does not subscribe"
+                f" topic[{header.topic}]"
+            )
+        if subscription.version < header.sub_version:
+            raise SubscriptionOutdatedError(
+                "the consumer's subscription not latest: the last heart beat had version"
+                f" {subscription.version}, the pull has {header.sub_version}"
+            )
+        check_supported(subscription.expression_type)
+        return subscription
+
+    def _park(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        matcher: Matcher | None,
+    ) -> bool:
+        if self._config.is_long_polling_on:
+            timeout_ms = min(header.suspend_timeout_millis, _SUSPEND_MS_MAX)
+        else:
+            timeout_ms = self._config.short_polling_ms
+        if timeout_ms <= 0 or self._leadership.is_stopping:
+            return False
+        return self._parked.park(
+            ParkedPull(
+                connection,
+                (command, header),
+                header.topic,
+                header.queue_id,
+                header.queue_offset,
+                matcher,
+                self._clock_ms() + timeout_ms,
+            )
+        )
+
+    @property
+    def _keeps_offset(self) -> bool:
+        """True on a follower that does not correct offsets: its queues may be behind."""
+        return not (self._leadership.is_leader or self._config.corrects_offsets_on_follower)
+
+    def _fields_of(
+        self, header: PullMessageRequestHeader, group: SubscriptionGroup, result: GetMessageResult
+    ) -> PullMessageResponseHeader:
+        next_offset = result.next_begin_offset
+        if result.status in _CORRECTED and self._keeps_offset:
+            next_offset = header.queue_offset
+        suggested = 0
+        if self._config.steers_reads_to_slaves:
+            is_slow = result.behind_bytes > self._memory_bytes
+            suggested = group.slow_reader_broker_id if is_slow else group.broker_id
+        return _fields(suggested, next_offset, result.min_offset, result.max_offset)
+
+    def _count_found(self, result: GetMessageResult) -> None:
+        self.found_count += 1
+        self.message_count += result.message_count
+        self.message_bytes += result.bytes
+
+
+def _fields(
+    broker_id: int, next_offset: int, min_offset: int, max_offset: int
+) -> PullMessageResponseHeader:
+    return PullMessageResponseHeader(
+        suggest_which_broker_id=broker_id,
+        next_begin_offset=next_offset,
+        min_offset=min_offset,
+        max_offset=max_offset,
+    )

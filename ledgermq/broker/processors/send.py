@@ -1,0 +1,367 @@
+"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): checks, topic creation, and into this
+turn's append.
+
+The hot path of the broker. A topic that passed all checks once is remembered until the topic table
+changes, and the text of the properties is only taken apart when it mentions one of the few names
+that mean something here. A send that passes is answered by `proposals.py` when its entry is
+committed. Source: `SendMessageProcessor.java`, `AbstractSendMessageProcessor.java`.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from ledgermq.broker import names
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import (
+    IllegalMessageError,
+    InvalidRequestError,
+    NoPermissionError,
+    NotAvailableError,
+    ServiceUnavailableError,
+)
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.topics import (
+    PERM_WRITE,
+    TOPIC_UNIT,
+    TOPIC_UNIT_SUBSCRIPTION,
+    TopicConfig,
+    topic_for_send,
+)
+from ledgermq.commitlog import AppendMessage
+from ledgermq.protocol.batch import decode_batch
+from ledgermq.protocol.codes import ONE_WAY_FLAG, VERSION_3_4_9, RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.headers import SendMessageRequestHeader, decode_send_header
+from ledgermq.protocol.properties import (
+    CLUSTER,
+    DELAY_TIME_LEVEL,
+    PROPERTIES_BYTES_MAX,
+    TRANSACTION_PREPARED,
+    WAIT_STORE_MSG_OK,
+    format_properties,
+    parse_properties,
+)
+from ledgermq.protocol.record import RECORD_FIXED_BYTES
+from ledgermq.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
+from ledgermq.protocol.transport import CommandProtocol
+
+# A Java member of the group cannot hold a longer record: its buffer takes 4 MiB with the head of
+# the entry.
+RECORD_BYTES_MAX: Final = 4_194_304 - 48
+# Messages of one batch.
+_BATCH_COUNT_MAX: Final = 10_000
+# Two IPv6 hosts.
+_HOST_BYTES_EXTRA: Final = 24
+_SEPARATOR: Final = "\x02"
+_BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_WAIT_MARK: Final = f"{WAIT_STORE_MSG_OK}\x01"
+_DELAY_MARK: Final = f"{DELAY_TIME_LEVEL}\x01"
+_TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
+_CLUSTER_MARK: Final = f"{CLUSTER}\x01"
+_DEAD_LETTER_QUEUES: Final = 1
+_RETRY_QUEUES: Final = 1
+
+
+class SendProcessor:
+    """Takes sends and puts their messages into the append of the turn."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        proposals: Proposals,
+        *,
+        store_host: tuple[bytes, int],
+        now_ms: Callable[[], int],
+        rng: Random,
+    ) -> None:
+        """Binds the parts.
+
+        Args:
+            config: limits and switches.
+            leadership: whether sends are taken.
+            state: topics and groups, also for those that a send creates.
+            proposals: where messages go.
+            store_host: address and port of this broker, stored with each message.
+            now_ms: wall clock.
+            rng: chooses queues for clients that do not.
+        """
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._topics = state.topics
+        self._proposals = proposals
+        self._store_host = store_host
+        self._now_ms = now_ms
+        self._rng = rng
+        self._cluster_property = f"{CLUSTER}\x01{config.cluster_name}"
+        self._record_bytes_max = min(config.message_bytes_max, RECORD_BYTES_MAX)
+        # Topics that need no more checks: name -> what a message needs to know. Valid for one
+        # generation of the table.
+        self._open_topics: dict[str, TopicConfig] = {}
+        self._generation = -1
+
+    def send(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """Takes one message or one batch; the answer comes when it is committed.
+
+        Raises:
+            BrokerError: the message is refused; nothing was stored.
+            RemoteProtocolError: the header or the batch cannot be read.
+        """
+        header = decode_send_header(command)
+        leadership = self._leadership
+        if not leadership.is_serving or leadership.closed_because is not None:
+            raise leadership.refusal()
+        if self._topics.generation != self._generation:
+            self._open_topics = {}
+            self._generation = self._topics.generation
+        topic = self._open_topics.get(header.topic)
+        if topic is None:
+            topic = self._admit(connection, command, header)
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = self._any_queue(topic)
+        elif queue_id >= topic.queue_count:
+            queue_id = self._known_queue(topic, header)
+        if command.code == _BATCH_CODE or header.batch:
+            self._send_batch(connection, command, header, topic, queue_id)
+            return None
+        text = header.properties or ""
+        sys_flag = header.sys_flag
+        if (
+            _DELAY_MARK in text
+            or _TRANSACTION_MARK in text
+            or _CLUSTER_MARK in text
+            or sys_flag & TRANSACTION_MASK
+        ):
+            text = self._checked_properties(header, topic)
+        elif _WAIT_MARK in text:
+            text = without_wait(text)
+        if text and text[-1] != _SEPARATOR:
+            text += _SEPARATOR
+        properties = (text + self._cluster_property).encode()
+        body = command.body
+        size = RECORD_FIXED_BYTES + len(body) + len(topic.name) + len(properties)
+        if (
+            size > self._record_bytes_max - _HOST_BYTES_EXTRA
+            or len(properties) > PROPERTIES_BYTES_MAX
+        ):
+            self._check_size(size, len(body), len(properties))
+        if topic.filter_type == "MULTI_TAG":
+            sys_flag |= MULTI_TAGS
+        message = AppendMessage(
+            topic.name,
+            queue_id,
+            header.flag,
+            sys_flag,
+            header.born_timestamp,
+            connection.context,
+            self._store_host,
+            header.reconsume_times or 0,
+            0,
+            body,
+            properties,
+        )
+        self._proposals.add(
+            message,
+            size,
+            None if command.flag & ONE_WAY_FLAG else connection,
+            command.opaque,
+            command.serialize_type,
+            queue_id,
+        )
+        return None
+
+    def _send_batch(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        topic: TopicConfig,
+        queue_id: int,
+    ) -> None:
+        """Takes a batch: one record for each message, one answer for all."""
+        body = command.body
+        if len(body) > self._config.message_bytes_max:
+            raise IllegalMessageError(
+                f"the batch is illegal: its body has {len(body)} bytes,"
+                f" allowed are {self._config.message_bytes_max} (key maxMessageSize)"
+            )
+        if header.sys_flag & TRANSACTION_MASK or topic.name.startswith(names.RETRY_PREFIX):
+            raise IllegalMessageError(
+                "the batch is illegal: it is part of a transaction or goes to a retry topic"
+            )
+        try:
+            elements = decode_batch(body)
+        except RemoteProtocolError as error:
+            raise IllegalMessageError(f"the batch is illegal: {error}") from error
+        if not 0 < len(elements) <= _BATCH_COUNT_MAX:
+            raise IllegalMessageError(
+                f"the batch is illegal: it has {len(elements)} messages,"
+                f" allowed are 1 to {_BATCH_COUNT_MAX}"
+            )
+        messages: list[AppendMessage] = []
+        total = 0
+        reconsume_times = header.reconsume_times or 0
+        for flag, inner, properties in elements:
+            size = RECORD_FIXED_BYTES + len(inner) + len(topic.name) + len(properties)
+            if size > self._record_bytes_max - _HOST_BYTES_EXTRA:
+                self._check_size(size, len(inner), len(properties))
+            if b"DELAY\x01" in properties or b"TRAN_MSG\x01" in properties:
+                self._check_available(parse_properties(properties.decode("utf-8", "replace")), 0)
+            total += size
+            messages.append(
+                AppendMessage(
+                    topic.name,
+                    queue_id,
+                    flag,
+                    header.sys_flag,
+                    header.born_timestamp,
+                    connection.context,
+                    self._store_host,
+                    reconsume_times,
+                    0,
+                    inner,
+                    properties,
+                )
+            )
+        self._proposals.add_batch(
+            messages,
+            total,
+            None if command.flag & ONE_WAY_FLAG else connection,
+            command.opaque,
+            command.serialize_type,
+            queue_id,
+        )
+
+    # Off the hot path.
+
+    def _admit(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+    ) -> TopicConfig:
+        """Makes all checks for a topic that is not remembered, and creates it when that is
+        allowed.
+        """
+        config = self._config
+        if self._now_ms() < config.accept_sends_from_ms:
+            raise ServiceUnavailableError(
+                f"broker unable to service, until {config.accept_sends_from_ms} ms since 1970"
+                " (key startAcceptSendRequestTimeStamp)"
+            )
+        name = header.topic
+        topic = self._topics.find(name)
+        if not config.broker_permission & PERM_WRITE and topic is not None and topic.is_ordered:
+            raise NoPermissionError(
+                f"the broker[{config.address_host}] sending message is forbidden:"
+                f" brokerPermission is {config.broker_permission} and topic[{name}] is ordered"
+            )
+        names.check_topic_name(name)
+        if name in (names.SCHEDULE_TOPIC, names.STATE_TOPIC):
+            raise NoPermissionError(f"Sending message to topic[{name}] is forbidden.")
+        if name.startswith(names.RETRY_PREFIX):
+            return self._retry_topic(command, header)
+        if topic is None:
+            unit_flag = TOPIC_UNIT if header.unit_mode else 0
+            topic = topic_for_send(
+                self._topics,
+                name,
+                header.default_topic,
+                header.default_topic_queue_nums,
+                unit_flag,
+            )
+            self._state.put_topic(topic)
+            return topic
+        self._open_topics[name] = topic
+        return topic
+
+    def _retry_topic(
+        self, command: RemotingCommand, header: SendMessageRequestHeader
+    ) -> TopicConfig:
+        """The retry topic of a group, or its dead letters when the message was delivered often
+        enough.
+        """
+        group = self._state.group_for_use(header.topic[len(names.RETRY_PREFIX) :])
+        unit_flag = TOPIC_UNIT_SUBSCRIPTION if header.unit_mode else 0
+        retries_max = group.retries_max
+        if command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
+            retries_max = header.max_reconsume_times
+        if (header.reconsume_times or 0) >= retries_max:
+            name = names.DEAD_LETTER_PREFIX + group.name
+            return self._state.topic_for_group(name, _DEAD_LETTER_QUEUES, 0)
+        return self._state.topic_for_group(
+            header.topic, max(group.retry_queue_count, _RETRY_QUEUES), unit_flag
+        )
+
+    def _any_queue(self, topic: TopicConfig) -> int:
+        if topic.write_queue_count <= 0:
+            raise InvalidRequestError(f"topic[{topic.name}] has no write queue")
+        return self._rng.randrange(topic.write_queue_count)
+
+    def _known_queue(self, topic: TopicConfig, header: SendMessageRequestHeader) -> int:
+        """A message that became a dead letter takes queue 0; any other queue id must exist."""
+        if topic.name != header.topic:
+            return 0
+        raise InvalidRequestError(
+            f"request queueId[{header.queue_id}] is illegal, topic[{topic.name}] has"
+            f" {topic.queue_count} queues. Producer: {header.producer_group}"
+        )
+
+    def _checked_properties(self, header: SendMessageRequestHeader, topic: TopicConfig) -> str:
+        """The properties without what the broker sets; refuses services that are not there."""
+        properties = parse_properties(header.properties or "")
+        if topic.name == header.topic and not topic.name.startswith(names.RETRY_PREFIX):
+            self._check_available(properties, header.sys_flag)
+        properties.pop(WAIT_STORE_MSG_OK, None)
+        properties.pop(CLUSTER, None)
+        return format_properties(properties)
+
+    def _check_available(self, properties: dict[str, str], sys_flag: int) -> None:
+        if properties.get(TRANSACTION_PREPARED, "").lower() == "true" or (
+            sys_flag & TRANSACTION_MASK
+        ):
+            if self._config.refuses_transactions:
+                raise NoPermissionError(
+                    f"the broker[{self._config.address_host}] sending transaction message is"
+                    " forbidden (key rejectTransactionMessage)"
+                )
+            raise NotAvailableError("transactional messages are not available in this release")
+        level = properties.get(DELAY_TIME_LEVEL, "0")
+        if level.lstrip("-").isdecimal() and int(level) > 0:
+            raise NotAvailableError(
+                f"delayed messages are not available in this release: {DELAY_TIME_LEVEL} is {level}"
+            )
+
+    def _check_size(self, record_bytes: int, body_bytes: int, properties_bytes: int) -> None:
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            raise IllegalMessageError(
+                f"the message is illegal: its properties have {properties_bytes} bytes with those"
+                f" that the broker adds, allowed are {PROPERTIES_BYTES_MAX}"
+            )
+        limit = self._record_bytes_max - _HOST_BYTES_EXTRA
+        if record_bytes > limit:
+            raise IllegalMessageError(
+                f"the message is illegal: its record takes {record_bytes} bytes (body {body_bytes},"
+                f" properties {properties_bytes}), allowed are {limit} (key maxMessageSize)"
+            )
+
+
+def without_wait(text: str) -> str:
+    """Returns the properties without the element WAIT; names that only end so are left alone."""
+    start = text.find(_WAIT_MARK)
+    while start >= 0:
+        if start == 0 or text[start - 1] == _SEPARATOR:
+            end = text.find(_SEPARATOR, start)
+            text = text[:start] if end < 0 else text[:start] + text[end + 1 :]
+            start = text.find(_WAIT_MARK, start)
+        else:
+            start = text.find(_WAIT_MARK, start + 1)
+    return text

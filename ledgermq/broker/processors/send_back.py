@@ -1,0 +1,138 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message that its consumer could not handle, for a later try.
+
+The message is stored again in the retry topic of the group, with its count of tries raised, and
+after the last try in the dead letters. In this release it can be delivered again at once: the
+delay levels that upstream puts between two tries are not available. Source:
+`AbstractSendMessageProcessor.consumerSendMsgBack`.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+from twisted.internet.defer import Deferred
+
+from ledgermq.broker import names
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissionError
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
+from ledgermq.commitlog import AppendMessage, AppendResult
+from ledgermq.protocol.codes import VERSION_3_4_9, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import ConsumerSendMsgBackRequestHeader
+from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.properties import (
+    DELAY_TIME_LEVEL,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT_STORE_MSG_OK,
+    decode_properties,
+    format_properties,
+)
+from ledgermq.protocol.record import Record, decode_record
+from ledgermq.protocol.sysflag import HOST_V6_MASK, TRANSACTION_MASK
+from ledgermq.protocol.transport import CommandProtocol
+
+_DEAD_LETTER_QUEUES: Final = 1
+
+
+class Records(Protocol):
+    """What is needed of a message store."""
+
+    def record_at(self, physical_offset: int) -> bytes | None: ...
+
+
+class SendBackProcessor:
+    """Stores messages again that came back."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        proposals: Proposals,
+        store: Records,
+        *,
+        store_host: tuple[bytes, int],
+        rng: Random,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Binds the parts; `store_host` is told as the storing broker, `rng` chooses queues."""
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._proposals = proposals
+        self._store = store
+        self._store_host = store_host
+        self._rng = rng
+        self._now_ms = now_ms
+
+    def send_back(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """Stores a message as a retry or a dead letter; answered when it is committed."""
+        if not self._leadership.takes_messages:
+            raise self._leadership.refusal()
+        header = command.header(ConsumerSendMsgBackRequestHeader)
+        group = self._state.group_for_use(header.group)
+        if not self._config.broker_permission & PERM_WRITE:
+            raise NoPermissionError(
+                f"the broker[{self._config.address_host}] sending message is forbidden:"
+                f" brokerPermission is {self._config.broker_permission}"
+            )
+        if group.retry_queue_count <= 0:
+            return command.response(ResponseCode.SUCCESS)
+        raw = self._store.record_at(header.offset)
+        if raw is None:
+            raise InvalidRequestError(f"look message by offset failed, {header.offset}")
+        record = decode_record(raw)
+        retries_max = group.retries_max
+        if command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
+            retries_max = header.max_reconsume_times
+        is_dead = header.delay_level < 0 or record.reconsume_times >= retries_max
+        if is_dead:
+            topic = self._state.topic_for_group(
+                names.DEAD_LETTER_PREFIX + group.name, _DEAD_LETTER_QUEUES, 0
+            )
+        else:
+            topic = self._state.topic_for_group(
+                names.RETRY_PREFIX + group.name,
+                group.retry_queue_count,
+                TOPIC_UNIT_SUBSCRIPTION if header.unit_mode else 0,
+            )
+        message = self._message(record, topic)
+        answer: Deferred[Any] = Deferred()
+
+        def done(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
+            if error is None:
+                answer.callback(command.response(ResponseCode.SUCCESS))
+            else:
+                answer.errback(error)
+
+        self._proposals.add_own([message], len(raw), done)
+        return answer
+
+    def _message(self, record: Record, topic: TopicConfig) -> AppendMessage:
+        properties = decode_properties(record.properties)
+        properties.setdefault(RETRY_TOPIC, record.topic)
+        address, port = record.store_host
+        properties.setdefault(
+            ORIGIN_MESSAGE_ID, encode_offset_id(address, port, record.physical_offset)
+        )
+        properties.pop(WAIT_STORE_MSG_OK, None)
+        properties.pop(DELAY_TIME_LEVEL, None)
+        return AppendMessage(
+            topic.name,
+            self._rng.randrange(max(topic.write_queue_count, 1)),
+            record.flag,
+            record.sys_flag & ~(HOST_V6_MASK | TRANSACTION_MASK),
+            record.born_timestamp,
+            record.born_host,
+            self._store_host,
+            record.reconsume_times + 1,
+            0,
+            record.body,
+            format_properties(properties).encode("utf-8"),
+        )

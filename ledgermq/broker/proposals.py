@@ -1,0 +1,390 @@
+"""Proposals: messages of one reactor turn become one append, and wait for their commit.
+
+The way of a send through this file:
+
+    1. `add` puts the message and who waits for it into two lists; nothing else happens to the
+    message in its turn.
+    2. At the end of the turn `flush` appends the messages of all connections at once and moves the
+    waiting requests,
+       now with index and message id, to a queue ordered by index.
+    3. `committed` takes from the front of that queue what is committed, encodes the answers, and
+    gives each connection its
+       answers in one piece.
+
+A message that its leader lost before the commit may still be committed by the next leader: whoever
+waits is told that the outcome is not known. There is no object, no log call and no Deferred for
+each message on this way, only tuples.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from ledgermq.broker.errors import (
+    BrokerError,
+    CommitTimeoutError,
+    IllegalMessageError,
+    ServiceUnavailableError,
+    SystemBusyError,
+)
+from ledgermq.commitlog import AppendMessage, AppendResult, CommitLogError, MessageIllegalError
+from ledgermq.dledger.errors import (
+    EntryTooLargeError,
+    LedgerError,
+    NotLeaderError,
+    ProposalDroppedError,
+)
+from ledgermq.protocol.headers import encode_send_response
+
+# Told what became of records of the broker itself: the results, or why there are none.
+Done = Callable[[Sequence[AppendResult] | None, BrokerError | None], None]
+
+
+class Appender(Protocol):
+    """What is needed of a message store."""
+
+    def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]: ...
+
+
+class Connection(Protocol):
+    """What is needed of a connection."""
+
+    def send_frame(self, frame: bytes) -> None: ...
+
+
+class Limits(NamedTuple):
+    """How much may wait for its commit, and how long."""
+
+    messages_max: int
+    bytes_max: int
+    commit_timeout_ms: int
+
+
+# Who waits, before the append: connection (None for one-way and own records), opaque, serialize
+# type, queue id, number of messages, their bytes, done.
+_Request = tuple[Any, int, int, int, int, int, Done | None]
+_COUNT: Final = 4
+_SIZE: Final = 5
+
+
+class _Waiting(NamedTuple):
+    """Who waits for a commit; on the hot path it is built and taken apart as a plain tuple."""
+
+    last_index: int
+    connection: Any
+    opaque: int
+    serialize_type: int
+    # Offset message ids joined by commas.
+    message_id: str
+    queue_id: int
+    # Of the first message.
+    queue_offset: int
+    message_count: int
+    size_bytes: int
+    deadline_ms: float
+    done: Done | None
+    # For `done` only.
+    results: Sequence[AppendResult] | None
+
+
+# The same without the work of a NamedTuple's constructor, a third of its time.
+_WaitingTuple = tuple[
+    int, Any, int, int, str, int, int, int, int, float, Done | None, Sequence[AppendResult] | None
+]
+
+
+class Proposals:
+    """Everything that was sent to this broker and is not yet committed.
+
+    Invariants: the queue of waiting requests is ordered by index and by deadline; `count` and
+    `bytes` are the sums over what is gathered and what waits.
+    """
+
+    def __init__(
+        self,
+        store: Appender,
+        *,
+        limits: Limits,
+        call_at_end_of_turn: Callable[[Callable[[], None]], object],
+        clock_ms: Callable[[], float],
+        store_host_hex: str,
+        region_id: str,
+        refuse: Callable[[Any, int, int, BrokerError], None],
+    ) -> None:
+        """Begins empty.
+
+        Args:
+            store: where messages are appended.
+            limits: what may wait.
+            call_at_end_of_turn: has a function called when the reactor has served all that was
+                readable.
+            clock_ms: monotonic time.
+            store_host_hex: address and port of this broker as message ids begin.
+            region_id: told with each answer.
+            refuse: answers a request (connection, opaque, serialize type) with an error.
+        """
+        self._store = store
+        self._limits = limits
+        self._call_at_end_of_turn = call_at_end_of_turn
+        self._clock_ms = clock_ms
+        self._id_prefix = store_host_hex
+        self._region_id = region_id
+        self._refuse = refuse
+        self._messages: list[AppendMessage] = []
+        self._requests: list[_Request] = []
+        self._waiting: deque[_WaitingTuple] = deque()
+        # Messages and their bytes that are gathered or wait.
+        self.count = 0
+        self.bytes = 0
+        # Since the start: messages committed and answered, their bytes, and messages that failed.
+        self.committed_count = 0
+        self.committed_bytes = 0
+        self.failed_count = 0
+
+    def add(
+        self,
+        message: AppendMessage,
+        size_bytes: int,
+        connection: Connection | None,
+        opaque: int,
+        serialize_type: int,
+        queue_id: int,
+    ) -> None:
+        """Takes a message into the append of this turn.
+
+        Args:
+            message: checked, with its final topic, queue and properties.
+            size_bytes: about what its record will take.
+            connection: who gets the answer; None for a one-way send.
+            opaque: of the request.
+            serialize_type: of the request.
+            queue_id: told in the answer.
+
+        Raises:
+            SystemBusyError: too much waits; nothing was taken.
+        """
+        count = self.count
+        if count >= self._limits.messages_max or self.bytes > self._limits.bytes_max:
+            raise self._busy(1)
+        if not self._requests:
+            self._call_at_end_of_turn(self.flush)
+        self.count = count + 1
+        self.bytes += size_bytes
+        self._messages.append(message)
+        self._requests.append((connection, opaque, serialize_type, queue_id, 1, size_bytes, None))
+
+    def add_batch(
+        self,
+        messages: Sequence[AppendMessage],
+        size_bytes: int,
+        connection: Connection | None,
+        opaque: int,
+        serialize_type: int,
+        queue_id: int,
+    ) -> None:
+        """Takes the messages of one batch, which get one answer.
+
+        Raises:
+            SystemBusyError: too much waits; none was taken.
+        """
+        count = len(messages)
+        limits = self._limits
+        if self.count + count > limits.messages_max or self.bytes > limits.bytes_max:
+            raise self._busy(count)
+        request = (connection, opaque, serialize_type, queue_id, count, size_bytes, None)
+        self._gather(messages, request)
+
+    def add_own(self, messages: Sequence[AppendMessage], size_bytes: int, done: Done) -> None:
+        """Takes records of the broker itself; they are few and small, so no limit refuses them.
+
+        Args:
+            messages: at least one.
+            size_bytes: about what their records will take.
+            done: called once: when all are committed, or when it is known that nobody will tell.
+        """
+        self._gather(messages, (None, 0, 0, 0, len(messages), size_bytes, done))
+
+    def _gather(self, messages: Sequence[AppendMessage], request: _Request) -> None:
+        assert messages
+        if not self._requests:
+            self._call_at_end_of_turn(self.flush)
+        self.count += len(messages)
+        self.bytes += request[_SIZE]
+        self._messages.extend(messages)
+        self._requests.append(request)
+
+    def flush(self) -> None:
+        """Appends what was gathered in this turn; a failed append fails exactly those requests."""
+        messages, requests = self._messages, self._requests
+        if not requests:
+            return
+        self._messages, self._requests = [], []
+        while True:
+            try:
+                results = self._store.append(messages)
+                break
+            except MessageIllegalError as error:
+                culprit = _take_request_at(messages, requests, error.position)
+                self._fail_unappended([culprit], IllegalMessageError(str(error)))
+            except (CommitLogError, LedgerError, OSError) as error:
+                self._fail_unappended(requests, _broker_error(error, len(messages)))
+                return
+            if not requests:
+                return
+        self._wait_for(requests, results)
+
+    def _wait_for(self, requests: Sequence[_Request], results: Sequence[AppendResult]) -> None:
+        """Queues requests whose messages are in the log now."""
+        deadline = self._clock_ms() + self._limits.commit_timeout_ms
+        prefix = self._id_prefix
+        wait = self._waiting.append
+        cursor = 0
+        for connection, opaque, serialize_type, queue_id, count, size, done in requests:
+            index, physical_offset, _, queue_offset, _ = results[cursor]
+            if count == 1:
+                message_id = f"{prefix}{physical_offset:016X}"
+            else:
+                part = results[cursor : cursor + count]
+                message_id = ",".join([f"{prefix}{result[1]:016X}" for result in part])
+                index = part[-1].index
+            own = None if done is None else results[cursor : cursor + count]
+            cursor += count
+            wait(
+                (
+                    index,
+                    connection,
+                    opaque,
+                    serialize_type,
+                    message_id,
+                    queue_id,
+                    queue_offset,
+                    count,
+                    size,
+                    deadline,
+                    done,
+                    own,
+                )
+            )
+
+    def committed(self, end_index: int) -> None:
+        """Answers everything below an index, one piece of bytes for each connection.
+
+        Args:
+            end_index: first index that is not committed.
+        """
+        waiting = self._waiting
+        region_id = self._region_id
+        frames_of: dict[Any, list[bytes]] = {}
+        dones: list[tuple[Done, Sequence[AppendResult] | None]] = []
+        count = size = 0
+        while waiting and waiting[0][0] < end_index:
+            entry = waiting.popleft()
+            count += entry[7]
+            size += entry[8]
+            connection = entry[1]
+            if connection is not None:
+                frame = encode_send_response(
+                    entry[2], entry[3], entry[4], entry[5], entry[6], region_id
+                )
+                frames = frames_of.get(connection)
+                if frames is None:
+                    frames_of[connection] = [frame]
+                else:
+                    frames.append(frame)
+            elif entry[10] is not None:
+                dones.append((entry[10], entry[11]))
+        self.count -= count
+        self.bytes -= size
+        self.committed_count += count
+        self.committed_bytes += size
+        for connection, frames in frames_of.items():
+            connection.send_frame(b"".join(frames) if len(frames) > 1 else frames[0])
+        for done, results in dones:
+            done(results, None)
+
+    def expire(self) -> None:
+        """Answers what waits for longer than the limit; it may still be committed later."""
+        now_ms = self._clock_ms()
+        timeout_ms = self._limits.commit_timeout_ms
+        while self._waiting and self._waiting[0][9] <= now_ms:
+            error = CommitTimeoutError(
+                f"no majority confirmed the message at index {self._waiting[0][0]} in"
+                f" {timeout_ms} ms (key maxWaitAckTimeMs); it may still be stored later"
+            )
+            self._fail(_Waiting(*self._waiting.popleft()), error)
+
+    def fail_all(self, error: BrokerError) -> None:
+        """Fails everything that is gathered or waits; used when leadership is lost."""
+        requests = self._requests
+        self._messages, self._requests = [], []
+        self._fail_unappended(requests, error)
+        waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            self._fail(_Waiting(*entry), error)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing is gathered and nothing waits."""
+        return not self._requests and not self._waiting
+
+    def _fail_unappended(self, requests: Sequence[_Request], error: BrokerError) -> None:
+        for connection, opaque, serialize_type, queue_id, count, size, done in requests:
+            entry = _Waiting(
+                -1,
+                connection,
+                opaque,
+                serialize_type,
+                "",
+                queue_id,
+                0,
+                count,
+                size,
+                0.0,
+                done,
+                None,
+            )
+            self._fail(entry, error)
+
+    def _fail(self, entry: _Waiting, error: BrokerError) -> None:
+        self.count -= entry.message_count
+        self.bytes -= entry.size_bytes
+        self.failed_count += entry.message_count
+        if entry.connection is not None:
+            self._refuse(entry.connection, entry.opaque, entry.serialize_type, error)
+        elif entry.done is not None:
+            entry.done(None, error)
+
+    def _busy(self, count: int) -> SystemBusyError:
+        limits = self._limits
+        return SystemBusyError(
+            f"system busy: {self.count} messages with {self.bytes} bytes wait for a majority and"
+            f" {count} more came; allowed are {limits.messages_max} messages (key"
+            f" sendThreadPoolQueueCapacity) and {limits.bytes_max} bytes (key maxSendBytesInFlight)"
+        )
+
+
+def _take_request_at(
+    messages: list[AppendMessage], requests: list[_Request], position: int
+) -> _Request:
+    """Takes the request that a message belongs to out of a gathered turn, with all its messages."""
+    start = 0
+    for number, request in enumerate(requests):
+        end = start + request[_COUNT]
+        if position < end:
+            del messages[start:end]
+            return requests.pop(number)
+        start = end
+    raise IndexError(f"message {position} of {len(messages)} gathered ones")
+
+
+def _broker_error(error: Exception, count: int) -> BrokerError:
+    """What a failed append means to those who sent the messages."""
+    match error:
+        case NotLeaderError():
+            return ServiceUnavailableError(f"message not stored: {error}")
+        case ProposalDroppedError():
+            return SystemBusyError(f"system busy: {error}")
+        case EntryTooLargeError():
+            return IllegalMessageError(f"one of {count} messages of this moment: {error}")
+        case _:
+            return ServiceUnavailableError(f"message not stored: {error}")

@@ -1,0 +1,195 @@
+"""Registration of this broker with all its name servers (103, 104).
+
+Every name server is told on its own connection, and again whenever that connection was made anew,
+because a name server keeps what it knows in memory only. The whole topic table goes along each
+time. When to register is the service's business: at a change of role or topics, and periodically.
+Source: `BrokerOuterAPI.java`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.leadership import NO_BROKER_ID, Leadership
+from ledgermq.broker.topics import PERM_READ_WRITE, TopicTable
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.checksum import crc32_masked
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from ledgermq.protocol.transport import CommandClient, CommandProtocol, TurnOutput
+
+_UNREGISTER_TIMEOUT_MS: Final = 3000
+
+_log = Logger()
+
+
+class NameServer:
+    """One name server as this broker sees it."""
+
+    def __init__(self, client: CommandClient) -> None:
+        self.client = client
+        # Whether the last registration was accepted; None before the first answer.
+        self.is_registered: bool | None = None
+        # Broker id of the last registration that was accepted.
+        self.registered_id = NO_BROKER_ID
+
+
+class Registration:
+    """Tells all name servers about this broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        topics: TopicTable,
+        *,
+        reactor: Any,
+        output: TurnOutput,
+        address: Callable[[], str],
+        ha_address: Callable[[], str],
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            config: names, addresses and times.
+            leadership: broker id of the moment.
+            topics: what is told.
+            reactor: gives TCP and time to the connections.
+            output: shared with the broker's other connections.
+            address: of this broker for clients; asked when it is known.
+            ha_address: what upstream calls the HA server; nobody listens there.
+        """
+        self._config = config
+        self._leadership = leadership
+        self._topics = topics
+        self._address = address
+        self._ha_address = ha_address
+        self._is_stopped = False
+        self._servers = {
+            text: NameServer(
+                CommandClient(
+                    reactor, *_split(text), on_connected=self._connected(text), output=output
+                )
+            )
+            for text in config.namesrv_addresses
+        }
+
+    @property
+    def servers(self) -> dict[str, NameServer]:
+        """The name servers by address."""
+        return self._servers
+
+    def start(self) -> None:
+        """Connects to all name servers; each is told as soon as it is reached."""
+        for server in self._servers.values():
+            server.client.start()
+
+    def register(self) -> None:
+        """Tells all name servers that can be reached now; the others hear it when they are."""
+        for text, server in self._servers.items():
+            connection = server.client.connection
+            if connection is not None:
+                self._register_on(text, connection)
+
+    def unregister(self) -> Deferred[Any]:
+        """Takes this broker out of all name servers; fires when all answered or were too slow."""
+        self._is_stopped = True
+        waiting: list[Deferred[Any]] = []
+        for server in self._servers.values():
+            connection = server.client.connection
+            if connection is None or server.registered_id == NO_BROKER_ID:
+                continue
+            request = RemotingCommand.request(
+                RequestCode.UNREGISTER_BROKER,
+                UnRegisterBrokerRequestHeader(
+                    broker_name=self._config.broker_name,
+                    broker_addr=self._address(),
+                    cluster_name=self._config.cluster_name,
+                    broker_id=server.registered_id,
+                ),
+            )
+            waiting.append(connection.request(request, _UNREGISTER_TIMEOUT_MS))
+        return DeferredList(waiting, consumeErrors=True)
+
+    def stop(self) -> Deferred[Any]:
+        """Closes all connections to name servers."""
+        self._is_stopped = True
+        stops = [server.client.stop() for server in self._servers.values()]
+        return DeferredList(stops, consumeErrors=True)
+
+    def _connected(self, text: str) -> Callable[[CommandProtocol], None]:
+        def connected(connection: CommandProtocol) -> None:
+            self._register_on(text, connection)
+
+        return connected
+
+    def _register_on(self, text: str, connection: CommandProtocol) -> None:
+        broker_id = self._leadership.broker_id
+        if broker_id == NO_BROKER_ID or self._is_stopped:
+            return
+        body = registration_body(self._topics, self._config.broker_permission)
+        header = RegisterBrokerRequestHeader(
+            broker_name=self._config.broker_name,
+            broker_addr=self._address(),
+            cluster_name=self._config.cluster_name,
+            ha_server_addr=self._ha_address(),
+            broker_id=broker_id,
+            body_crc32=crc32_masked(body),
+        )
+        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
+        connection.request(request, self._config.register_timeout_ms).addCallbacks(
+            self._registered,
+            self._not_registered,
+            callbackArgs=(text, broker_id),
+            errbackArgs=(text,),
+        )
+
+    def _registered(self, answer: RemotingCommand, text: str, broker_id: int) -> None:
+        server = self._servers[text]
+        if answer.code != ResponseCode.SUCCESS:
+            self._refused(text, f"code {answer.code}: {answer.remark}")
+            return
+        if server.is_registered is not True or server.registered_id != broker_id:
+            _log.info(
+                "registered with name server {address} as broker id {broker_id}",
+                address=text,
+                broker_id=broker_id,
+            )
+        server.is_registered = True
+        server.registered_id = broker_id
+
+    def _not_registered(self, failure: Failure, text: str) -> None:
+        self._refused(text, failure.getErrorMessage())
+
+    def _refused(self, text: str, reason: str) -> None:
+        server = self._servers[text]
+        if server.is_registered is not False and not self._is_stopped:
+            _log.warn(
+                "not registered with name server {address}: {reason}", address=text, reason=reason
+            )
+        server.is_registered = False
+
+
+def registration_body(topics: TopicTable, broker_permission: int) -> bytes:
+    """Returns the body of a registration: the whole topic table and its version.
+
+    Args:
+        topics: what is told.
+        broker_permission: replaces that of each topic when the broker is not open for both ways.
+    """
+    table = topics.to_json()
+    if broker_permission != PERM_READ_WRITE:
+        entries: Iterable[dict[str, Any]] = table["topicConfigTable"].values()
+        for entry in entries:
+            entry["perm"] = broker_permission
+    return lenient_json.write({"filterServerList": [], "topicConfigSerializeWrapper": table})
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,334 @@
+"""The broker's state as records of the ledger: topics, subscription groups, committed offsets.
+
+The leader writes each change as a record of the topic `rmq_sys_LEDGERMQ_STATE`; every member
+applies the records when they are committed, so that a new leader starts from state that is at most
+one second old. The records are marked as prepared messages, which keeps them out of every consume
+queue, here and in a Java member. Bodies are JSON objects:
+
+    {"kind":"topics"|"groups","by":B,"put":{name: object},"removed":[name],"version":{...}}
+    {"kind":"offsets","by":B,"put":{"topic@group":{"queue":offset}},
+     "removedGroups":[name],"removedTopics":[name]}
+    {"kind":"snapshot","by":B,"id":text,"part":i,"parts":n,"topics":{...},"groups":{...},
+     "offsets":{...},"topicsVersion":{...},"groupsVersion":{...}}
+
+`by` is the member and term that wrote the record. The leader changes its own tables first and
+skips its own records of the same term when they come back; what it wrote and lost with its
+leadership is put right by the snapshot that every leader writes when it begins to serve. A
+snapshot counts when its last part is there.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from ledgermq.broker import names
+from ledgermq.broker.consumer_offsets import ConsumerOffsetTable, OffsetsByKey, offsets_from_json
+from ledgermq.broker.data_version import DataVersion
+from ledgermq.broker.errors import BrokerError, GroupNotFoundError
+from ledgermq.broker.subscriptions import (
+    SubscriptionGroup,
+    SubscriptionGroupTable,
+    is_created_on_use,
+)
+from ledgermq.broker.topics import TopicConfig, TopicTable
+
+# Entries of a table in one record: topics take about 150 bytes each, offsets less.
+_ENTRIES_PER_RECORD: Final = 1000
+
+# Told when the record of a change is committed, or why that is not known.
+OnCommitted = Callable[[BrokerError | None], None]
+
+
+class StateWriter(Protocol):
+    """What is needed to bring records into the ledger."""
+
+    def __call__(self, bodies: Sequence[bytes], done: OnCommitted) -> None: ...
+
+
+class BrokerState:
+    """The three replicated tables and their way through the ledger.
+
+    Invariant: changes by this member happen between `lead` and `follow` only.
+    """
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        *,
+        write: StateWriter,
+        now_ms: Callable[[], int],
+        auto_create_groups: bool,
+        on_topics_changed: Callable[[], None],
+    ) -> None:
+        """Takes over the tables.
+
+        Args:
+            topics: changed only here from now on.
+            groups: changed only here from now on.
+            offsets: written by processors as well.
+            write: appends records.
+            now_ms: wall clock, for versions.
+            auto_create_groups: whether unknown groups come into being by their first use.
+            on_topics_changed: called after the topic table changed in any way.
+        """
+        self.topics = topics
+        self.groups = groups
+        self.offsets = offsets
+        self._write = write
+        self._now_ms = now_ms
+        self._auto_create_groups = auto_create_groups
+        self._on_topics_changed = on_topics_changed
+        # Member and term as they stand in records; None while this member does not lead.
+        self._writer: str | None = None
+        self._snapshot_count = 0
+        # Parts of a snapshot that is not complete, and its id.
+        self._parts: list[Mapping[str, Any]] = []
+        self._parts_id: object = None
+        # Files that are older than the tables; cleared by whoever writes them.
+        self.are_topics_unsaved = False
+        self.are_groups_unsaved = False
+        self.are_offsets_unsaved = False
+        # A record was lost although this member still leads: the next snapshot puts it right.
+        self.is_snapshot_due = False
+        # Records applied, for status and tests.
+        self.applied_count = 0
+
+    # Changes by the leader.
+
+    def lead(self, writer: str) -> None:
+        """This member begins to write; `writer` names it and its term. A snapshot follows."""
+        self._writer = writer
+        self.write_snapshot()
+
+    def follow(self) -> None:
+        """This member no longer writes."""
+        self._writer = None
+        self.is_snapshot_due = False
+
+    @property
+    def is_leading(self) -> bool:
+        """True between `lead` and `follow`."""
+        return self._writer is not None
+
+    def put_topic(self, topic: TopicConfig, done: OnCommitted | None = None) -> None:
+        """Adds or replaces a topic here and now, and in the ledger."""
+        if not self.topics.put(topic, self._now_ms()) and done is None:
+            return
+        self._topics_changed()
+        self._write_table("topics", {topic.name: topic.to_json()}, [], self.topics.version, done)
+
+    def remove_topic(self, name: str, done: OnCommitted | None = None) -> None:
+        """Drops a topic and the offsets for it."""
+        self.topics.remove(name, self._now_ms())
+        self._topics_changed()
+        self.offsets.remove_topic(name)
+        self.are_offsets_unsaved = True
+        self._write_record({"kind": "offsets", "put": {}, "removedTopics": [name]}, None)
+        self._write_table("topics", {}, [name], self.topics.version, done)
+
+    def put_group(self, group: SubscriptionGroup, done: OnCommitted | None = None) -> None:
+        """Adds or replaces a subscription group."""
+        if not self.groups.put(group, self._now_ms()) and done is None:
+            return
+        self.are_groups_unsaved = True
+        self._write_table("groups", {group.name: group.to_json()}, [], self.groups.version, done)
+
+    def remove_group(
+        self, name: str, removes_offsets: bool, done: OnCommitted | None = None
+    ) -> None:
+        """Drops a subscription group, and its offsets when asked to."""
+        self.groups.remove(name, self._now_ms())
+        self.are_groups_unsaved = True
+        if removes_offsets:
+            self.offsets.remove_group(name)
+            self.are_offsets_unsaved = True
+            self._write_record({"kind": "offsets", "put": {}, "removedGroups": [name]}, None)
+        self._write_table("groups", {}, [name], self.groups.version, done)
+
+    def group_for_use(self, name: str) -> SubscriptionGroup:
+        """Returns a group, made now when that is allowed; a follower makes it for this one call
+        only.
+
+        Raises:
+            GroupNotFoundError: unknown, and groups are not created on use.
+            InvalidRequestError: the name may not be that of a group.
+            SystemBusyError: there are too many groups.
+        """
+        group = self.groups.find(name)
+        if group is not None:
+            return group
+        names.check_group_name(name)
+        if not is_created_on_use(name, self._auto_create_groups):
+            raise GroupNotFoundError(
+                f"subscription group [{name}] does not exist, apply first please!"
+                " (key autoCreateSubscriptionGroup)"
+            )
+        group = SubscriptionGroup(name)
+        if self.is_leading:
+            self.groups.check_room(name)
+            self.put_group(group)
+        return group
+
+    def topic_for_group(self, name: str, queue_count: int, topic_sys_flag: int) -> TopicConfig:
+        """Returns a retry or dead-letter topic; the leader makes it when it is missing."""
+        topic = self.topics.find(name)
+        if topic is None:
+            names.check_topic_name(name)
+            topic = TopicConfig(name, queue_count, queue_count, topic_sys_flag=topic_sys_flag)
+            if self.is_leading:
+                self.topics.check_room(name)
+                self.put_topic(topic)
+        return topic
+
+    def write_offsets(self) -> None:
+        """Writes the offsets that changed since the last call; called each second on a leader."""
+        if not self.is_leading or not self.offsets.has_changes:
+            return
+        self.are_offsets_unsaved = True
+        changes = list(self.offsets.take_changes().items())
+        for start in range(0, len(changes), _ENTRIES_PER_RECORD):
+            part = dict(changes[start : start + _ENTRIES_PER_RECORD])
+            self._write_record({"kind": "offsets", "put": part}, None)
+
+    def write_snapshot(self) -> None:
+        """Writes all three tables, in as many records as they need."""
+        if not self.is_leading:
+            return
+        self.is_snapshot_due = False
+        self.offsets.take_changes()
+        pieces: list[tuple[str, str, Any]] = [
+            *(("topics", topic.name, topic.to_json()) for topic in self.topics.all()),
+            *(("groups", group.name, group.to_json()) for group in self.groups.all()),
+            *(("offsets", key, queues) for key, queues in self.offsets.all().items()),
+        ]
+        self._snapshot_count += 1
+        part_count = max(1, -(-len(pieces) // _ENTRIES_PER_RECORD))
+        for part in range(part_count):
+            record: dict[str, Any] = {
+                "kind": "snapshot",
+                "id": f"{self._writer}/{self._snapshot_count}",
+                "part": part,
+                "parts": part_count,
+                "topicsVersion": self.topics.version.to_json(),
+                "groupsVersion": self.groups.version.to_json(),
+            }
+            start = part * _ENTRIES_PER_RECORD
+            for table, name, value in pieces[start : start + _ENTRIES_PER_RECORD]:
+                record.setdefault(table, {})[name] = value
+            self._write_record(record, None)
+
+    def _write_table(
+        self,
+        kind: str,
+        put: Mapping[str, Any],
+        removed: Sequence[str],
+        version: DataVersion,
+        done: OnCommitted | None,
+    ) -> None:
+        record = {"kind": kind, "put": put, "removed": removed, "version": version.to_json()}
+        self._write_record(record, done)
+
+    def _write_record(self, record: dict[str, Any], done: OnCommitted | None) -> None:
+        assert self._writer is not None, "a member that does not lead changed the broker's state"
+        writer = record["by"] = self._writer
+
+        def committed(error: BrokerError | None) -> None:
+            if error is not None and self._writer == writer:
+                self.is_snapshot_due = True
+            if done is not None:
+                done(error)
+
+        body = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        self._write([body], committed)
+
+    # Committed records, on every member.
+
+    def apply(self, body: bytes, index: int) -> None:
+        """Applies one committed record; a record that nobody understands is left out.
+
+        Args:
+            body: of the message at `index`.
+            index: of the entry, in order; the same one may come again after a restart.
+        """
+        try:
+            record = json.loads(body)
+        except ValueError:
+            return
+        if not isinstance(record, dict):
+            return
+        if self._writer is not None and record.get("by") == self._writer:
+            return
+        self.applied_count += 1
+        match record.get("kind"):
+            case "topics":
+                self._apply_topics(record)
+            case "groups":
+                self._apply_groups(record)
+            case "offsets":
+                self._apply_offsets(record)
+            case "snapshot":
+                self._apply_snapshot_part(record)
+
+    def _apply_topics(self, record: Mapping[str, Any]) -> None:
+        put = [TopicConfig.from_json(name, value) for name, value in _objects(record.get("put"))]
+        version = DataVersion.from_json(record.get("version"))
+        self.topics.follow(put, _texts(record.get("removed")), version)
+        self._topics_changed()
+
+    def _apply_groups(self, record: Mapping[str, Any]) -> None:
+        put = [
+            SubscriptionGroup.from_json(name, value) for name, value in _objects(record.get("put"))
+        ]
+        version = DataVersion.from_json(record.get("version"))
+        self.groups.follow(put, _texts(record.get("removed")), version)
+        self.are_groups_unsaved = True
+
+    def _apply_offsets(self, record: Mapping[str, Any]) -> None:
+        for group in _texts(record.get("removedGroups")):
+            self.offsets.remove_group(group)
+        for topic in _texts(record.get("removedTopics")):
+            self.offsets.remove_topic(topic)
+        self.offsets.follow(offsets_from_json(dict(_objects(record.get("put")))))
+        self.are_offsets_unsaved = True
+
+    def _apply_snapshot_part(self, record: Mapping[str, Any]) -> None:
+        snapshot_id, part, parts = record.get("id"), record.get("part"), record.get("parts")
+        if part == 0:
+            self._parts_id, self._parts = snapshot_id, []
+        if snapshot_id != self._parts_id or part != len(self._parts):
+            self._parts_id, self._parts = None, []
+            return
+        self._parts.append(record)
+        if len(self._parts) != parts:
+            return
+        topics: dict[str, TopicConfig] = {}
+        groups: dict[str, SubscriptionGroup] = {}
+        offsets: OffsetsByKey = {}
+        for piece in self._parts:
+            for name, value in _objects(piece.get("topics")):
+                topics[name] = TopicConfig.from_json(name, value)
+            for name, value in _objects(piece.get("groups")):
+                groups[name] = SubscriptionGroup.from_json(name, value)
+            offsets.update(offsets_from_json(dict(_objects(piece.get("offsets")))))
+        self._parts_id, self._parts = None, []
+        self.topics.replace_all(topics.values(), DataVersion.from_json(record.get("topicsVersion")))
+        self.groups.replace_all(groups.values(), DataVersion.from_json(record.get("groupsVersion")))
+        self.offsets.replace_all(offsets)
+        self._topics_changed()
+        self.are_groups_unsaved = self.are_offsets_unsaved = True
+
+    def _topics_changed(self) -> None:
+        self.are_topics_unsaved = True
+        self._on_topics_changed()
+
+
+def _objects(value: object) -> list[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(value, Mapping):
+        return []
+    return [(name, entry) for name, entry in value.items() if isinstance(entry, Mapping)]
+
+
+def _texts(value: object) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
