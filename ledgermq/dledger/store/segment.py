@@ -19,6 +19,10 @@ NAME_DIGITS: Final = 20
 # Zeroing and comparing go in blocks of this size: small enough for the processor's cache.
 _BLOCK_BYTES: Final = 1 << 18
 _ZEROS: Final = bytes(_BLOCK_BYTES)
+# After so many zeros the rest of a file counts as never written. What a power cut keeps of writes
+# that were not synced lies closer together; and were an old entry behind it to be reached one day,
+# its term and its chain checksum would not continue the log.
+_UNUSED_BYTES: Final = 16 << 20
 
 
 def segment_name(start_offset: int) -> str:
@@ -78,13 +82,20 @@ class Segment:
             yield lent
 
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
-        """Yields the ranges from `offset` on that hold bytes other than zero, roughly cut."""
-        buffer = self.buffer
-        for start, end in self._file.written_ranges(offset):
-            for at in range(start, end, _BLOCK_BYTES):
-                stop = min(at + _BLOCK_BYTES, end)
-                if buffer[at:stop] != _ZEROS[: stop - at]:
-                    yield at, stop
+        """Yields the ranges from `offset` on that hold bytes other than zero, roughly cut.
+
+        Ends after a long run of zeros: a file is written from front to back, and reading all of an
+        unused gigabyte would take seconds.
+        """
+        buffer, end = self.buffer, len(self.buffer)
+        last = offset
+        for at in range(offset, end, _BLOCK_BYTES):
+            if at - last > _UNUSED_BYTES:
+                return
+            stop = min(at + _BLOCK_BYTES, end)
+            if buffer[at:stop] != _ZEROS[: stop - at]:
+                last = stop
+                yield at, stop
 
     def zero(self, offset: int, end: int) -> None:
         """Writes zeros from `offset` up to `end`."""
