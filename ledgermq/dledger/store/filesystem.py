@@ -1,7 +1,7 @@
 """What the stores ask of a disk: one seam, so that a simulated disk can stand below the same code.
 
 Three kinds of files pass it. Segments have a fixed size from their first moment and are written
-through a mapping (`create`, `map`). Small files are replaced as a whole, durably
+through a mapping (`create`, `map`, `written_ranges`). Small files are replaced as a whole, durably
 (`read`, `replace`). Directories are listed and synced. Paths are strings that `RealFileSystem`
 hands to the operating system as they are.
 
@@ -13,6 +13,7 @@ order until `sync` returned; a name that was made, replaced or removed may be th
 import errno
 import mmap
 import os
+from collections.abc import Iterator
 from typing import Protocol
 
 from ledgermq.dledger.store.errors import DiskFullError
@@ -32,6 +33,9 @@ class MappedFile(Protocol):
         Raises:
             OSError: what is on disk is unknown from here on; asking again proves nothing.
         """
+
+    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Yields ranges from `offset` on; outside of them the file was never written: zeros."""
 
     def close(self) -> None:
         """Gives the mapping back. A view that is still held keeps the memory, not the file name."""
@@ -108,6 +112,20 @@ class _RealMappedFile:
         descriptor = self._descriptor
         if descriptor is not None:
             os.fdatasync(descriptor.number)
+
+    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
+        descriptor, end = self._descriptor, len(self.buffer)
+        if descriptor is None:
+            return
+        while offset < end:
+            try:
+                start = os.lseek(descriptor.number, offset, os.SEEK_DATA)
+                offset = os.lseek(descriptor.number, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            yield start, offset
 
     def close(self) -> None:
         self._descriptor = None
