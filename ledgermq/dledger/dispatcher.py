@@ -32,6 +32,7 @@ from ledgermq.dledger.messages import (
     PushResponse,
     TruncateRequest,
 )
+from ledgermq.dledger.search import MatchSearch
 
 # Pause after a probe that was neither confirmed nor denied (DLedgerEntryPusher: 500 ms).
 RETRY_PAUSE_MS = 500
@@ -111,11 +112,8 @@ class EntryDispatcher:
         # success still counts.
         self._in_flight: dict[int, Frame] = {}
         self._late: dict[int, int] = {}
-        # COMPARE: entries up to _low are common (before our first entry: none is known to be), the
-        # entry _high is not; None before the search begins. How far back the next probe reaches.
-        self._low = -1
-        self._high: int | None = None
-        self._step = 1
+        # COMPARE: the search for the last common entry; None before its first question.
+        self._search: MatchSearch | None = None
         # COMPARE, TRUNCATE: the question that is out, and the entry to truncate to.
         self._asked: Question | None = None
         self._truncate_index = -1
@@ -222,7 +220,12 @@ class EntryDispatcher:
         if log.last_index < log.first_index:
             return []
         if asked is None:
-            index = self._truncate_index if self.state is PushState.TRUNCATE else self._find_probe()
+            index = self._truncate_index
+            if self.state is PushState.COMPARE:
+                search = self._search
+                if search is None or search.low < log.first_index - 1:
+                    search = self._search = MatchSearch(log.first_index, log.last_index)
+                index = search.probe()
             request_id = self._new_request_id()
         elif now_ms - asked.sent_ms >= self._config.push_timeout_ms:
             request_id, index = asked.request_id, asked.entry_index
@@ -303,10 +306,11 @@ class EntryDispatcher:
                 self._start_compare()
                 if self.dialect is PeerDialect.LEDGERMQ:
                     # The entry before the frame is what differs.
-                    self._low = max(self._low, self.match_index)
-                    self._high = frame.first_index - 1
-                    if self._high - self._low <= 1:
-                        self._found(self._low, end_index)
+                    search = MatchSearch(self._log.first_index, frame.first_index - 2)
+                    search.low = max(search.low, self.match_index)
+                    self._search = search
+                    if search.is_over:
+                        self._found(search.low, end_index)
         else:
             self._refusal_count += 1
             if self._refusal_count >= REFUSALS_MAX and self.dialect is PeerDialect.JAVA:
@@ -326,31 +330,22 @@ class EntryDispatcher:
 
         Source: DLedgerEntryPusher.EntryDispatcher.doCompare, which goes back one by one.
         """
-        assert self._high is not None
-        end_index = response.end_index
+        search = self._search
+        assert search is not None
         if response.code == DLedgerCode.SUCCESS:
-            self._low = max(self._low, index)
-            self._high = max(self._high, index + 1)
-            if end_index == index:
-                self._high = index + 1
-        elif response.code == DLedgerCode.INCONSISTENT_STATE:
-            if self._log.first_index <= self._low and end_index < self._low:
-                # It lost what it had when the search began.
-                self._start_compare()
-                return
-            self._high = min(self._high, index, end_index + 1)
-            if 0 <= index < response.begin_index:
-                # What it dropped cannot be compared: it starts afresh (as in DLedger).
-                self._high = self._low + 1
-            if self._high < index:
-                self._step = 1
-            else:
-                self._step *= 2
-        else:
+            search.matched(index, response.end_index)
+        elif response.code != DLedgerCode.INCONSISTENT_STATE:
             self._pause_end_ms = now_ms + RETRY_PAUSE_MS
             return
-        if self._high - self._low <= 1:
-            self._found(self._low, end_index)
+        elif 0 <= index < response.begin_index:
+            # What the follower dropped cannot be compared: it starts afresh (as in DLedger).
+            self._start_truncate(self._log.first_index)
+            return
+        elif not search.differed(index, response.end_index):
+            self._start_compare()
+            return
+        if search.is_over:
+            self._found(search.low, response.end_index)
 
     def _on_truncate_response(self, response: PushResponse, index: int, now_ms: float) -> None:
         if response.code == DLedgerCode.SUCCESS:
@@ -361,15 +356,6 @@ class EntryDispatcher:
         self._pause_end_ms = now_ms + RETRY_PAUSE_MS
 
     # -- changes of state
-
-    def _find_probe(self) -> int:
-        """Tells which entry to compare next: our last one at first, then back in growing steps."""
-        if self._high is None:
-            self._low = self._log.first_index - 1
-            self._high = self._log.last_index + 1
-            self._step = 1
-        self._low = max(self._low, self._log.first_index - 1)
-        return max((self._low + self._high) // 2, self._high - self._step)
 
     def _found(self, common_index: int, end_index: int) -> None:
         """The last common entry is found; before our first entry it means that there is none."""
@@ -387,8 +373,7 @@ class EntryDispatcher:
     def _start_compare(self) -> None:
         self.state = PushState.COMPARE
         self._forget_requests()
-        self._low = self._log.first_index - 1
-        self._high = None
+        self._search = None
 
     def _start_truncate(self, index: int) -> None:
         self.state = PushState.TRUNCATE

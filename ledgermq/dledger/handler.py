@@ -15,60 +15,93 @@ that DLedger lacks:
 Source: DLedgerEntryPusher.EntryHandler; Raft 5.3.
 """
 
-from typing import NamedTuple
-
 from ledgermq.dledger.entry import EntryId, EntrySlice
 from ledgermq.dledger.errors import BrokenInvariantError
 from ledgermq.dledger.log import RaftLog
-from ledgermq.dledger.member_state import Follower
+from ledgermq.dledger.member_state import Follower, MemberState, Outbox
 from ledgermq.dledger.messages import (
     AppendRequest,
     CommitRequest,
     CompareRequest,
     DLedgerCode,
+    PeerDialect,
     PushKind,
     PushRequest,
+    PushResponse,
     TruncateRequest,
 )
-
-
-class PushShape(NamedTuple):
-    """Kind, first index and count of a push: what its answer repeats."""
-
-    kind: PushKind
-    first_index: int | None
-    entry_count: int
-
-
-def shape_of(request: PushRequest) -> PushShape:
-    """Tells what the answer to a push repeats of it."""
-    match request:
-        case AppendRequest():
-            return PushShape(PushKind.APPEND, request.entries.first_index, request.entries.count)
-        case CompareRequest():
-            return PushShape(PushKind.COMPARE, request.entry.first_index, 1)
-        case TruncateRequest():
-            return PushShape(PushKind.TRUNCATE, request.entry.first_index, 1)
-        case CommitRequest():
-            return PushShape(PushKind.COMMIT, None, 0)
 
 
 class EntryHandler:
     """The follower's side of replication, on its own log."""
 
-    def __init__(self, log: RaftLog) -> None:
+    def __init__(self, state: MemberState, log: RaftLog, outbox: Outbox) -> None:
+        self._state = state
         self._log = log
+        self._outbox = outbox
 
-    def handle(
-        self, request: PushRequest, follower: Follower, commit_index: int, *, from_java: bool
-    ) -> DLedgerCode:
+    def refuse(self, request: PushRequest, *, is_leader: bool) -> None:
+        """Answers a push of a past term, of another than the known leader, or of a stranger.
+
+        To a Java leader an APPEND or TRUNCATE that fails for any reason is 406, and a COMMIT never
+        fails; to a COMPARE any other code is a pause. A LedgerMQ leader of a past term is told the
+        present one.
+
+        Args:
+            request: the push; nothing of it is carried out.
+            is_leader: whether this member leads itself.
+        """
+        is_past = request.term < self._state.term
+        code, term = DLedgerCode.INCONSISTENT_LEADER, request.term
+        if request.sender not in self._state.dialects:
+            code = DLedgerCode.UNKNOWN_MEMBER
+        elif self._is_java(request) and isinstance(request, CommitRequest):
+            code = DLedgerCode.SUCCESS
+        elif self._is_java(request) and not isinstance(request, CompareRequest):
+            code = DLedgerCode.INCONSISTENT_STATE
+        elif is_past:
+            code = DLedgerCode.INCONSISTENT_TERM
+            term = request.term if self._is_java(request) else self._state.term
+        elif is_leader:
+            code = DLedgerCode.NOT_FOLLOWER
+        self.answer(request, code, term)
+
+    def answer(self, request: PushRequest, code: DLedgerCode, term: int) -> None:
+        """Answers a push with a code and the ends of the log as they are now."""
+        kind, first_index, count = PushKind.COMMIT, None, 0
+        match request:
+            case AppendRequest():
+                kind, first_index = PushKind.APPEND, request.entries.first_index
+                count = request.entries.count
+            case CompareRequest():
+                kind, first_index, count = PushKind.COMPARE, request.entry.first_index, 1
+            case TruncateRequest():
+                kind, first_index, count = PushKind.TRUNCATE, request.entry.first_index, 1
+        log = self._log
+        is_empty = log.last_index < log.first_index
+        self._outbox.after_persist.append(
+            PushResponse(
+                term=term,
+                sender=self._state.config.self_id,
+                target=request.sender,
+                kind=kind,
+                code=code,
+                index=first_index,
+                count=count,
+                begin_index=-1 if is_empty else log.first_index,
+                end_index=-1 if is_empty else log.last_index,
+                request_id=request.request_id,
+                recovering=self._state.recovering,
+            )
+        )
+
+    def handle(self, request: PushRequest, follower: Follower, commit_index: int) -> DLedgerCode:
         """Carries out a push of the present leader.
 
         Args:
             request: of the member's own term.
             follower: the member's state; `verified_index` is kept up to date here.
             commit_index: of the member; nothing at or below it is changed.
-            from_java: whether the leader is a Java member.
 
         Returns:
             SUCCESS; INCONSISTENT_STATE (406), which makes the leader compare; DISK_ERROR (414) when
@@ -79,6 +112,7 @@ class EntryHandler:
         Raises:
             BrokenInvariantError: the leader contradicts a committed entry.
         """
+        from_java = self._is_java(request)
         match request:
             case AppendRequest():
                 if request.entries.last_term > request.term:
@@ -94,6 +128,9 @@ class EntryHandler:
                 return self._truncate(request, follower, commit_index, from_java=from_java)
             case CommitRequest():
                 return DLedgerCode.SUCCESS
+
+    def _is_java(self, request: PushRequest) -> bool:
+        return self._state.dialects.get(request.sender) is PeerDialect.JAVA
 
     def _append(
         self, entries: EntrySlice, previous: EntryId, follower: Follower, commit_index: int

@@ -16,6 +16,7 @@ from ledgermq.dledger.errors import DropReason, ProposalDroppedError
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import MemberState, Outbox
 from ledgermq.dledger.messages import (
+    UNCOUNTED_ROUND,
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
@@ -60,8 +61,9 @@ class Leader:
         self._uncommitted_position = log.end_before(commit_index + 1)
         # When each peer last answered as a follower.
         self._heard_ms = dict.fromkeys(state.dialects, now_ms)
-        # Peers that said they have lost state: replicated to, counted for nothing.
-        self._recovering_ids: set[str] = set()
+        # Peers that said they have lost state: replicated to, counted for nothing. The last index
+        # when that was learned: an entry committed behind it was committed without them.
+        self._recovering: dict[str, int] = {}
         self._next_heart_beat_ms = now_ms
         # Number of the last heart beat round.
         self._round = 0
@@ -95,7 +97,7 @@ class Leader:
         log = self._log
         match_indexes = [log.persisted_index]
         for peer_id, dispatcher in self._dispatchers.items():
-            is_counted = peer_id not in self._recovering_ids
+            is_counted = peer_id not in self._recovering
             match_indexes.append(dispatcher.match_index if is_counted else -1)
         found = self._checker.commit_index(
             match_indexes, commit_index=commit_index, term=self._state.term, term_at=log.term_at
@@ -158,16 +160,14 @@ class Leader:
     def _heard(self, peer_id: str, recovering: bool, now_ms: float) -> None:
         self._heard_ms[peer_id] = now_ms
         self._dispatchers[peer_id].heard()
-        if recovering:
-            self._recovering_ids.add(peer_id)
-        else:
-            self._recovering_ids.discard(peer_id)
+        if not recovering:
+            self._recovering.pop(peer_id, None)
+        elif peer_id not in self._recovering:
+            self._recovering[peer_id] = self._log.last_index
 
     def _silence_deadline_ms(self) -> float:
         heard_ms = [
-            heard
-            for peer_id, heard in self._heard_ms.items()
-            if peer_id not in self._recovering_ids
+            heard for peer_id, heard in self._heard_ms.items() if peer_id not in self._recovering
         ]
         timeout_ms = self._state.timing.election_timeout_ms
         return self._checker.silence_deadline_ms(heard_ms, timeout_ms)
@@ -176,13 +176,19 @@ class Leader:
         self._next_heart_beat_ms = now_ms + self._state.timing.heart_beat_ms
         self._round += 1
         for peer_id, dialect in self._state.dialects.items():
-            is_java = dialect is PeerDialect.JAVA
+            round_number, told_index = self._round, None
+            if dialect is not PeerDialect.JAVA and commit_index >= 0:
+                told_index = commit_index
+            if peer_id in self._recovering:
+                # Its recovery ends with an entry that a majority committed without it.
+                round_number = UNCOUNTED_ROUND
+                told_index = told_index if commit_index > self._recovering[peer_id] else None
             self._outbox.messages.append(
                 HeartBeatRequest(
                     term=self._state.term,
                     sender=self._config.self_id,
                     target=peer_id,
-                    commit_index=None if is_java or commit_index < 0 else commit_index,
-                    read_round=self._round,
+                    commit_index=told_index,
+                    read_round=round_number,
                 )
             )

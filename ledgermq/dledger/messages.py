@@ -12,8 +12,12 @@ DLedger 0.3.1.2, io.openmessaging.storage.dledger.protocol.
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Final
 
 from ledgermq.dledger.entry import EntryId, EntrySlice
+
+# Round of a heart beat to a member that said it has lost state and is counted for nothing.
+UNCOUNTED_ROUND: Final = 0
 
 
 class DLedgerCode(IntEnum):
@@ -134,8 +138,10 @@ class HeartBeatRequest:
     sender: str
     target: str
     commit_index: int | None = None
-    # Number of the leader's heart beat round; an answer repeats it, so that a round can prove
-    # leadership for reads.
+    # Number of the leader's heart beat round, from 1; an answer repeats it, so that a round can
+    # prove leadership for reads. UNCOUNTED_ROUND: the leader does not count the target. A commit
+    # index that comes with it was reached without the target after the leader knew that: a
+    # recovering member that has committed as much is whole again.
     read_round: int = 0
 
 

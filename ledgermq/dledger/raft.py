@@ -19,11 +19,12 @@ from ledgermq.dledger.config import Config
 from ledgermq.dledger.election import NEVER, LeaderElector
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
-from ledgermq.dledger.handler import EntryHandler, shape_of
+from ledgermq.dledger.handler import EntryHandler
 from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import Candidate, Follower, MemberState, Outbox, Phase, Role
 from ledgermq.dledger.messages import (
+    UNCOUNTED_ROUND,
     AppendRequest,
     CommitRequest,
     CompareRequest,
@@ -32,7 +33,6 @@ from ledgermq.dledger.messages import (
     HeartBeatResponse,
     Message,
     PeerDialect,
-    PushKind,
     PushRequest,
     PushResponse,
     TruncateRequest,
@@ -42,6 +42,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.storage import HardState, LedgerStore
+from ledgermq.dledger.votes import raises_term
 
 
 class Raft:
@@ -77,8 +78,8 @@ class Raft:
             opening_body: makes the body of the record that opens a term this member leads; None
                 when there is none to make.
             recovering: this member has lost state. It gives no votes, does not stand for election
-                and tells leaders not to count it, until an entry of a later term than its state
-                knew is committed. A log without a hard state to match makes it so, too.
+                and tells leaders not to count it, until it has caught up (`_end_recovery`). A log
+                without a hard state to match makes it so, too.
         """
         log_term = max(store.last_term, 0)
         if hard_state is None or hard_state.term < log_term:
@@ -92,9 +93,10 @@ class Raft:
         self._state = MemberState(config, hard_state, recovering)
         self._log = RaftLog(store, codec, config.recent_bytes_max)
         self._elector = LeaderElector(self._state, self._log, rng, self._outbox)
-        self._handler = EntryHandler(self._log)
-        # A committed entry of a later term than this ends the recovery.
-        self._recovery_term = max(hard_state.term, store.last_term)
+        self._handler = EntryHandler(self._state, self._log, self._outbox)
+        # Under a Java leader, a committed entry of a later term than this ends the recovery: the
+        # term of the first leader that was met, None before.
+        self._recovery_term: int | None = None
         first_round_ms = now_ms if len(config.members) == 1 else self._elector.next_round_ms(now_ms)
         self._duty: Follower | Candidate | Leader = Candidate(
             Phase.WAITING, NEVER if recovering else first_round_ms
@@ -279,26 +281,9 @@ class Raft:
     # -- terms and roles
 
     def _enter_higher_term(self, message: Message) -> None:
-        """The one place where a message raises the term (Raft 5.1).
-
-        A pre-vote never does. With a Java member, votes and heart beats follow DLedger's order, in
-        which a vote raises the term only after the log was compared. A push comes from an elected
-        leader, so its term is entered at once (DLedger waits for the heart beat).
-        """
-        if message.term <= self.term or message.sender not in self._state.dialects:
-            return
-        match message:
-            case VoteRequest():
-                enters = not self._state.is_mixed and not message.pre_vote
-            case VoteResponse() | HeartBeatRequest():
-                enters = not self._state.is_mixed
-            case HeartBeatResponse():
-                enters = message.code == DLedgerCode.EXPIRED_TERM
-            case PushResponse():
-                enters = message.code == DLedgerCode.INCONSISTENT_TERM
-            case _:
-                enters = True
-        if enters:
+        """The one place where a message of any kind raises the term (Raft 5.1)."""
+        is_known = message.sender in self._state.dialects
+        if message.term > self.term and is_known and raises_term(message, self._state.is_mixed):
             self._become_candidate(message.term)
 
     def _dispatch(self, message: Message) -> None:
@@ -329,6 +314,8 @@ class Raft:
 
     def _become_follower(self, leader_id: str) -> Follower:
         self._state.leader_id = leader_id
+        if self._recovery_term is None:
+            self._recovery_term = self.term
         jitter_ms = self._elector.draw_patience_ms()
         self._duty = Follower(self._now_ms, jitter_ms, verified_index=self.commit_index)
         return self._duty
@@ -357,12 +344,26 @@ class Raft:
         if index <= self.commit_index:
             return
         self.commit_index = index
+        if self.recovering and self._recovery_term is not None:
+            from_java = self._state.dialects.get(self.leader_id or "") is PeerDialect.JAVA
+            if from_java and self._log.term_at(index) > self._recovery_term:
+                self._end_recovery()
+
+    def _end_recovery(self) -> None:
+        """This member has caught up, and counts again.
+
+        It holds an entry that was committed without it since it came back. So a majority of the
+        others was in this term then, and all that this member may have acknowledged before it lost
+        its state, in this term or an earlier one, is in the log it has now.
+
+        Under a Java leader, which counts every member, an entry of a later term than that of the
+        first leader met stands for this.
+        """
         state = self._state
-        if state.recovering and self._log.term_at(index) > self._recovery_term:
-            state.recovering = False
-            if state.voted_for is None and state.leader_id is not None:
-                # Whoever it may have voted for in this term before: from now on, for the leader.
-                state.vote(state.leader_id)
+        state.recovering = False
+        if state.voted_for is None and state.leader_id is not None:
+            # Whoever it may have voted for in this term before: from now on, for the leader.
+            state.vote(state.leader_id)
 
     # -- elections and heart beats
 
@@ -408,6 +409,9 @@ class Raft:
                 code = DLedgerCode.INCONSISTENT_LEADER
             elif request.commit_index is not None:
                 self._commit_to(min(request.commit_index, follower.verified_index))
+                is_uncounted = request.read_round == UNCOUNTED_ROUND
+                if self.recovering and is_uncounted and self.commit_index >= request.commit_index:
+                    self._end_recovery()
         self._outbox.messages.append(
             HeartBeatResponse(
                 term=term,
@@ -430,57 +434,18 @@ class Raft:
 
     def _on_push(self, request: PushRequest) -> None:
         """Answers a push (Raft 5.3; DLedgerEntryPusher.EntryHandler)."""
-        from_java = self._state.dialects.get(request.sender) is PeerDialect.JAVA
-        shape = shape_of(request)
-        code, term = self._admit_push(request, shape.kind, from_java=from_java), request.term
-        if code is DLedgerCode.INCONSISTENT_TERM and not from_java:
-            term = self.term
-        if code is None:
-            follower = self._duty
-            assert isinstance(follower, Follower)
-            code = self._handler.handle(request, follower, self.commit_index, from_java=from_java)
-            # A log that was begun anew says that what is before it was committed.
-            self.commit_index = max(self.commit_index, self._log.first_index - 1)
-            if code is DLedgerCode.SUCCESS:
-                self._commit_to(min(request.commit_index, follower.verified_index))
-        log = self._log
-        is_empty = log.last_index < log.first_index
-        self._outbox.after_persist.append(
-            PushResponse(
-                term=term,
-                sender=self.config.self_id,
-                target=request.sender,
-                kind=shape.kind,
-                code=code,
-                index=shape.first_index,
-                count=shape.entry_count,
-                begin_index=-1 if is_empty else log.first_index,
-                end_index=-1 if is_empty else log.last_index,
-                request_id=request.request_id,
-                recovering=self.recovering,
-            )
-        )
-
-    def _admit_push(
-        self, request: PushRequest, kind: PushKind, *, from_java: bool
-    ) -> DLedgerCode | None:
-        """Compares term and leader; None when the push is to be carried out.
-
-        To a Java leader an APPEND or TRUNCATE that fails for any reason is 406, and a COMMIT never
-        fails; to a stale COMPARE any other code is a pause.
-        """
-        if request.sender not in self._state.dialects:
-            return DLedgerCode.UNKNOWN_MEMBER
-        if request.term >= self.term and self._follow(request.sender) is not None:
-            return None
-        if from_java and kind is PushKind.COMMIT:
-            return DLedgerCode.SUCCESS
-        if from_java and kind is not PushKind.COMPARE:
-            return DLedgerCode.INCONSISTENT_STATE
-        if request.term < self.term:
-            return DLedgerCode.INCONSISTENT_TERM
-        is_leader = isinstance(self._duty, Leader)
-        return DLedgerCode.NOT_FOLLOWER if is_leader else DLedgerCode.INCONSISTENT_LEADER
+        follower = None
+        if request.sender in self._state.dialects and request.term >= self.term:
+            follower = self._follow(request.sender)
+        if follower is None:
+            self._handler.refuse(request, is_leader=isinstance(self._duty, Leader))
+            return
+        code = self._handler.handle(request, follower, self.commit_index)
+        # A log that was begun anew says that what is before it was committed.
+        self.commit_index = max(self.commit_index, self._log.first_index - 1)
+        if code is DLedgerCode.SUCCESS:
+            self._commit_to(min(request.commit_index, follower.verified_index))
+        self._handler.answer(request, code, request.term)
 
     def _on_push_response(self, response: PushResponse) -> None:
         duty = self._duty

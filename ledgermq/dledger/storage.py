@@ -30,19 +30,40 @@ class LedgerStore(Protocol):
     Positions are absolute byte offsets in the data log.
     """
 
-    # Index of the first entry that is still there; the first entry ever has index 0.
-    first_index: int
-    # Index and term of the last entry.
-    last_index: int
-    last_term: int
-    # Chain check sum of the last entry; 0 when the log is empty or the field was not filled.
-    last_chain_crc: int
-    # Where the next entry goes, before the rule of `entry.place` rolls it into the next segment.
-    end_position: int
-    # Position of the first entry.
-    first_position: int
-    # Size of one data segment; equal on all members.
-    segment_bytes: int
+    @property
+    def first_index(self) -> int:
+        """Index of the first entry that is still there; the first entry ever has index 0."""
+        ...
+
+    @property
+    def last_index(self) -> int:
+        """Index of the last entry."""
+        ...
+
+    @property
+    def last_term(self) -> int:
+        """Term of the last entry."""
+        ...
+
+    @property
+    def last_chain_crc(self) -> int:
+        """Chain checksum of the last entry; 0 when the log is empty or it was not filled."""
+        ...
+
+    @property
+    def end_position(self) -> int:
+        """Where the next entry goes, before the rule of `entry.place` rolls it to a segment."""
+        ...
+
+    @property
+    def first_position(self) -> int:
+        """Position of the first entry."""
+        ...
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size of one data segment; equal on all members."""
+        ...
 
     def term_at(self, index: int) -> int:
         """Tell the term of an entry. Raises CompactedError or OutOfRangeError."""

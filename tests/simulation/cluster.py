@@ -1,7 +1,8 @@
 """The simulated world: an event heap, a faulty network, faulty disks, members and a workload.
 
-One seed draws sizes, which kinds of faults there are, and every delay. A run has three phases: chaos
-with faults and proposals; healing; then the group must converge and commit a probe within a bound.
+One seed draws sizes, which kinds of faults there are, and every delay. A run has three phases:
+chaos with faults and proposals; healing; then the group must converge and commit a probe within a
+bound.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from ledgermq.dledger.config import Config, Timing
 from ledgermq.dledger.errors import NotLeaderError, ProposalDroppedError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import Message, PeerDialect
+from ledgermq.dledger.raft import Raft
 from tests.simulation.disk import SimDisk
 from tests.simulation.invariants import Invariants, Violation, demand
 from tests.simulation.member import SimMember, as_json
@@ -198,16 +200,21 @@ class Simulation:
         member.start(self._starts, self.now_ms, known)
         self.invariants.on_started(member_id)
         self.note("start", f"{member_id} term {member.running.term} last {member.disk.last_index}")
-        incarnation = member.incarnation
         for peer_id, dialect in later:
-            delay_ms = self._starts.uniform(0, 300)
-            self.at(delay_ms, lambda p=peer_id, d=dialect: self._learn(member, incarnation, p, d))
+            self._learn_in(self._starts.uniform(0, 300), member, peer_id, dialect)
         self._work_off(member)
 
-    def _learn(self, member: SimMember, incarnation: int, peer_id: str, d: PeerDialect) -> None:
-        if member.raft is not None and member.incarnation == incarnation:
-            member.raft.set_dialect(peer_id, d)
-            self._work_off(member)
+    def _learn_in(
+        self, delay_ms: float, member: SimMember, peer_id: str, dialect: PeerDialect
+    ) -> None:
+        incarnation = member.incarnation
+
+        def learn() -> None:
+            if member.raft is not None and member.incarnation == incarnation:
+                member.raft.set_dialect(peer_id, dialect)
+                self._work_off(member)
+
+        self.at(delay_ms, learn)
 
     def _work_off(self, member: SimMember) -> None:
         """Carries out a member's Ready values, sends, plans its next tick, checks."""
@@ -260,8 +267,11 @@ class Simulation:
             copies = 2
         for _ in range(copies):
             delay_ms = network.expovariate(1 / plan.delay_ms) if not self._is_healed else 1.0
-            incarnation = target.incarnation
-            self.at(delay_ms, lambda: self._deliver(target, incarnation, message))
+            self._deliver_in(delay_ms, target, message)
+
+    def _deliver_in(self, delay_ms: float, target: SimMember, message: Message) -> None:
+        incarnation = target.incarnation
+        self.at(delay_ms, lambda: self._deliver(target, incarnation, message))
 
     def _loss(self) -> float:
         return 0.0 if self._is_healed else self.plan.loss
@@ -385,17 +395,21 @@ class Simulation:
         for member in self.members.values():
             raft = member.raft
             if raft is not None and raft.is_ready_leader:
-                body_index = self._propose_to(member, 1)
-                if body_index >= 0:
-                    end_ms = self.now_ms + 5_000
-                    return self.run_until(end_ms, lambda: raft.commit_index >= body_index)
+                index = self._propose_to(member, 1)
+                if index >= 0:
+                    return self._commits(raft, index)
         return False
+
+    def _commits(self, raft: Raft, index: int) -> bool:
+        return self.run_until(self.now_ms + 5_000, lambda: raft.commit_index >= index)
 
     def _is_converged(self) -> bool:
         ends = set()
         for member in self.members.values():
             raft = member.raft
             if raft is None or raft.commit_index != raft.last_index:
+                return False
+            if raft.recovering and not self.plan.java_ids:
                 return False
             ends.add((raft.last_index, member.disk.last_term, raft.term))
         return len(ends) == 1

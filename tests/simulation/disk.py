@@ -1,8 +1,8 @@
 """A simulated disk of one member: what survives a crash lives here, outside the member.
 
 The log is a list of encoded entries. What was appended and not synced may be lost at a power cut,
-from any entry on; a kill -9 loses nothing, for the page cache stays. Cuts, resets and the hard state
-are durable on return, as the Protocols demand.
+from any entry on; a kill -9 loses nothing, for the page cache stays. Cuts, resets and the hard
+state are durable on return, as the Protocols demand.
 """
 
 import random

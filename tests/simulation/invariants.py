@@ -27,7 +27,8 @@ class Invariants:
         self._members = members
         self._leaders: dict[int, str] = {}
         self._votes: dict[tuple[str, int], str] = {}
-        # (index, term) -> (term of the entry before, body); and index -> (term, body) once committed.
+        # (index, term) -> (term of the entry before, body); and index -> (term, body) once
+        # committed.
         self._entries: dict[tuple[int, int], tuple[int, bytes]] = {}
         self.committed: dict[int, tuple[int, bytes]] = {}
         self._commit_terms: dict[int, int] = {}

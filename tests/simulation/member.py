@@ -25,7 +25,7 @@ def crc(data: bytes | memoryview, value: int) -> int:
 
 
 def as_json(message: Message) -> Message | None:
-    """What is left of a message after a passage through DLedger's JSON; None: it has no such form."""
+    """What DLedger's JSON leaves of a message; None when it has no such form."""
     match message:
         case VoteRequest() if message.pre_vote:
             return None
@@ -128,9 +128,7 @@ class SimMember:
         """The sync is over: what it covers is durable, unless it was cut meanwhile."""
         assert self.syncing is not None
         disk = self.disk
-        disk.synced_index = max(
-            disk.synced_index, min(self.syncing.up_to_index, disk.last_index)
-        )
+        disk.synced_index = max(disk.synced_index, min(self.syncing.up_to_index, disk.last_index))
         out: list[Message] = []
         for _ in range(self.syncing.ready_count):
             out += self._finish(self.unfinished.popleft())
