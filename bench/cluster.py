@@ -58,7 +58,7 @@ class Running:
         )
 
 
-def _free_base_port(nodes: int) -> int:
+def _free_first_port(nodes: int) -> int:
     """A port p so that p + 10 * i and p + 10 * i + 30000 are free for all nodes."""
     for base in range(20_000 + os.getpid() % 5_000, 32_000, 101):
         ports = [base + 10 * i + step for i in range(nodes) for step in (0, LEDGER_PORT_STEP)]
@@ -89,7 +89,7 @@ def cluster(
             folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="ledgermq-bench-"))
             data = Path(folder)
         ready_file = data / "ready.json"
-        base = _free_base_port(nodes)
+        base = _free_first_port(nodes)
         start = time.perf_counter()
         words = [
             "up", "--nodes", str(nodes), "--data", str(data / "store"), "--base-port", str(base),

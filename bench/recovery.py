@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -43,13 +44,14 @@ def fill(running: Running, total_bytes: int) -> int:
 def kill_and_wait(running: Running) -> float:
     """Kills the leader's process; returns the seconds until a new process leads."""
     old_pid = int(str(running.leader()["pid"]))
+    pause = threading.Event()
     start = time.perf_counter()
     os.kill(old_pid, signal.SIGKILL)
     while True:
         leaders = [b for b in running.brokers() if b["role"] == "LEADER" and b["pid"] != old_pid]
         if leaders and leaders[0]["pid"]:
             return time.perf_counter() - start
-        time.sleep(POLL_S)
+        pause.wait(POLL_S)
 
 
 def digests(root: Path) -> dict[str, str]:

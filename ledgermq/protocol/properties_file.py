@@ -1,8 +1,9 @@
 """Java properties text: reading and writing, as `java.util.Properties` does it.
 
-Used for `broker.conf` and for the bodies of the configuration requests. One logical line is one entry; a line that ends
-in an odd number of backslashes goes on in the next one; `#` and `!` begin a comment line; the first unescaped `=`, `:`
-or blank ends the key. A later entry replaces an earlier one with the same key.
+Used for `broker.conf`, `namesrv.conf` and the bodies of the configuration requests. One logical
+line is one entry; a line that ends in an odd number of backslashes goes on in the next one; `#` and
+`!` begin a comment line; the first unescaped `=`, `:` or blank ends the key. A later entry replaces
+an earlier one with the same key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(entries: Mapping[str, str]) -> str:
-    """Returns `key=value` lines, one for each entry, in the order given, each ended by a line feed."""
+    """Returns a line `key=value` for each entry, in the order given."""
     return "".join(f"{key}={value}\n" for key, value in entries.items())
 
 
