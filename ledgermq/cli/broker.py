@@ -1,0 +1,93 @@
+"""``ledgermq broker -c FILE [-n NAMESRV] [key=value ...]``: one broker in this process.
+
+Reads upstream's properties file; words on the command line win over it. ``-p`` prints the
+effective configuration and ends. A status line goes to stdout at each change of role, the log goes
+to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+
+from ledgermq.broker.config import BrokerConfig, effective_properties, load_broker_config
+from ledgermq.broker.errors import ConfigError
+from ledgermq.broker.service import BrokerService
+from ledgermq.cli.program import fail, print_line, reactor, run_program, start_log
+from ledgermq.cli.settings import parse_settings
+from ledgermq.protocol.properties_file import format_properties
+
+# How soon a change of role is told.
+_LOOK_S: Final = 0.05
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("-c", "--config", type=Path, help="properties file")
+    parser.add_argument("-n", "--namesrvAddr", help="name servers, as namesrvAddr=")
+    parser.add_argument("-p", "--print-config", action="store_true", help="print settings and end")
+    parser.add_argument("--json", action="store_true", help="status lines as JSON")
+    parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("settings", nargs="*", metavar="key=value")
+
+
+class _Announced:
+    """The service, with a status line at each change."""
+
+    def __init__(self, config: BrokerConfig, as_json: bool) -> None:
+        self._service = BrokerService(config, reactor, on_ready=self._look)
+        self._as_json = as_json
+        self._last: dict[str, object] = {}
+        self._watch = LoopingCall(self._look)
+
+    def start(self) -> Deferred[Any]:
+        """Fires when the broker takes part in its group."""
+        return self._service.start().addCallback(self._started)
+
+    def _started(self, _: object) -> None:
+        self._watch.start(_LOOK_S)
+
+    def _look(self) -> None:
+        service = self._service
+        state: dict[str, object] = {
+            "role": service.role,
+            "serving": service.is_serving,
+            "broker_id": service.broker_id,
+            "address": service.address,
+            "dledger": service.ledger_address,
+            "pid": os.getpid(),
+        }
+        if state != self._last:
+            self._last = state
+            serves = "serves" if service.is_serving else "does not take messages"
+            text = f"{service.role} at {service.address}, {serves}"
+            print_line(text, {"event": "status", **state}, self._as_json)
+
+    def stop(self) -> Deferred[None]:
+        """Fires when all is committed, told and closed."""
+        if self._watch.running:
+            self._watch.stop()
+        return self._service.stop()
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the broker until a signal; returns the exit code."""
+    try:
+        settings = parse_settings(options.settings)
+        if options.namesrvAddr:
+            settings["namesrvAddr"] = options.namesrvAddr
+        config = load_broker_config(options.config, settings)
+    except (ConfigError, OSError, ValueError) as error:
+        return fail(str(error))
+    if options.print_config:
+        print(format_properties(effective_properties(config)), end="")
+        return 0
+    start_log()
+    return run_program(
+        _Announced(config, options.json), until_stdin_closes=options.until_stdin_closes
+    )
