@@ -178,7 +178,11 @@ class Dispatcher:
                 self._drop_run()
         if rows:
             return rows
-        entries = self._store.read(first, _READ_BYTES)
+        # No more bytes than these entries have: the log may hold much that is not committed.
+        store = self._store
+        last = store.head_at(end_index - 1)
+        span = last.position + last.size - store.position_at(first)
+        entries = store.read(first, min(span, _READ_BYTES))
         stop = min(end_index, entries.last_index + 1)
         if runs and first < runs[0].first_index < stop:
             stop = runs[0].first_index

@@ -131,6 +131,16 @@ class DLedgerCommitLog:
         if not self._queue_offsets.is_open:
             raise LeaderNotReadyError()
         timestamp = max(self._clock_ms(), self._last_timestamp)
+        bodies, numbers, ends = self._encode(messages, timestamp)
+        slices = self._ledger.propose(bodies)
+        self._last_timestamp = timestamp
+        self._queue_offsets.advance(ends)
+        return self._results(slices, messages, bodies, numbers, timestamp)
+
+    def _encode(
+        self, messages: Sequence[AppendMessage], timestamp: int
+    ) -> tuple[list[bytes], list[tuple[TopicQueue, int]], dict[tuple[str, int], int]]:
+        """Return the records, queue and queue offset of each, and the offsets behind them all."""
         ends: dict[tuple[str, int], int] = {}
         topic_queues: dict[tuple[str, int], TopicQueue] = {}
         next_offset = self._queue_offsets.next_offset
@@ -189,10 +199,7 @@ class DLedgerCommitLog:
                 )
             numbers.append((shared, queue_offset))
             bodies.append(record)
-        slices = self._ledger.propose(bodies)
-        self._last_timestamp = timestamp
-        self._queue_offsets.advance(ends)
-        return self._results(slices, messages, bodies, numbers, timestamp)
+        return bodies, numbers, ends
 
     def _results(
         self,

@@ -14,6 +14,7 @@ from ledgermq.commitlog.key_index import KeyRow, topic_hash
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
+from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.java_hash import java_string_hash
 from ledgermq.protocol.properties import find_property
 from ledgermq.protocol.record import RECORD_MAGIC, decode_record_head
@@ -176,24 +177,27 @@ class RowMaker:
         low = first_index - entries.first_index
         rows: list[Row] = []
         unpack, make = _HEAD_V4.unpack_from, self.row
-        topic_queues, limit = self._topic_queues, len(data)
-        for start in entries.starts[low : end_index - entries.first_index]:
+        topic_queues, count = self._topic_queues, end_index - entries.first_index
+        starts = entries.starts[low:count]
+        stops = entries.starts[low + 1 : count + 1]
+        if len(stops) < len(starts):
+            stops.append(len(data))
+        for start, stop in zip(starts, stops, strict=True):
             at = start + HEAD_BYTES
             body_at = at + _HEAD_V4_BYTES
-            if body_at + 3 <= limit:
+            if body_at + 3 <= stop:
                 fields = unpack(data, at)
                 size, magic, queue_id, queue_offset, physical, sys_flag, stored, body_bytes = fields
                 topic_at = body_at + body_bytes + 1
-                end = at + size
                 if (
                     not sys_flag & HOST_V6_MASK
                     and magic == RECORD_MAGIC
-                    and (body_at < topic_at <= end - 2 and end <= limit)
+                    and (body_at < topic_at <= stop - 2 and at + size == stop)
                 ):
                     properties_at = topic_at + data[topic_at - 1] + 2
-                    properties = data[properties_at:end]
+                    properties = data[properties_at:stop]
                     length = data[properties_at - 2 : properties_at]
-                    if properties_at <= end and int.from_bytes(length, "big") == len(properties):
+                    if properties_at <= stop and int.from_bytes(length, "big") == len(properties):
                         topic = data[topic_at : properties_at - 2]
                         shared = topic_queues.get((queue_id, topic))
                         if shared is None:
@@ -212,12 +216,14 @@ class RowMaker:
                             )
                         )
                         continue
-            rows.append(self._rare_row(data, at))
+            rows.append(self._rare_row(data, at, stop))
         return rows
 
-    def _rare_row(self, data: bytes, at: int) -> Row:
+    def _rare_row(self, data: bytes, at: int, stop: int) -> Row:
         """Return the row of a record with an IPv6 host or the second magic; raise what is wrong."""
         head = decode_record_head(data, at)
+        if at + head.size_bytes != stop:
+            raise RemoteProtocolError("record bytes of an entry", head.size_bytes, stop - at)
         shared = self.topic_queue(head.topic, head.queue_id)
         tail_bytes = len(head.topic) + len(head.properties)
         # Body and its neighbors end where topic and properties begin; only watched bodies matter,

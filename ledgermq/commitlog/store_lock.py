@@ -2,7 +2,8 @@
 
 Java's file channel locks are POSIX record locks: byte 0 of `lock`, which also holds the text
 "lock". `abort` exists while a broker runs, so Java knows after a kill; LedgerMQ itself relies on
-its checkpoint. Source: DefaultMessageStore.start and shutdown.
+its checkpoint. A record lock goes when the process closes any descriptor of the file, so nothing
+else may open `lock`. Source: DefaultMessageStore.start and shutdown.
 """
 
 import fcntl

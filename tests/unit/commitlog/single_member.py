@@ -81,7 +81,8 @@ class Broker:
         self.ledger.commit_index = self.ledger_store.read_checkpoint()
         return self.report
 
-    def lead(self, term=1):
+    def lead(self, term=None):
+        term = max(1, self.ledger_store.last_term + 1) if term is None else term
         self.ledger.term = term
         self.ledger.propose([opening_record(term, HOST, self.now_ms)])
         self.commit()

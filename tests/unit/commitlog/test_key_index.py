@@ -1,0 +1,190 @@
+"""The key index: Java's places for keys, chains, full files, and the way back after a crash."""
+
+import os
+import random
+import struct
+
+import pytest
+
+from ledgermq.commitlog.key_index import (
+    IndexMark,
+    KeyIndex,
+    file_name,
+    hashes_of,
+    positive_hash,
+    topic_hash,
+)
+from ledgermq.commitlog.layout import index_file_bytes
+from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.protocol.java_hash import java_string_hash
+
+NOW_MS = 1_700_000_000_000
+FOREVER = 1 << 60
+
+
+def opened(path, *, slots=50, entries=100) -> KeyIndex:
+    return KeyIndex(RealFileSystem(), str(path), OpenFiles(RealFileSystem(), 9), slots, entries)
+
+
+def rows(keys, *, topic=b"T", first=0, at=NOW_MS):
+    return [
+        (topic_hash(topic), key.encode(), 1000 * (first + n), at + n) for n, key in enumerate(keys)
+    ]
+
+
+def found(index, key, count=10, begin=0, end=FOREVER, topic="T"):
+    return index.lookup(topic, key, count, begin, end)
+
+
+def content(path) -> list[bytes]:
+    return [(path / name).read_bytes() for name in sorted(os.listdir(path))]
+
+
+@pytest.mark.parametrize(
+    ("key", "key_hash", "slot_at"),
+    [("K0", 2745031, 10980164), ("AC1400010001", 1634629815, 18519300)],
+)
+def test_key_has_the_hash_and_slot_of_java(key, key_hash, slot_at):
+    (unsigned,) = hashes_of([(topic_hash(b"TopicTest"), key.encode(), 0, 0)])
+    assert positive_hash(unsigned) == key_hash
+    assert 40 + 4 * (key_hash % 5_000_000) == slot_at
+
+
+def test_the_one_hash_without_a_positive_twin_is_zero():
+    assert positive_hash(java_string_hash("polygenelubricants") & 0xFFFFFFFF) == 0
+
+
+def test_keys_are_hashed_alike_together_and_alone():
+    rng = random.Random(3)
+    keys = ["".join(rng.choices("0123456789ABCDEF", k=32)) for _ in range(40)]
+    mixed = [*keys, "K", "中文", "x" * 31, "é" * 16]
+    for some in (keys, mixed, ["K"]):
+        expected = [java_string_hash(f"TopicTest#{key}") & 0xFFFFFFFF for key in some]
+        assert hashes_of(rows(some, topic=b"TopicTest")) == expected
+
+
+def test_file_has_the_bytes_that_java_writes(tmp_path):
+    index = opened(tmp_path / "i", slots=10, entries=5)
+    index.add([(topic_hash(b"TopicTest"), b"K0", 1048, NOW_MS)], NOW_MS)
+    index.add([(topic_hash(b"TopicTest"), b"K0", 2000, NOW_MS + 2500)], NOW_MS)
+    slot = 2745031 % 10
+    expected = struct.pack(">qqqqii", NOW_MS, NOW_MS + 2500, 1048, 2000, 1, 3)
+    expected += struct.pack(">10i", *[2 if n == slot else 0 for n in range(10)])
+    expected += bytes(20)
+    expected += struct.pack(">iqii", 2745031, 1048, 0, 0)
+    expected += struct.pack(">iqii", 2745031, 2000, 2, 1)
+    expected += bytes(40)
+    assert content(tmp_path / "i") == [expected]
+    assert len(expected) == index_file_bytes(10, 5)
+
+
+def test_name_is_the_local_time():
+    assert file_name(NOW_MS + 7)[14:] == "007"
+    assert len(file_name(NOW_MS)) == 17
+
+
+def test_lookup_returns_the_newest_first_and_at_most_so_many(tmp_path):
+    index = opened(tmp_path / "i")
+    index.add(rows(["a", "b", "a", "c", "a"]), NOW_MS)
+    assert found(index, "a") == [4000, 2000, 0]
+    assert found(index, "a", count=2) == [4000, 2000]
+    assert found(index, "b") == [1000]
+    assert found(index, "missing") == []
+    assert found(index, "a", topic="Other") == []
+
+
+def test_lookup_keeps_to_the_span_of_time(tmp_path):
+    index = opened(tmp_path / "i")
+    for n in range(5):
+        index.add(rows(["a"], first=n, at=NOW_MS + 10_000 * n), NOW_MS)
+    assert found(index, "a", begin=NOW_MS + 10_000, end=NOW_MS + 30_000) == [3000, 2000, 1000]
+
+
+def test_chains_through_shared_slots_find_each_key(tmp_path):
+    index = opened(tmp_path / "i", slots=3)
+    keys = [f"key{n}" for n in range(60)]
+    index.add(rows(keys), NOW_MS)
+    for n, key in enumerate(keys):
+        assert found(index, key) == [1000 * n]
+
+
+def test_full_file_is_followed_by_another(tmp_path):
+    index = opened(tmp_path / "i", entries=10)
+    index.add(rows(["a"] * 25), NOW_MS)
+    assert len(os.listdir(tmp_path / "i")) == 3
+    assert found(index, "a", count=100) == [1000 * n for n in reversed(range(25))]
+    assert index.full_timestamp == NOW_MS + 17
+    second = content(tmp_path / "i")[1]
+    # Times of its first entry count from the end of the file before.
+    assert struct.unpack(">qq", second[:16]) == (NOW_MS + 9, NOW_MS + 17)
+
+
+def test_record_that_is_entered_already_is_skipped(tmp_path):
+    index = opened(tmp_path / "i")
+    index.add(rows(["a", "b"]), NOW_MS)
+    before = content(tmp_path / "i")
+    index.add(rows(["a", "b"]), NOW_MS)
+    assert content(tmp_path / "i") == before
+    index.add(rows(["a", "b", "c"]), NOW_MS)
+    assert found(index, "c") == [2000]
+    assert found(index, "a") == [0]
+
+
+def test_restore_after_a_crash_makes_the_slots_again(tmp_path):
+    index = opened(tmp_path / "i")
+    index.add(rows([f"k{n % 7}" for n in range(30)]), NOW_MS)
+    mark, before = index.mark(), content(tmp_path / "i")
+    index.add(rows(["k1"] * 20, first=30), NOW_MS)
+    again = opened(tmp_path / "i")
+    assert again.restore(mark, is_clean=False)
+    assert content(tmp_path / "i")[0][:240] == before[0][:240]
+    assert found(again, "k1") == [29_000, 22_000, 15_000, 8_000, 1_000]
+    again.add(rows(["k1"] * 20, first=30), NOW_MS)
+    index_now = content(tmp_path / "i")
+    assert again.end_physical_offset == 49_000
+    assert found(again, "k1", count=99)[:20] == [1000 * n for n in reversed(range(30, 50))]
+    assert index_now[0][240:] == content(tmp_path / "i")[0][240:]
+
+
+def test_restore_removes_files_made_after_the_checkpoint(tmp_path):
+    index = opened(tmp_path / "i", entries=10)
+    index.add(rows(["a"] * 5), NOW_MS)
+    mark = index.mark()
+    index.add(rows(["a"] * 20, first=5), NOW_MS)
+    again = opened(tmp_path / "i", entries=10)
+    assert again.restore(mark, is_clean=False)
+    assert len(os.listdir(tmp_path / "i")) == 1
+    assert found(again, "a") == [4000, 3000, 2000, 1000, 0]
+
+
+def test_other_files_than_the_checkpoint_names_are_not_trusted(tmp_path):
+    index = opened(tmp_path / "i")
+    index.add(rows(["a"] * 5), NOW_MS)
+    mark = index.mark()
+    shifted = IndexMark(mark.names, mark.header.__class__(1, 2, 3, 99, 5, 6))
+    assert not opened(tmp_path / "i").restore(shifted, is_clean=False)
+    assert os.listdir(tmp_path / "i") == []
+    assert not opened(tmp_path / "i").restore(mark, is_clean=True)
+    assert opened(tmp_path / "i").restore(None, is_clean=True)
+
+
+def test_first_file_may_be_gone_by_retention(tmp_path):
+    index = opened(tmp_path / "i", entries=10)
+    index.add(rows(["a"] * 25), NOW_MS)
+    mark = index.mark()
+    assert index.drop_before(10_000) == 1
+    assert index.drop_before(1 << 40) == 1
+    again = opened(tmp_path / "i", entries=10)
+    assert again.restore(mark, is_clean=True)
+    assert found(again, "a", count=99) == [1000 * n for n in reversed(range(18, 25))]
+
+
+def test_cut_drops_entries_of_records_that_the_log_lost(tmp_path):
+    index = opened(tmp_path / "i")
+    index.add(rows(["a", "b"] * 10), NOW_MS)
+    assert index.cut_at(15_000)
+    assert found(index, "b")[0] == 13_000
+    assert index.end_physical_offset == 14_000
+    assert index.cut_at(1 << 40)
+    assert not index.cut_at(0)

@@ -1,0 +1,58 @@
+"""A bounded number of mappings, and none closed that still has to be synced."""
+
+import pytest
+
+from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.dledger.store.filesystem import RealFileSystem
+
+
+@pytest.fixture
+def files(tmp_path):
+    made = OpenFiles(RealFileSystem(), 3)
+    for n in range(6):
+        made.create(str(tmp_path), f"{n}", 100)[0] = n
+    yield made
+    made.close()
+
+
+def flush(files):
+    for file in files.take_dirty()[0]:
+        file.sync()
+    files.synced()
+
+
+def test_written_files_stay_open_until_they_are_synced(files):
+    assert (files.open_count, files.dirty_count) == (6, 6)
+    flush(files)
+    assert (files.open_count, files.dirty_count) == (3, 0)
+
+
+def test_least_recently_used_is_closed_and_opened_again(files, tmp_path):
+    flush(files)
+    for n in range(6):
+        assert files.buffer(f"{tmp_path}/{n}")[0] == n
+        assert files.open_count == 3
+
+
+def test_file_written_during_a_flush_belongs_to_the_next(files, tmp_path):
+    taken, directories = files.take_dirty()
+    assert (len(taken), directories) == (6, [str(tmp_path)])
+    files.writable(f"{tmp_path}/0")[1] = 9
+    files.synced()
+    assert (files.open_count, files.dirty_count) == (3, 1)
+    assert files.writable(f"{tmp_path}/0")[1] == 9
+
+
+def test_removed_file_is_closed_and_its_directory_synced(files, tmp_path):
+    flush(files)
+    files.writable(f"{tmp_path}/5")
+    files.remove(str(tmp_path), "5")
+    assert files.take_dirty() == ([], [str(tmp_path)])
+    with pytest.raises(FileNotFoundError):
+        files.buffer(f"{tmp_path}/5")
+
+
+def test_two_flushes_do_not_overlap(files):
+    files.take_dirty()
+    with pytest.raises(AssertionError):
+        files.take_dirty()

@@ -1,0 +1,184 @@
+"""Reading: every status of a pull, limits, time, keys, places."""
+
+import pytest
+
+from ledgermq.commitlog import GetMessageStatus
+from ledgermq.protocol.record import decode_record
+from tests.unit.commitlog.single_member import START_MS, Broker, message
+
+Status = GetMessageStatus
+FOREVER = 1 << 60
+
+
+@pytest.fixture
+def broker(tmp_path):
+    made = Broker(tmp_path, segment_bytes=16_384).lead()
+    yield made
+    made.close()
+
+
+def bodies(result):
+    return [decode_record(part).body for part in result.parts]
+
+
+def outcome(result):
+    return (result.status, result.next_begin_offset, result.min_offset, result.max_offset)
+
+
+def test_unknown_queue(broker):
+    assert outcome(broker.pull(offset=7)) == (Status.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+
+
+def test_queue_without_a_message(broker):
+    broker.send(message(), commit=False)
+    assert outcome(broker.pull(offset=7)) == (Status.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+    broker.commit()
+
+
+def test_offsets_around_the_ends(broker):
+    broker.send(*[message(b"%d" % n) for n in range(5)])
+    assert outcome(broker.pull(offset=5)) == (Status.OFFSET_OVERFLOW_ONE, 5, 0, 5)
+    assert outcome(broker.pull(offset=6)) == (Status.OFFSET_OVERFLOW_BADLY, 5, 0, 5)
+    assert outcome(broker.pull(offset=-1)) == (Status.OFFSET_TOO_SMALL, 0, 0, 5)
+    assert outcome(broker.pull(offset=4)) == (Status.FOUND, 5, 0, 5)
+
+
+def test_messages_come_in_order_from_their_own_queue(broker):
+    broker.send(*[message(b"%d" % n, queue_id=n % 3) for n in range(30)])
+    result = broker.pull(queue_id=1, offset=2, count_max=4)
+    assert bodies(result) == [b"7", b"10", b"13", b"16"]
+    assert (result.message_count, result.next_begin_offset) == (4, 6)
+    assert result.bytes == sum(map(len, result.parts))
+
+
+def test_count_and_bytes_are_bounded_but_one_message_always_passes(broker):
+    broker.send(*[message(b"x" * 900) for _ in range(50)])
+    size = len(broker.pull(count_max=1).parts[0])
+    assert broker.pull(count_max=100).message_count == 32
+    assert broker.pull(count_max=0).message_count == 1
+    assert broker.pull(bytes_max=1).message_count == 1
+    assert broker.pull(bytes_max=3 * size).message_count == 3
+    assert broker.pull(bytes_max=3 * size - 1).message_count == 2
+
+
+def test_records_beyond_the_memory_come_in_smaller_portions(tmp_path):
+    broker = Broker(
+        tmp_path, machine_memory_bytes=20_000, memory_ratio_percent=50, disk_count_max=3
+    ).lead()
+    broker.send(*[message(b"x" * 900) for _ in range(50)])
+    assert broker.pull(count_max=32).message_count == 3
+    assert broker.pull(offset=45, count_max=32).message_count == 5
+    assert broker.pull(offset=0, count_max=1).behind_bytes > 10_000
+    broker.close()
+
+
+def test_only_wanted_tags_are_returned(broker):
+    broker.send(*[message(b"%d" % n, properties=b"TAGS\x01%d" % (n % 10)) for n in range(40)])
+    wanted = ord("3")
+    result = broker.pull(matcher=lambda code: code == wanted)
+    assert bodies(result) == [b"3", b"13", b"23", b"33"]
+    assert result.next_begin_offset == 40
+    nothing = broker.pull(matcher=lambda code: False)
+    assert outcome(nothing) == (Status.NO_MATCHED_MESSAGE, 40, 0, 40)
+
+
+def test_scan_for_tags_ends_after_a_bounded_number_of_units(broker):
+    for _ in range(20):
+        broker.send(*[message(b"") for _ in range(50)])
+    nothing = broker.pull(matcher=lambda code: False)
+    assert outcome(nothing) == (Status.NO_MATCHED_MESSAGE, 800, 0, 1000)
+
+
+def test_message_whose_record_was_removed_is_passed_over(broker):
+    broker.send(*[message(b"x" * 1000, queue_id=n % 2) for n in range(40)])
+    first_units = broker.store._queues.find("TopicTest", 0).units(0, 9)
+    assert first_units
+    # The log forgets a segment before the queues learn of it.
+    broker.ledger_store.drop_before(16_384)
+    result = broker.pull()
+    assert result.status is Status.FOUND
+    assert decode_record(result.parts[0]).physical_offset > 16_384
+    removing = broker.pull(count_max=1, matcher=lambda code: code == 0)
+    assert removing.status is Status.FOUND
+
+
+def test_nothing_but_removed_records(tmp_path):
+    broker = Broker(tmp_path, segment_bytes=4096).lead()
+    broker.send(*[message(b"x" * 1000) for _ in range(3)])
+    broker.send(*[message(b"x" * 1000, topic="Other") for _ in range(6)])
+    broker.ledger_store.drop_before(8192)
+    assert outcome(broker.pull()) == (Status.MESSAGE_WAS_REMOVING, 3, 0, 3)
+    broker.close()
+
+
+def test_place_gives_the_committed_record_or_nothing(broker):
+    (first, second) = broker.send(message(b"one"), message(b"two"))
+    (third,) = broker.send(message(b"three"), commit=False)
+    record_at = broker.store.record_at
+    assert decode_record(record_at(first.physical_offset)).body == b"one"
+    assert decode_record(record_at(second.physical_offset)).body == b"two"
+    assert record_at(third.physical_offset) is None
+    for wrong in (-1, 0, 1, 47, first.physical_offset + 1, first.physical_offset - 48, 1 << 40):
+        assert record_at(wrong) is None
+    broker.commit()
+    assert decode_record(record_at(third.physical_offset)).body == b"three"
+
+
+def test_record_inside_of_a_body_is_no_record(broker):
+    """A sender may put a whole record into a body; asking for its place must not return it."""
+    (first,) = broker.send(message(b"one"))
+    inner = broker.store.record_at(first.physical_offset)
+    (outer,) = broker.send(message(b"....." + inner))
+    at = broker.store.record_at(outer.physical_offset).index(inner)
+    assert broker.store.record_at(outer.physical_offset + at) is None
+
+
+def test_offset_by_time_is_the_nearest(broker):
+    for seconds in (0, 10, 20, 30):
+        broker.now_ms = START_MS + 1000 * seconds
+        broker.send(message())
+    times = {-5: 0, 0: 0, 4: 0, 5: 0, 6: 1, 10: 1, 14: 1, 15: 1, 16: 2, 29: 3, 30: 3, 99: 3}
+    found = {s: broker.store.offset_by_time("TopicTest", 0, START_MS + 1000 * s) for s in times}
+    assert found == times
+    assert broker.store.offset_by_time("Missing", 0, START_MS) == 0
+
+
+def test_store_times(broker):
+    broker.send(message())
+    broker.now_ms += 500
+    broker.send(message())
+    assert broker.store.store_time("TopicTest", 0, 1) == START_MS + 500
+    assert broker.store.store_time("TopicTest", 0, 2) is None
+    assert broker.store.store_time("Missing", 0, 0) is None
+    assert broker.store.earliest_store_time("TopicTest", 0) == START_MS
+    assert broker.store.earliest_store_time() == START_MS
+
+
+def test_query_returns_the_newest_oldest_first(broker):
+    for n in range(10):
+        broker.now_ms += 1000
+        broker.send(message(b"%d" % n, properties=b"KEYS\x01order-%d all" % n))
+    store = broker.store
+    one = store.query("TopicTest", "order-3", 32, 0, FOREVER)
+    assert [decode_record(part).body for part in one.parts] == [b"3"]
+    assert one.last_update_timestamp == START_MS + 10_000
+    three = store.query("TopicTest", "all", 3, 0, FOREVER)
+    assert [decode_record(part).body for part in three.parts] == [b"7", b"8", b"9"]
+    span = store.query("TopicTest", "all", 32, START_MS + 3000, START_MS + 5000)
+    assert [decode_record(part).body for part in span.parts] == [b"2", b"3", b"4"]
+    assert store.query("TopicTest", "none", 32, 0, FOREVER).parts == []
+    assert store.query("Other", "all", 32, 0, FOREVER).parts == []
+
+
+def test_store_tells_its_queues_and_ends(broker):
+    broker.send(message(queue_id=3), message(queue_id=1), message(topic="B"))
+    store = broker.store
+    assert store.queues("TopicTest") == [1, 3]
+    assert store.queues("Missing") == []
+    assert {"TopicTest", "B"} <= set(store.topics())
+    assert store.min_physical_offset == 0
+    assert store.max_physical_offset == broker.ledger_store.end_position
+    assert store.dispatch_behind == 0
+    broker.send(message(), commit=False)
+    assert store.dispatch_behind > 0
+    broker.commit()

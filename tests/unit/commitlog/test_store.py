@@ -1,0 +1,125 @@
+"""The face: flushes, the lock, queue offsets."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ledgermq.commitlog import DispatchError, StoreInUseError, StoreLock
+from ledgermq.commitlog.checkpoint import Checkpoints
+from ledgermq.dledger.store.filesystem import RealFileSystem
+from tests.unit.commitlog.single_member import Broker, message
+
+
+@pytest.fixture
+def broker(tmp_path):
+    made = Broker(tmp_path, flush_interval_ms=1000, flush_records=50).lead()
+    yield made
+    made.close()
+
+
+def mark(broker):
+    return Checkpoints(RealFileSystem(), broker.root).read()
+
+
+def test_flush_is_due_after_a_time_or_a_number_of_records(broker):
+    store = broker.store
+    store.end_flush(run(store.begin_flush(5000)))
+    assert not store.is_flush_due(99_000)
+    broker.send(message())
+    assert not store.is_flush_due(5999)
+    assert store.is_flush_due(6000)
+    broker.send(*[message() for _ in range(49)])
+    assert store.is_flush_due(5000)
+
+
+def run(job):
+    job.run()
+    return job
+
+
+def test_checkpoint_tells_what_was_dispatched_when_the_flush_began(broker):
+    broker.send(message(), message())
+    job = broker.store.begin_flush(0)
+    assert not broker.store.is_flush_due(1 << 60)
+    with pytest.raises(DispatchError):
+        broker.store.begin_flush(0)
+    broker.send(message())
+    broker.store.end_flush(run(job))
+    assert (mark(broker).index, mark(broker).queues) == (2, [("TopicTest", 0, 0, 2)])
+    assert not mark(broker).is_clean
+    broker.store.flush()
+    assert (mark(broker).index, mark(broker).queues) == (3, [("TopicTest", 0, 0, 3)])
+
+
+def test_checkpoint_stays_when_a_sync_fails(broker, monkeypatch):
+    broker.send(message())
+    broker.store.flush()
+    before = mark(broker)
+    broker.send(message())
+
+    def fail(descriptor):
+        raise OSError(5, "input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        with pytest.raises(OSError, match="input/output"):
+            broker.store.flush()
+    assert mark(broker) == before
+    broker.store._flush_is_running = False
+    broker.store._files.synced()
+
+
+def test_running_store_is_never_called_clean(broker):
+    assert not mark(broker).is_clean
+
+
+def test_queue_offsets_go_on_where_the_former_leader_stopped(broker):
+    broker.send(message(), message(queue_id=1), message())
+    broker.store.resign()
+    broker.lead(2)
+    results = broker.send(message(), message(queue_id=1), message(queue_id=2))
+    assert [result.queue_offset for result in results] == [2, 1, 0]
+
+
+def test_lock_keeps_another_process_out(tmp_path):
+    lock = StoreLock(str(tmp_path))
+    assert lock.take()
+    assert (tmp_path / "abort").exists()
+    program = (
+        "import sys\nfrom ledgermq.commitlog import StoreInUseError, StoreLock\n"
+        "try:\n    StoreLock(sys.argv[1]).take()\nexcept StoreInUseError:\n    sys.exit(7)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == 7
+    lock.release(is_clean=True)
+    assert (tmp_path / "lock").read_bytes() == b"lock"
+    assert not (tmp_path / "abort").exists()
+    assert subprocess.run(command, check=False).returncode == 0
+    # The other one ended without a release.
+    assert not StoreLock(str(tmp_path)).take()
+
+
+def test_store_takes_and_gives_its_lock(tmp_path):
+    from_before = Broker(tmp_path, open_store=False)
+    from_before.store._lock = StoreLock(str(tmp_path))
+    from_before.open()
+    assert (tmp_path / "abort").exists()
+    assert issubclass(StoreInUseError, Exception)
+    from_before.close()
+    assert not (tmp_path / "abort").exists()
+
+
+def test_many_queues_keep_few_files_open(tmp_path):
+    broker = Broker(tmp_path, open_files_max=8).lead()
+    for n in range(40):
+        broker.send(message(b"%d" % n, queue_id=n))
+        if broker.store.is_flush_due(0):
+            broker.store.flush()
+    assert broker.store._files.open_count <= 16
+    for n in range(40):
+        assert broker.pull(queue_id=n).message_count == 1
+    broker.store.flush()
+    assert broker.store._files.open_count <= 9
+    broker.close()
