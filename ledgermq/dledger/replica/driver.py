@@ -38,6 +38,7 @@ from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.peers import Peer
 from ledgermq.dledger.storage import LedgerStore, VoteStore
+from ledgermq.dledger.store.errors import VoteStateLostError
 from ledgermq.dledger.store.flusher import Flusher
 from ledgermq.protocol.transport import CommandServer, TurnOutput
 
@@ -186,11 +187,16 @@ class Replica:
         return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
 
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
+        try:
+            state = self._vote_store.load()
+        except VoteStateLostError as error:
+            _log.error("{self_id}: {error}", self_id=self.self_id, error=error)
+            state, recovering = None, True
         raft = self._raft = Raft(
             self._config.core(),
             self.store,
             self._codec,
-            self._vote_store.load(),
+            state,
             self._rng,
             self.now_ms,
             self._opening_body,
@@ -241,7 +247,7 @@ class Replica:
             self._take_last_steps()
         closed = self._leave()
         if not was_running:
-            return closed.addCallback(lambda _: None)
+            return closed.addCallback(lambda _: self._durability.abandon())
         closed.addCallback(lambda _: self._durability.end(self.commit_index))
         return closed.addErrback(self._not_stopped_well)
 
@@ -423,7 +429,4 @@ class Replica:
         """Background sync of ASYNC_FLUSH, and the checkpoint."""
         interval_s = self._config.flush_interval_ms / 1000
         self._upkeep_call = self._reactor.callLater(interval_s, self._keep_up)
-        try:
-            self._durability.keep_up(self.commit_index, self.now_ms)
-        except OSError as error:
-            self._fail(error)
+        self._durability.keep_up(self.commit_index, self.now_ms)

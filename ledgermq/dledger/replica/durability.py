@@ -99,27 +99,31 @@ class Durability:
     def keep_up(self, commit_index: int, now_ms: float) -> None:
         """Does what is due in the background; called each `flush_interval_ms`.
 
-        Raises:
-            OSError: the checkpoint cannot be written.
+        A checkpoint that was noted gets to the disk with the next sync, so one is asked for.
         """
-        if self._has_unsynced:
-            self._has_unsynced = False
-            self._flusher.request().addErrback(self._sync_failed)
         is_due = now_ms - self._checkpoint_at_ms >= self._config.checkpoint_interval_ms
         if is_due and commit_index != self._checkpoint_index:
             self._checkpoint_at_ms = now_ms
             self._checkpoint_index = commit_index
             self._store.write_checkpoint(commit_index)
+            self._has_unsynced = True
+        if self._has_unsynced:
+            self._has_unsynced = False
+            self._flusher.request().addErrback(self._sync_failed)
 
     def drop(self) -> None:
         """Forgets what waits: nothing of it will be sent."""
         self._unfinished.clear()
 
     def end(self, commit_index: int) -> Deferred[None]:
-        """Syncs a last time and notes the commit index."""
-        return self._flusher.request().addCallback(
-            lambda _: self._store.write_checkpoint(commit_index)
-        )
+        """Notes the commit index, syncs a last time and ends the flusher's thread."""
+        self._store.write_checkpoint(commit_index)
+        synced = self._flusher.request()
+        return self._flusher.stop().addCallback(lambda _: synced)
+
+    def abandon(self) -> Deferred[None]:
+        """Ends the flusher's thread without asking the disk again."""
+        return self._flusher.stop()
 
     def _sync_done(self, _: object, unfinished: _Unfinished) -> None:
         unfinished.is_durable = True

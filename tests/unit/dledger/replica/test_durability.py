@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.messages import DLedgerCode, Message, PushKind, PushResponse
@@ -21,6 +21,9 @@ class FakeFlusher:
     def request(self) -> Deferred[None]:
         self.requests.append(Deferred())
         return self.requests[-1]
+
+    def stop(self) -> Deferred[None]:
+        return succeed(None)
 
 
 class CheckpointStore:
@@ -136,6 +139,7 @@ def test_checkpoint_is_written_each_three_seconds_while_the_commit_index_moves()
     for now_ms in range(0, 12_000, 500):
         rig.durability.keep_up(min(now_ms // 500, 16), now_ms)
     assert rig.store.checkpoints == [6, 12, 16]
+    assert len(rig.flusher.requests) == 3
     rig.durability.end(20)
-    rig.flusher.requests[0].callback(None)
     assert rig.store.checkpoints == [6, 12, 16, 20]
+    assert len(rig.flusher.requests) == 4
