@@ -7,7 +7,7 @@ as well as the real tree.
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,10 +57,16 @@ def files_below(directory: Path) -> Iterator[Path]:
             yield path
 
 
+@cache
+def _read(path: Path) -> Source:
+    """One file, read and parsed once for all checks."""
+    return Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+
+
 def python_sources(*directories: str) -> list[Source]:
     """The Python files of the named directories; a directory that is not there has none."""
     return [
-        Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        _read(path)
         for directory in directories
         if (ROOT / directory).is_dir()
         for path in files_below(ROOT / directory)

@@ -112,7 +112,7 @@ def test_examples_import_names_that_exist() -> None:
         f"{page.name}: {module}.{name}"
         for page in pages
         for module, name in names_in_examples(page.read_text(encoding="utf-8"))
-        if (ROOT / module.replace(".", "/")).is_dir()
+        if (ROOT / module.replace(".", "/") / "__init__.py").is_file()
         and not hasattr(importlib.import_module(module), name)
         and importlib.util.find_spec(f"{module}.{name}") is None
     ]
