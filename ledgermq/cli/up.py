@@ -13,6 +13,7 @@ written as JSON (replaced in one step whenever a process or a role changes):
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import shutil
@@ -29,7 +30,6 @@ from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
 from ledgermq.cli.program import fail, reactor
-from ledgermq.cli.round_trip import check_round_trip
 
 HOST: Final = "127.0.0.1"
 DLEDGER_PORT_STEP: Final = 30_000
@@ -215,9 +215,10 @@ class Cluster:
             self._write_ready_file()
             print("ready", flush=True)
             if self._round_trip:
-                deferToThread(check_round_trip, self.namesrv_address).addCallbacks(
-                    self._tell_round_trip, self._round_trip_failed
-                )
+                # Loaded when it is needed: the supervisor itself has no use for a client.
+                round_trip = importlib.import_module("ledgermq.cli.round_trip")
+                told = deferToThread(round_trip.check_round_trip, self.namesrv_address)
+                told.addCallbacks(self._tell_round_trip, self._round_trip_failed)
         elif self._is_ready:
             self._write_ready_file()
 
