@@ -114,6 +114,10 @@ class Marks:
             ),
         )
 
+    def read_generation(self, start: Start | None) -> int:
+        """Returns the highest generation that any mark names, 0 when none does."""
+        return max(start.generation if start is not None else 0, self._claimed_generation())
+
     def _claimed_generation(self) -> int:
         return parse_int(unseal(self._read(DURABLE)) or {}, "generation") or 0
 

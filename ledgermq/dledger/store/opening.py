@@ -92,6 +92,7 @@ class Opening:
         self._start = marks.read_start()
         self._durable_index = marks.read_durable(self._start)
         self._committed_index = marks.read_committed(self._start)
+        self._generation = marks.read_generation(self._start)
 
     def run(self) -> Opened:
         """Returns the state of the log; the segments are as it says.
@@ -103,12 +104,11 @@ class Opening:
         data = self._data
         data.open()
         self._index.segments.open()
-        if self._start is not None:
-            # A drop that was cut short: its mark came first.
-            data.drop_before(self._start.first_position)
+        self._finish_removal()
         first_index, first_position = self._find_first()
-        state = self._find_walk_start(first_index, first_position)
-        walked_from, verify_from = state.next_index, self._verify_from()
+        verify_from = self._verify_from()
+        state = self._find_walk_start(first_index, first_position, verify_from)
+        walked_from = state.next_index
         segments = [
             (start, data.segment_at(start).buffer)
             for start in data.starts
@@ -152,10 +152,20 @@ class Opening:
             last_term=state.last_term,
             last_chain_crc=state.last_chain_crc,
             durable_index=self._durable_index,
-            generation=self._start.generation if self._start is not None else 0,
+            generation=self._generation,
             has_start=self._start is not None,
             report=report,
         )
+
+    def _finish_removal(self) -> None:
+        """Finishes a drop or a reset that was cut short; its mark came first."""
+        data, start = self._data, self._start
+        if start is None or not data.starts:
+            return
+        if start.first_position < data.end_position:
+            data.drop_before(start.first_position)
+        elif self._durable_index is not None and self._durable_index < start.first_index:
+            data.reset(start.first_position)
 
     def _find_first(self) -> tuple[int, int]:
         """Returns index and position of the first entry, or where it will be."""
@@ -177,13 +187,13 @@ class Opening:
                 return found.index, position
         return 0, position
 
-    def _find_walk_start(self, first_index: int, first_position: int) -> Walk:
+    def _find_walk_start(self, first_index: int, first_position: int, verify_from: int) -> Walk:
         """Returns a walk that begins at one of the last segments, where an entry is for certain."""
         data = self._data
         starts = data.starts
         for start in reversed(starts[1 : max(len(starts) - WALKED_SEGMENTS, 0) + 1]):
             buffer = data.segment_at(start).buffer
-            if is_sane_first(buffer, start, 0, self._index.find):
+            if start <= verify_from and is_sane_first(buffer, start, 0, self._index.find):
                 return Walk(next_index=read_head(buffer).index, position=start)
         return Walk(next_index=first_index, position=first_position)
 
@@ -194,11 +204,12 @@ class Opening:
         """
         data = self._data
         used = [start for start in data.starts if any(data.read(start, HEAD_BYTES))]
-        position = used[-1] if used else 0
         if self._durable_index is None:
-            return 0
+            return used[max(len(used) - WALKED_SEGMENTS, 0)] if used else 0
         unit = self._index.find(self._durable_index)
-        return min(position, unit.position if unit is not None else 0)
+        if unit is None or not used:
+            return 0
+        return min(used[-1], unit.position)
 
     def _is_good(self, unit: IndexUnit) -> bool:
         data = self._data

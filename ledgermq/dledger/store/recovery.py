@@ -1,8 +1,8 @@
 """Where the good prefix of a log ends: pure functions over the buffers of its segments.
 
 The data log decides, entry by entry; the index log is the second copy of each entry's identity.
-A walk starts at one of the last three segments (`find_start`; DLedgerMmapFileStore.recover) and
-goes on until something is not the next entry (`walk`):
+A walk starts three segments before the end (DLedgerMmapFileStore.recover), or before the durable
+mark when that is farther back, and goes on until something is not the next entry (`walk`):
 
     found at the end                              meaning
     zeros                                         never written: the end

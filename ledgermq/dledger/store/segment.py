@@ -116,12 +116,16 @@ class Segment:
         self.dirty = False
         try:
             self._file.sync()
-            if self._created:
-                self._file_system.sync_directory(os.path.dirname(self.path))
-                self._created = False
+            self.sync_name()
         except BaseException:
             self.dirty = True
             raise
+
+    def sync_name(self) -> None:
+        """Returns when the file's name is on disk. Raises OSError."""
+        if self._created:
+            self._file_system.sync_directory(os.path.dirname(self.path))
+            self._created = False
 
     def close(self) -> None:
         """Gives the mapping back without a sync."""

@@ -106,7 +106,7 @@ class Segments:
         """
         if self._ahead is None and self._starts:
             start = self._starts[-1] + self.segment_bytes
-            self._ahead = Segment(self._file_system, self._path(start), self.segment_bytes)
+            self._ahead = self._create(start)
 
     def roll(self) -> Segment:
         """Adds the segment after the last one, or the one that holds `end_position` to an empty
@@ -121,7 +121,7 @@ class Segments:
             assert segment is not None
         else:
             start = self.end_position - self.end_position % self.segment_bytes
-            segment = Segment(self._file_system, self._path(start), self.segment_bytes)
+            segment = self._create(start)
         self._open[segment.start_offset] = segment
         self._starts.append(segment.start_offset)
         return segment
@@ -164,22 +164,19 @@ class Segments:
         Raises:
             OSError, DiskFullError: what is cut may be back after a crash.
         """
+        self._remove_ahead()
         while len(self._starts) > 1 and self._starts[-1] >= position:
             self._remove(self._starts[-1])
-        self._remove_ahead()
         self.end_position = position
-        if self._starts:
-            if position < self._starts[-1] + self.segment_bytes:
-                self._zero(self.segment_at(position), position, end)
-            self._sync_directory()
+        if self._starts and position < self._starts[-1] + self.segment_bytes:
+            self._zero(self.segment_at(position), position, end)
 
     def reset(self, position: int) -> None:
         """Removes all files; the log is empty and begins at `position`. Durable on return."""
+        self._remove_ahead()
         while self._starts:
             self._remove(self._starts[-1])
-        self._remove_ahead()
         self._file_system.make_directory(self.directory)
-        self._sync_directory()
         self.first_position = self.end_position = position
 
     def drop_before(self, position: int) -> int:
@@ -187,12 +184,8 @@ class Segments:
 
         Returns the new `first_position`; durable on return.
         """
-        dropped = False
         while len(self._starts) > 1 and self._starts[0] + self.segment_bytes <= position:
             self._remove(self._starts[0])
-            dropped = True
-        if dropped:
-            self._sync_directory()
             self.first_position = self._starts[0]
         return self.first_position
 
@@ -222,21 +215,28 @@ class Segments:
             segment.zero(position - start, min(end - start, self.segment_bytes))
         segment.sync()
 
+    def _create(self, start: int) -> Segment:
+        # Were two new names to wait for their sync, a power cut could keep the second one only.
+        last = self._open.get(self._starts[-1]) if self._starts else None
+        if last is not None:
+            last.sync_name()
+        return Segment(self._file_system, self._path(start), self.segment_bytes)
+
     def _remove(self, start: int) -> None:
         segment = self._open.pop(start, None)
         if segment is not None:
             segment.close()
         self._starts.remove(start)
         self._file_system.remove(self._path(start))
+        # One by one: a power cut must not bring back a file without its neighbor.
+        self._file_system.sync_directory(self.directory)
 
     def _remove_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
             self._file_system.remove(ahead.path)
-
-    def _sync_directory(self) -> None:
-        self._file_system.sync_directory(self.directory)
+            self._file_system.sync_directory(self.directory)
 
     def _start_of(self, name: str) -> int:
         # isdigit alone would take digits of other scripts.
