@@ -26,10 +26,14 @@ from ledgermq.protocol.json_body import JsonBody, read_plain
 from ledgermq.protocol.route import DataVersion, TopicConfigTableBody
 
 __all__ = [
+    "BrokerStatsData",
+    "BrokerStatsItem",
     "CheckClientRequestBody",
     "ClientConnection",
+    "ConsumeMessageDirectlyResult",
     "ConsumeOffsets",
     "ConsumeStats",
+    "ConsumeStatsList",
     "ConsumerConnection",
     "ConsumerOffsetTableBody",
     "DelayOffsetTableBody",
@@ -130,12 +134,16 @@ class SubscriptionGroupTableBody(JsonBody, frozen=True):
 class ConsumerOffsetTableBody(JsonBody, frozen=True):
     """ConsumerOffsetSerializeWrapper: all offsets of a broker (43)."""
 
+    generous_bytes_max: ClassVar[int] = lenient_json.DIALECT_BYTES_MAX
+
     # "topic@group" -> queue id -> offset.
     offset_table: dict[str, dict[Int32, Int64]] = {}
 
 
 class DelayOffsetTableBody(JsonBody, frozen=True):
     """DelayOffsetSerializeWrapper: how far each delay level is delivered (45)."""
+
+    generous_bytes_max: ClassVar[int] = lenient_json.DIALECT_BYTES_MAX
 
     # Delay level -> queue offset.
     offset_table: dict[Int32, Int64] = {}
@@ -194,9 +202,70 @@ class ConsumeStats(JsonBody, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        document = _read_object(data)
+        return cls.from_plain(lenient_json.read(data))
+
+    @classmethod
+    def from_plain(cls, value: Any) -> Self:
+        document = _as_object(value)
         table = read_queue_map(document.get("offsetTable"), ConsumeOffsets)
         return cls(table, read_plain(document.get("consumeTps", 0.0), float))
+
+
+class ConsumeStatsList(JsonBody, frozen=True):
+    """ConsumeStatsList: where all groups of a broker stand (317)."""
+
+    # Each a map of one group to its numbers by topic.
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+    broker_addr: str | None = None
+    # Messages that the groups have not consumed yet.
+    total_diff: Int64 = 0
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        document = _read_object(data)
+        groups = read_plain(document.get("consumeStatsList", []), list[dict[str, list[Any]]])
+        return cls(
+            [
+                {group: [ConsumeStats.from_plain(one) for one in all_of_it]}
+                for entry in groups
+                for group, all_of_it in entry.items()
+            ],
+            read_plain(document.get("brokerAddr", ""), str) or None,
+            read_plain(document.get("totalDiff", 0), int),
+        )
+
+
+class BrokerStatsItem(JsonBody, frozen=True):
+    """BrokerStatsItem: a count over some time."""
+
+    is_plain: ClassVar[bool] = True
+
+    sum: Int64 = 0
+    # Each second, and each time something was counted.
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(JsonBody, frozen=True):
+    """BrokerStatsData: one counted thing of a broker (315)."""
+
+    is_plain: ClassVar[bool] = True
+
+    stats_minute: BrokerStatsItem = BrokerStatsItem()
+    stats_hour: BrokerStatsItem = BrokerStatsItem()
+    stats_day: BrokerStatsItem = BrokerStatsItem()
+
+
+class ConsumeMessageDirectlyResult(JsonBody, frozen=True):
+    """ConsumeMessageDirectlyResult: how a client got on with one message (309)."""
+
+    # CR_SUCCESS, CR_LATER, CR_ROLLBACK, CR_COMMIT, CR_THROW_EXCEPTION or CR_RETURN_NULL.
+    consume_result: str
+    order: bool = False
+    auto_commit: bool = True
+    remark: str | None = None
+    # Wire name as Java spells it.
+    spent_time_mills: Int64 = 0
 
 
 class ResetOffsetBody(JsonBody, frozen=True):
@@ -280,10 +349,13 @@ _OBJECT: Final = "an object"
 
 
 def _read_object(data: bytes) -> dict[str, Any]:
-    document = lenient_json.read(data)
-    if not isinstance(document, dict):
-        raise RemoteProtocolError("JSON body", type(document).__name__, _OBJECT)
-    return document
+    return _as_object(lenient_json.read(data))
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RemoteProtocolError("JSON body", type(value).__name__, _OBJECT)
+    return value
 
 
 def read_queue_map(table: Any, value_type: type[_V]) -> dict[MessageQueue, _V]:

@@ -23,6 +23,10 @@ class JsonBody(msgspec.Struct, frozen=True, rename="camel"):
     # True when no member is ever None and no map below has keys other than text: msgspec writes
     # such a body itself.
     is_plain: ClassVar[bool] = False
+    # Up to this size a body may be in fastjson's dialect, or have quoted numbers for words, nulls
+    # and the like; beyond it must be what msgspec reads at once, since the slow way would stop all
+    # others meanwhile. Answers that only our own tools read allow more.
+    generous_bytes_max: ClassVar[int] = 65_536
 
     def encode(self) -> bytes:
         """Writes the body.
@@ -48,7 +52,10 @@ class JsonBody(msgspec.Struct, frozen=True, rename="camel"):
         """
         try:
             body: Self = _decoder(cls).decode(data)
-        except lenient_json.DECODE_ERRORS:
+        except lenient_json.DECODE_ERRORS as error:
+            if len(data) > cls.generous_bytes_max:
+                allowed = f"standard JSON, as it has over {cls.generous_bytes_max} bytes"
+                raise RemoteProtocolError(cls.__name__, str(error), allowed) from error
             return cls.from_plain(lenient_json.read(data))
         return body
 

@@ -23,7 +23,7 @@ from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 # Deepest nesting of a document in fastjson's dialect; the deepest real one has six.
 DEPTH_MAX: Final = 32
-# The slow reader takes about a second for this much.
+# Largest document for the slow reader, which may take a second for one of a million bytes.
 DIALECT_BYTES_MAX: Final = 4 * 1024 * 1024
 # A 64-bit number has at most 19 digits and a sign.
 _NUMBER_CHARS_MAX: Final = 40

@@ -98,6 +98,8 @@ class BrokerData(JsonBody, frozen=True):
 class TopicRouteData(JsonBody, frozen=True):
     """TopicRouteData: where a topic is (105)."""
 
+    generous_bytes_max: ClassVar[int] = lenient_json.DIALECT_BYTES_MAX
+
     # "broker-a:8;broker-b:4" for an ordered topic.
     order_topic_conf: str | None = None
     queue_datas: list[QueueData] = []
@@ -117,6 +119,8 @@ class TopicRouteData(JsonBody, frozen=True):
 
 class ClusterInfo(JsonBody, frozen=True):
     """ClusterInfo: all brokers (106); never in standard JSON."""
+
+    generous_bytes_max: ClassVar[int] = lenient_json.DIALECT_BYTES_MAX
 
     # By broker name.
     broker_addr_table: dict[str, BrokerData] = {}

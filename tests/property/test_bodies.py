@@ -14,7 +14,9 @@ from ledgermq.protocol.json_body import JsonBody
 
 BODY_CLASSES: list[type[JsonBody]] = [
     bodies.CheckClientRequestBody,
+    bodies.BrokerStatsData,
     bodies.ConsumeStats,
+    bodies.ConsumeStatsList,
     bodies.ConsumerConnection,
     bodies.ConsumerOffsetTableBody,
     bodies.LockBatchRequestBody,

@@ -3,11 +3,14 @@
 import pytest
 
 from ledgermq.protocol.bodies import (
+    BrokerStatsData,
     ClientConnection,
+    ConsumeMessageDirectlyResult,
     ConsumeOffsets,
     ConsumerConnection,
     ConsumerOffsetTableBody,
     ConsumeStats,
+    ConsumeStatsList,
     DelayOffsetTableBody,
     GetConsumerListByGroupResponseBody,
     GroupList,
@@ -76,6 +79,21 @@ GOLDEN: list[tuple[JsonBody, bytes]] = [
         b'{"consumeTps":0.0,"offsetTable":{'
         + QUEUE_JSON
         + b':{"brokerOffset":0,"consumerOffset":0,"lastTimestamp":0}}}',
+    ),
+    (
+        ConsumeStatsList([{"GroupA": [ConsumeStats()]}], "10.0.0.1:10911", 5),
+        b'{"brokerAddr":"10.0.0.1:10911","consumeStatsList":[{"GroupA":[{"consumeTps":0.0,'
+        b'"offsetTable":{}}]}],"totalDiff":5}',
+    ),
+    (
+        BrokerStatsData(),
+        b'{"statsDay":{"avgpt":0.0,"sum":0,"tps":0.0},"statsHour":{"avgpt":0.0,"sum":0,"tps":0.0},'
+        b'"statsMinute":{"avgpt":0.0,"sum":0,"tps":0.0}}',
+    ),
+    (
+        ConsumeMessageDirectlyResult("CR_SUCCESS", remark="r"),
+        b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"remark":"r",'
+        b'"spentTimeMills":0}',
     ),
     (ResetOffsetBody({QUEUE: 10}), b'{"offsetTable":{' + QUEUE_JSON + b":10}}"),
     (ProducerConnection([CLIENT]), b'{"connectionSet":[' + CLIENT_JSON + b"]}"),

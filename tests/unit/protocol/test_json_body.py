@@ -48,3 +48,18 @@ def test_text_that_json_cannot_carry_is_our_error() -> None:
 
 def test_plain_values_are_converted_with_their_keys() -> None:
     assert read_plain({"1": "2"}, dict[int, int]) == {1: 2}
+
+
+def test_large_body_must_be_standard_json() -> None:
+    padding = b" " * KVTable.generous_bytes_max
+    assert KVTable.decode(b'{"table":{"k":"v"}}' + padding) == KVTable({"k": "v"})
+    assert KVTable.decode(b'{"table":{0:"v"}}') == KVTable({"0": "v"})
+    with pytest.raises(RemoteProtocolError, match="standard JSON"):
+        KVTable.decode(b'{"table":{0:"v"}}' + padding)
+
+
+def test_large_route_may_be_in_the_dialect() -> None:
+    route = TopicRouteData(queue_datas=[QueueData(f"b{n}", 8, 8, 6) for n in range(2_000)])
+    data = route.encode().replace(b'"queueDatas"', b"queueDatas")
+    assert len(data) > KVTable.generous_bytes_max
+    assert TopicRouteData.decode(data) == route
