@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.errors import LeaderNotReadyError, MessageIllegalError
+from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, encode_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import is_queue_name
 from ledgermq.commitlog.rows import Row, RowMaker, TopicQueue
@@ -132,10 +133,42 @@ class DLedgerCommitLog:
             raise LeaderNotReadyError()
         timestamp = max(self._clock_ms(), self._last_timestamp)
         bodies, numbers, ends = self._encode(messages, timestamp)
+        segment = self._segment_for_ends()
+        first: list[AppendMessage] = []
+        if segment is not None:
+            # They stand before the turn's messages, so the table is right as it is now.
+            first = self._queue_ends(messages[0].store_host, timestamp)
+            first_bodies, first_numbers, _ = self._encode(first, timestamp)
+            bodies, numbers = first_bodies + bodies, first_numbers + numbers
         slices = self._ledger.propose(bodies)
         self._last_timestamp = timestamp
         self._queue_offsets.advance(ends)
-        return self._results(slices, messages, bodies, numbers, timestamp)
+        if segment is not None:
+            self._queue_offsets.told_in_segment = segment
+        return self._results(slices, [*first, *messages], bodies, numbers, timestamp)[len(first) :]
+
+    def _segment_for_ends(self) -> int | None:
+        """Return the segment in which the queues' ends are to be told now, None when they were."""
+        store = self._ledger.store
+        segment = store.end_position // store.segment_bytes
+        return None if segment == self._queue_offsets.told_in_segment else segment
+
+    def _queue_ends(self, store_host: Host, timestamp: int) -> list[AppendMessage]:
+        shape = AppendMessage(
+            topic=QUEUES_TOPIC,
+            queue_id=0,
+            flag=0,
+            sys_flag=TRANSACTION_PREPARED,
+            born_timestamp=timestamp,
+            born_host=store_host,
+            store_host=store_host,
+            reconsume_times=0,
+            prepared_transaction_offset=0,
+            body=b"",
+            properties=b"",
+        )
+        bodies = encode_queue_ends(self._queue_offsets.table)
+        return [shape._replace(body=body) for body in bodies]
 
     def _encode(
         self, messages: Sequence[AppendMessage], timestamp: int

@@ -19,10 +19,15 @@ class QueueOffsets:
         self.is_open = False
         # Queues without an entry begin at 0.
         self.table: dict[tuple[str, int], int] = {}
+        # Segment of the log in which this leader last told the table, -1 for none.
+        self.told_in_segment = -1
 
     def rebuild(self, queues: Iterable[ConsumeQueue]) -> None:
         """Start from the ends of the queues: this member leads, and all is dispatched."""
-        self.table = {(queue.topic, queue.queue_id): queue.max_offset for queue in queues}
+        self.table = {
+            (queue.topic, queue.queue_id): queue.max_offset for queue in queues if queue.max_offset
+        }
+        self.told_in_segment = -1
         self.is_open = True
 
     def close(self) -> None:

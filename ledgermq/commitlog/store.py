@@ -30,6 +30,7 @@ from ledgermq.commitlog.errors import DispatchError, LeaderNotReadyError
 from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.reading import (
@@ -96,6 +97,9 @@ class MessageStore:
             self._key_index,
             clock_ms,
             pending_records_max=config.pending_records_max,
+        )
+        self._dispatcher.watch(
+            QUEUES_TOPIC, lambda body, index: adopt_queue_ends(self._queues, body)
         )
         self._reader = LogReader(
             store, read_at, self._dispatcher, self._queues, self._key_index, config
@@ -189,7 +193,11 @@ class MessageStore:
         self._dispatcher.on_dispatched = notify
 
     def watch_topic(self, topic: str, callback: Watcher) -> None:
-        """Have body and index of a topic's records handed over at dispatch, in order."""
+        """Have body and index of a topic's records handed over at dispatch, in order.
+
+        When everything is made again from the log, records from long ago are handed over too: the
+        watcher compares the index with what it knows.
+        """
         self._dispatcher.watch(topic, callback)
 
     def replay_watched(self, from_index: int) -> int:
