@@ -158,14 +158,14 @@ class ProtocolTests(SynchronousTestCase):
     def test_views_are_the_caller_s_again_when_send_parts_returns(self) -> None:
         for room in (1 << 20, 100):
             wire = self.wire(room=room)
-            buffer = bytearray(b"x" * 50_000)
+            buffer = bytearray(b"x" * 200_000)
             view = memoryview(buffer)
             wire.protocol.send_parts(encode_parts(RemotingCommand(code=0), [view, b"tail"]))
             view.release()
             buffer.clear()
             wire.drain(1 << 20)
             (command,) = wire.socket.commands()
-            self.assertEqual(command.body, b"x" * 50_000 + b"tail")
+            self.assertEqual(command.body, b"x" * 200_000 + b"tail")
 
     def test_write_error_ends_the_connection(self) -> None:
         wire = self.wire()
@@ -190,6 +190,7 @@ class ProtocolTests(SynchronousTestCase):
         limits = ConnectionLimits(pause_bytes=1_000)
         wire = self.wire(room=0, limits=limits)
         wire.protocol.pause_reading()
+        self.assertFalse(wire.is_reading)
         wire.protocol.send_frame(bytes(2_000))
         wire.protocol.resume_reading()
         self.assertFalse(wire.is_reading)
