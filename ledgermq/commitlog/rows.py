@@ -152,10 +152,11 @@ class RowMaker:
             # Prepared or rollback: no place in a queue; a rollback is not even indexed.
             if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
                 keys = ()
-            return _row((None, 0, b"", None, keys, watched, store_timestamp))
+            queue = None
         if queue is None:
-            return _row((None, 0, b"", None, keys, watched, store_timestamp))
-        return _row(
+            return Row(None, 0, b"", None, keys, watched, store_timestamp)
+        return _new_tuple(
+            Row,
             (
                 queue,
                 queue_offset,
@@ -164,7 +165,7 @@ class RowMaker:
                 keys,
                 watched,
                 store_timestamp,
-            )
+            ),
         )
 
     def rows_of(self, entries: EntrySlice, first_index: int, end_index: int) -> list[Row]:
@@ -269,10 +270,6 @@ class RowMaker:
 
 
 _pack_unit = QUEUE_UNIT.pack
-
-
-def _row(fields: tuple[object, ...]) -> Row:
-    return _new_tuple(Row, fields)
 
 
 _new_tuple = tuple.__new__
