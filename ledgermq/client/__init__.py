@@ -1,0 +1,49 @@
+"""The Python client: asyncio producers and consumers, and the same faces without an event loop.
+
+Contract: a send that returns is stored as safely as the broker is set up to; a consumer sees every
+message at least once; errors say whether another try may help. The room imports no Twisted, so it
+lives inside any program. Read producer.py or push_consumer.py first; connections.py is the edge,
+and retry.py, selection.py, allocation.py and process_queue.py decide without I/O.
+"""
+
+from ledgermq.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from ledgermq.client.errors import (
+    ClientError,
+    ClosedError,
+    ConfigError,
+    MessageError,
+    NameServerError,
+    NoRouteError,
+    RefusedError,
+    SendError,
+    UnreachableError,
+)
+from ledgermq.client.messages import Message, ReceivedMessage, SendResult, SendStatus
+from ledgermq.client.producer import Producer
+from ledgermq.client.pull_consumer import PullConsumer
+from ledgermq.client.queue_requests import PullResult, PullStatus
+from ledgermq.protocol.bodies import MessageQueue
+
+__all__ = [
+    "ClientConfig",
+    "ClientError",
+    "ClosedError",
+    "ConfigError",
+    "ConsumerConfig",
+    "Message",
+    "MessageError",
+    "MessageQueue",
+    "NameServerError",
+    "NoRouteError",
+    "Producer",
+    "ProducerConfig",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "ReceivedMessage",
+    "RefusedError",
+    "SendError",
+    "SendResult",
+    "SendStatus",
+    "UnreachableError",
+]

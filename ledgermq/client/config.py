@@ -1,0 +1,131 @@
+"""Settings of clients, checked when they are made.
+
+Times are seconds unless the name says otherwise. Every default is what a stock client uses, or is
+explained where it is not. The limits bound what a client holds in memory and has on the wire.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ledgermq.client.errors import ConfigError
+from ledgermq.protocol.framing import FRAME_BYTES_MAX
+
+MIB: Final = 1024 * 1024
+# Bytes of a send request beside body and properties, generously.
+_FRAME_HEAD_BYTES: Final = 256 * 1024
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """Returns the addresses of a list such as ``10.0.0.1:9876;10.0.0.2:9876``.
+
+    Raises:
+        ConfigError: the list is empty, or a part is not of the form host:port.
+    """
+    addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(f"name server address {address!r} is not of the form host:port")
+    if not addresses:
+        raise ConfigError("no name server address is given; form: host:port;host:port")
+    return addresses
+
+
+def _check(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{name} is {value}; allowed: {low} to {high}")
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ClientConfig:
+    """What producers and consumers have in common."""
+
+    # How long to wait for a connection.
+    connect_timeout_s: float = 3.0
+    # How long to wait for the answer to an ordinary request.
+    request_timeout_s: float = 5.0
+    # How often a client tells all brokers that it is there.
+    heartbeat_interval_s: float = 30.0
+    # How often all routes are asked for again; a failure asks at once.
+    route_interval_s: float = 30.0
+    # Distinguishes clients of one process; None takes the next free number.
+    instance_name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check("connect_timeout_s", self.connect_timeout_s, 0.01, 600)
+        _check("request_timeout_s", self.request_timeout_s, 0.01, 600)
+        _check("heartbeat_interval_s", self.heartbeat_interval_s, 0.05, 100)
+        _check("route_interval_s", self.route_interval_s, 0.05, 3600)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ProducerConfig:
+    """Settings of a producer."""
+
+    client: ClientConfig = field(default_factory=ClientConfig)
+    # How long a message may take with all its retries. Stock clients give up after 3 s, which is
+    # less than some groups need to elect a leader.
+    timeout_s: float = 15.0
+    # How long one try may take before the next one.
+    attempt_timeout_s: float = 3.0
+    # Bodies from this size on are compressed; 0 never.
+    compress_from_bytes: int = 4096
+    # Largest body before compression.
+    body_bytes_max: int = 4 * MIB
+    # Messages on the wire or waiting for a retry; submit waits for room beyond that.
+    in_flight_max: int = 1024
+    # Their bytes. One message is always let through.
+    in_flight_bytes_max: int = 32 * MIB
+    # Queues of a topic that a send creates.
+    default_topic_queue_nums: int = 4
+    # True returns a result also for a message that is stored, but not yet as safely as the broker
+    # is set up to (FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE), as stock clients
+    # do; False sends it again.
+    accept_unsafe_store: bool = False
+
+    def __post_init__(self) -> None:
+        _check("timeout_s", self.timeout_s, 0.01, 86_400)
+        _check("attempt_timeout_s", self.attempt_timeout_s, 0.01, 600)
+        _check("compress_from_bytes", self.compress_from_bytes, 0, 2**31 - 1)
+        _check("body_bytes_max", self.body_bytes_max, 1, FRAME_BYTES_MAX - _FRAME_HEAD_BYTES)
+        _check("in_flight_max", self.in_flight_max, 1, 65_535)
+        _check("in_flight_bytes_max", self.in_flight_bytes_max, 1, 2**40)
+        _check("default_topic_queue_nums", self.default_topic_queue_nums, 1, 65_535)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ConsumerConfig:
+    """Settings of pull and push consumers; the lower part counts for push consumers only."""
+
+    client: ClientConfig = field(default_factory=ClientConfig)
+    # Messages asked for at a time.
+    pull_count_max: int = 32
+    # How long a broker may hold a pull that finds nothing.
+    suspend_s: float = 15.0
+    # Largest body after decompression.
+    body_bytes_max: int = 64 * MIB
+    # Per queue: messages, and bytes of them, that are pulled but not yet consumed.
+    cached_messages_max: int = 1000
+    cached_bytes_max: int = 100 * MIB
+    # Calls of the listener that run at the same time.
+    concurrency: int = 20
+    # Deliveries of a message whose listener fails before it goes to the dead letters.
+    reconsume_times_max: int = 16
+    # How often queues are shared out again, beside each time the members change.
+    rebalance_interval_s: float = 20.0
+    # How often consumed offsets are told to the brokers.
+    commit_interval_s: float = 5.0
+    # How long close waits for listeners that are running.
+    close_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check("pull_count_max", self.pull_count_max, 1, 4096)
+        _check("suspend_s", self.suspend_s, 0, 600)
+        _check("body_bytes_max", self.body_bytes_max, 1, 2**40)
+        _check("cached_messages_max", self.cached_messages_max, 1, 1_000_000)
+        _check("cached_bytes_max", self.cached_bytes_max, 1, 2**40)
+        _check("concurrency", self.concurrency, 1, 10_000)
+        _check("reconsume_times_max", self.reconsume_times_max, 0, 2**31 - 1)
+        _check("rebalance_interval_s", self.rebalance_interval_s, 0.05, 3600)
+        _check("commit_interval_s", self.commit_interval_s, 0.01, 3600)
+        _check("close_timeout_s", self.close_timeout_s, 0, 3600)

@@ -1,0 +1,192 @@
+"""What a producer or consumer stands on: an id, connections, name servers, routes, heartbeats.
+
+Membership of a group hangs on the connection, so each new connection to a broker begins with a
+heartbeat. A running instance asks for all its routes again now and then; whoever sees a failure
+asks at once.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ledgermq.client.config import ClientConfig, parse_addresses
+from ledgermq.client.connections import NOBODY, Connection, Connections, NameServers, OnRequest
+from ledgermq.client.errors import ClientError, ClosedError, NoRouteError
+from ledgermq.client.routes import RouteCache
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import UnregisterClientRequestHeader
+from ledgermq.protocol.heartbeat import HeartbeatData
+from ledgermq.protocol.message_id import UniqueIds
+
+# A topic that a send has just created is asked for this often until its route is known.
+_GUESS_INTERVAL_S: Final = 2.0
+# How long close waits for brokers to take the news.
+_UNREGISTER_TIMEOUT_S: Final = 1.0
+
+_numbers = itertools.count()
+
+
+def now_ms() -> int:
+    """Returns the wall clock in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class ClientInstance:
+    """One client as brokers see it."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        config: ClientConfig,
+        *,
+        default_queue_nums: int = 4,
+        on_request: OnRequest | None = None,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            name_servers: ``host:port;host:port``.
+            config: times.
+            default_queue_nums: queues of a topic that a send creates.
+            on_request: gets the requests of brokers.
+
+        Raises:
+            ConfigError: the addresses are wrong.
+        """
+        addresses = parse_addresses(name_servers)
+        self.config = config
+        number = next(_numbers)
+        host = _own_host(addresses[0])
+        # As Java's ip@pid#nanoTime: unique among all clients of a group.
+        name = config.instance_name or f"{os.getpid()}#{number}"
+        self.client_id = f"{host}@{name}"
+        self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ now_ms())
+        self.connections = Connections(
+            config.connect_timeout_s, on_request or _no_answer, self._connected
+        )
+        self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
+        self.routes = RouteCache(self.name_servers, default_queue_nums)
+        # What the next heartbeat says; None sends none.
+        self.heartbeat: Callable[[], HeartbeatData] | None = None
+        self._addresses = frozenset(addresses)
+        self._tending: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to keep routes and heartbeats fresh; needs a running loop."""
+        self._tending = asyncio.get_running_loop().create_task(self._tend())
+
+    async def close(self, producer_group: str | None, consumer_group: str | None) -> None:
+        """Tells all connected brokers that the client goes, and closes everything."""
+        if self._tending is not None:
+            self._tending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._tending
+        header = UnregisterClientRequestHeader(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        known = {address for route in self.routes.known() for address in route.brokers()}
+        goodbyes = [
+            connection.request(
+                RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header),
+                _UNREGISTER_TIMEOUT_S,
+            )
+            for address in sorted(known)
+            if (connection := self.connections.find(address)) is not None
+        ]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+        await self.connections.close()
+
+    async def master_of(self, topic: str, broker_name: str) -> str:
+        """Returns the address of the leader of a broker name, as it is known.
+
+        Raises:
+            NoRouteError: the topic is not there, or the broker has no leader now.
+        """
+        route = await self.routes.get(topic)
+        address = route.masters.get(broker_name)
+        if address is None:
+            raise NoRouteError("no leader now", retriable=True, broker=broker_name, topic=topic)
+        return address
+
+    async def request(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        """Sends an ordinary request to a broker and returns its answer, whatever its code.
+
+        Raises:
+            UnreachableError: no connection, or no answer in time.
+        """
+        return await self.connections.request(address, command, self.config.request_timeout_s)
+
+    async def send_heartbeats(self) -> None:
+        """Sends a heartbeat to every broker of every known route, and waits until they are out.
+
+        One that cannot be reached is left out: a connection to it will begin with a heartbeat.
+        """
+        brokers = sorted({a for route in self.routes.known() for a in route.brokers()})
+        await asyncio.gather(*map(self._greet, brokers), return_exceptions=True)
+
+    async def refresh_routes(self) -> None:
+        """Asks for all known routes again; a failure leaves the old one."""
+        for route in self.routes.known():
+            with contextlib.suppress(ClientError):
+                await self.routes.refresh(route.topic, may_create=route.is_guess)
+
+    async def _greet(self, address: str) -> None:
+        found = self.connections.find(address)
+        if found is not None:
+            self._connected(found)
+        else:
+            # The new connection begins with the heartbeat.
+            await self.connections.open(address)
+
+    def _connected(self, connection: Connection) -> None:
+        if self.heartbeat is None or connection.address in self._addresses:
+            return
+        command = RemotingCommand.request(RequestCode.HEART_BEAT, body=self.heartbeat().encode())
+        with contextlib.suppress(ClientError):
+            connection.send(command, NOBODY, self.config.request_timeout_s)
+
+    async def _tend(self) -> None:
+        """Runs until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        routes_due = loop.time() + self.config.route_interval_s
+        beat_due = loop.time() + self.config.heartbeat_interval_s
+        while True:
+            guesses = [route for route in self.routes.known() if route.is_guess]
+            wake = min(routes_due, beat_due)
+            await asyncio.sleep(min(max(0.0, wake - loop.time()), _GUESS_INTERVAL_S))
+            for route in guesses:
+                with contextlib.suppress(ClientError):
+                    await self.routes.refresh(route.topic, may_create=True)
+            if loop.time() >= routes_due:
+                routes_due = loop.time() + self.config.route_interval_s
+                await self.refresh_routes()
+            if loop.time() >= beat_due:
+                beat_due = loop.time() + self.config.heartbeat_interval_s
+                await self.send_heartbeats()
+
+
+def check_open(is_open: bool, what: str) -> None:
+    """Raises ClosedError when a producer or consumer is used outside its `async with` block."""
+    if not is_open:
+        raise ClosedError(f"this {what} is not open; use it in an async with block")
+
+
+def _no_answer(address: str, request: RemotingCommand) -> None:
+    return None
+
+
+def _own_host(name_server: str) -> str:
+    """Returns this machine's address as the name server would see it; nothing is sent."""
+    host, _, port = name_server.rpartition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"

@@ -1,0 +1,157 @@
+"""Messages: what a program sends, what it receives, and what a broker says about a send."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from ledgermq.protocol import properties as names
+from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.compression import decompress
+from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.properties import decode_properties
+from ledgermq.protocol.record import Record
+
+
+@dataclass(slots=True)
+class Message:
+    """What a program sends."""
+
+    topic: str
+    body: bytes
+    # Words under which the message can be found, separated by blanks.
+    keys: str = field(default="", kw_only=True)
+    # One word that consumers can select by.
+    tags: str = field(default="", kw_only=True)
+    # Further properties; neither names nor values may be empty.
+    properties: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    # Any number of the application.
+    flag: int = field(default=0, kw_only=True)
+    # 1 to 18: delivered after 1 s to 2 h, as the broker's levels say; 0 at once.
+    delay_level: int = field(default=0, kw_only=True)
+
+
+class SendStatus(Enum):
+    """How safely a message is stored."""
+
+    # As safely as the broker is set up to.
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+class SendResult(NamedTuple):
+    """Where an acknowledged message lies."""
+
+    status: SendStatus
+    # The id its producer gave it; the same after a retry.
+    message_id: str
+    # The id that tells where it is stored; empty when the broker gave none.
+    offset_message_id: str
+    topic: str
+    queue_id: int
+    # Of a batch the offset of its first message.
+    queue_offset: int
+    broker_name: str
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue it lies in."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+class ReceivedMessage:
+    """A message as it came from a broker; properties and body are decoded when asked for."""
+
+    __slots__ = ("_body", "_body_bytes_max", "_properties", "queue", "record")
+
+    def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int) -> None:
+        """Wraps a record.
+
+        Args:
+            record: as decoded from the answer to a pull.
+            queue: the queue it was pulled from; may be one of a group's retry topic.
+            body_bytes_max: largest body that decompression may give.
+        """
+        self.record = record
+        self.queue = queue
+        self._body_bytes_max = body_bytes_max
+        self._properties: dict[str, str] | None = None
+        self._body: bytes | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, also those of the broker and of clients.
+
+        Raises:
+            RemoteProtocolError: they are not UTF-8.
+        """
+        if self._properties is None:
+            self._properties = decode_properties(self.record.properties)
+        return self._properties
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was sent.
+
+        Raises:
+            RemoteProtocolError: it is compressed, and broken or too large.
+        """
+        if self._body is None:
+            self._body = decompress(self.record.body, self.record.sys_flag, self._body_bytes_max)
+        return self._body
+
+    @property
+    def topic(self) -> str:
+        """The topic it was sent to, also when it is delivered again through a retry topic."""
+        if self.record.reconsume_times:
+            return self.properties.get(names.RETRY_TOPIC, self.record.topic)
+        return self.record.topic
+
+    @property
+    def keys(self) -> str:
+        """Words under which it can be found, separated by blanks."""
+        return self.properties.get(names.KEYS, "")
+
+    @property
+    def tags(self) -> str:
+        """Its tag, empty when it has none."""
+        return self.properties.get(names.TAGS, "")
+
+    @property
+    def message_id(self) -> str:
+        """The id its producer gave it, or else the one that tells where it is stored."""
+        return self.properties.get(names.UNIQUE_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id that tells where it is stored."""
+        address, port = self.record.store_host
+        return encode_offset_id(address, port, self.record.physical_offset)
+
+    @property
+    def queue_offset(self) -> int:
+        """Its number in its queue."""
+        return self.record.queue_offset
+
+    @property
+    def born_timestamp_ms(self) -> int:
+        """When it was sent, by the producer's clock, in ms since 1970."""
+        return self.record.born_timestamp
+
+    @property
+    def store_timestamp_ms(self) -> int:
+        """When it was stored, by the broker's clock, in ms since 1970."""
+        return self.record.store_timestamp
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often its group failed to consume it."""
+        return self.record.reconsume_times
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReceivedMessage {self.topic} {self.queue.broker_name}/{self.queue.queue_id}"
+            f"@{self.queue_offset}>"
+        )

@@ -1,0 +1,233 @@
+"""PullConsumer: reads queues at offsets of the caller's choice.
+
+Nothing happens by itself: no queue is shared out and no offset committed unless it is asked for.
+For readers that keep their own offsets, and for looking into a topic.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Self
+
+from ledgermq.client.config import ConsumerConfig
+from ledgermq.client.errors import ClientError, ConfigError
+from ledgermq.client.instance import ClientInstance, check_open
+from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.queue_requests import PullResult, QueueRequests
+from ledgermq.client.retry import back_off_ms
+from ledgermq.protocol.bodies import MessageQueue
+
+
+class PullConsumer:
+    """Reads queues; use it in an ``async with`` block.
+
+    Every call that reaches a broker raises RefusedError, UnreachableError, NoRouteError or
+    NameServerError, whose `retriable` says whether to call again.
+    """
+
+    def __init__(
+        self,
+        name_servers: str = "127.0.0.1:9876",
+        group: str = "ledgermq_reader",
+        *,
+        tags: str = "*",
+        config: ConsumerConfig | None = None,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            name_servers: ``host:port;host:port``.
+            group: for committed offsets, and for the broker's permission to read.
+            tags: ``*`` for all, or tags joined by ``||``.
+            config: times and limits.
+
+        Raises:
+            ConfigError: the addresses are wrong.
+        """
+        self.group = group
+        self.tags = tags
+        self.config = config or ConsumerConfig()
+        self._instance = ClientInstance(name_servers, self.config.client)
+        self._requests = QueueRequests(self._instance, group, self.config)
+        self._is_open = False
+        # Assigned queues with the offset of the next message to hand out.
+        self._positions: dict[MessageQueue, int] = {}
+        self._pulls: dict[MessageQueue, asyncio.Task[PullResult]] = {}
+        # Pulled by poll, but more than its caller wanted.
+        self._ready: list[ReceivedMessage] = []
+        self._failures = 0
+
+    async def __aenter__(self) -> Self:
+        self._instance.start()
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes at once; nothing is committed. Safe to call twice."""
+        if self._is_open:
+            self._is_open = False
+            await self._cancel_pulls(list(self._pulls))
+            await self._instance.close(None, self.group)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Returns the readable queues of a topic, asked for anew."""
+        check_open(self._is_open, "consumer")
+        return list((await self._instance.routes.refresh(topic)).read_queues)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        count_max: int | None = None,
+        suspend_s: float = 0.0,
+    ) -> PullResult:
+        """Asks once for messages from an offset on.
+
+        Args:
+            queue: where.
+            offset: of the first message wanted.
+            count_max: messages at most; a broker may give fewer.
+            suspend_s: how long the broker may wait for a message when there is none.
+        """
+        check_open(self._is_open, "consumer")
+        return await self._requests.pull(
+            queue, offset, tags=self.tags, count_max=count_max, suspend_s=suspend_s
+        )
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset of the oldest message."""
+        check_open(self._is_open, "consumer")
+        return await self._requests.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset that the next message will have."""
+        check_open(self._is_open, "consumer")
+        return await self._requests.max_offset(queue)
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Returns the offset of the first message stored at a time (ms since 1970) or later."""
+        check_open(self._is_open, "consumer")
+        return await self._requests.offset_at(queue, timestamp_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Returns the committed offset of the group, None when there is none."""
+        check_open(self._is_open, "consumer")
+        return await self._requests.committed(queue)
+
+    async def commit(self, queue: MessageQueue, offset: int | None = None) -> None:
+        """Commits an offset for the group; None commits the position of an assigned queue."""
+        check_open(self._is_open, "consumer")
+        await self._requests.commit(queue, self.position(queue) if offset is None else offset)
+
+    async def assign(self, queues: Iterable[MessageQueue], *, start: str = "committed") -> None:
+        """Chooses the queues that poll reads, in place of those before.
+
+        Args:
+            queues: any, of any topics.
+            start: "first" or "last" message, or "committed", which falls back on the first.
+        """
+        check_open(self._is_open, "consumer")
+        if start not in ("first", "last", "committed"):
+            raise ConfigError(f"start is {start!r}; allowed: first, last, committed")
+        positions = {}
+        for queue in queues:
+            offset = await self._requests.committed(queue) if start == "committed" else None
+            if offset is None and start == "last":
+                offset = await self._requests.max_offset(queue)
+            positions[queue] = await self._requests.min_offset(queue) if offset is None else offset
+        await self._cancel_pulls(list(self._pulls))
+        self._ready.clear()
+        self._positions = positions
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Makes poll go on at an offset of an assigned queue."""
+        self.position(queue)
+        await self._cancel_pulls([queue])
+        self._ready = [message for message in self._ready if message.queue != queue]
+        self._positions[queue] = offset
+
+    def position(self, queue: MessageQueue) -> int:
+        """Returns the offset of the next message that poll will hand out from a queue.
+
+        Raises:
+            ConfigError: the queue is not assigned.
+        """
+        if queue not in self._positions:
+            raise ConfigError(f"queue {queue} is not assigned", topic=queue.topic)
+        return self._positions[queue]
+
+    async def poll(self, *, count_max: int = 1000, timeout_s: float = 1.0) -> list[ReceivedMessage]:
+        """Returns the next messages of the assigned queues, as soon as there are any.
+
+        Failures that may pass are tried again until the time is up.
+
+        Args:
+            count_max: messages at most.
+            timeout_s: how long to wait for the first.
+
+        Returns:
+            Messages, those of one queue in their order; none when nothing came in time.
+        """
+        check_open(self._is_open, "consumer")
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while not self._ready:
+            for queue in self._positions:
+                if queue not in self._pulls:
+                    self._pulls[queue] = loop.create_task(self._pull_on(queue))
+            left_s = deadline_s - loop.time()
+            if not self._pulls or left_s < 0:
+                break
+            await asyncio.wait(
+                self._pulls.values(), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            for queue, task in list(self._pulls.items()):
+                if task.done():
+                    del self._pulls[queue]
+                    self._take(queue, task)
+        given, self._ready = self._ready[:count_max], self._ready[count_max:]
+        for message in given:
+            self._positions[message.queue] = message.queue_offset + 1
+        return given
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Gives the messages of the assigned queues, for ever."""
+        while True:
+            for message in await self.poll(count_max=self.config.pull_count_max, timeout_s=60.0):
+                yield message
+
+    async def _pull_on(self, queue: MessageQueue) -> PullResult:
+        """Pulls behind what is ready already, after a pause when pulls failed."""
+        if self._failures:
+            await asyncio.sleep(back_off_ms(self._failures, 1.0) / 1000)
+        return await self._requests.pull(queue, self._positions[queue], tags=self.tags)
+
+    def _take(self, queue: MessageQueue, task: asyncio.Task[PullResult]) -> None:
+        try:
+            result = task.result()
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            self._failures += 1
+            return
+        self._failures = 0
+        if result.messages:
+            self._ready += result.messages
+        elif not any(message.queue == queue for message in self._ready):
+            self._positions[queue] = result.next_offset
+
+    async def _cancel_pulls(self, queues: list[MessageQueue]) -> None:
+        tasks = [self._pulls.pop(queue) for queue in queues if queue in self._pulls]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

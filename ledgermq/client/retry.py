@@ -1,0 +1,111 @@
+"""Is a failure worth another try, when, and does it need a new route: pure functions over values.
+
+A ledger group has one broker name: while it elects, no other broker can take a message, so that a
+producer has to wait rather than go elsewhere. What may pass with a new leader is therefore tried
+again until the time for the message is up; what is likely to stay is tried a few times.
+
+Source of the codes: DefaultMQProducer's retryResponseCodes of 4.9.3 (1, 14, 16, 17, 204, 205) and
+5.x (2, 1500). LedgerMQ adds 501 and the three codes of a message that is stored but not yet safe.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ledgermq.protocol.codes import ResponseCode
+
+# The broker that was asked is not, or no longer, the one to ask.
+ROUTE_CODES: Final = frozenset(
+    {
+        int(ResponseCode.SERVICE_NOT_AVAILABLE),
+        int(ResponseCode.NO_PERMISSION),
+        int(ResponseCode.TOPIC_NOT_EXIST),
+        int(ResponseCode.NOT_LEADER_FOR_QUEUE),
+        int(ResponseCode.GO_AWAY),
+    }
+)
+# Stored, but not yet as safely as the broker is set up to.
+UNSAFE_STORE_CODES: Final = frozenset(
+    {
+        int(ResponseCode.FLUSH_DISK_TIMEOUT),
+        int(ResponseCode.SLAVE_NOT_AVAILABLE),
+        int(ResponseCode.FLUSH_SLAVE_TIMEOUT),
+    }
+)
+# Retriable code -> tries of one message that may end so; None: as many as there is time for.
+_TRIES_MAX: Final[dict[int, int | None]] = {
+    ResponseCode.SYSTEM_ERROR: 3,
+    ResponseCode.SYSTEM_BUSY: None,
+    ResponseCode.FLUSH_DISK_TIMEOUT: 3,
+    ResponseCode.SLAVE_NOT_AVAILABLE: 3,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: 3,
+    ResponseCode.SERVICE_NOT_AVAILABLE: None,
+    ResponseCode.NO_PERMISSION: 10,
+    ResponseCode.TOPIC_NOT_EXIST: 10,
+    ResponseCode.NO_BUYER_ID: 3,
+    ResponseCode.NOT_IN_CURRENT_UNIT: 3,
+    ResponseCode.NOT_LEADER_FOR_QUEUE: None,
+    ResponseCode.GO_AWAY: None,
+}
+
+BACK_OFF_FIRST_MS: Final = 20
+BACK_OFF_MS_MAX: Final = 500
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Retry:
+    """Try again: after how long, and whether the route has to be asked for before."""
+
+    delay_ms: int
+    needs_route: bool
+
+
+def is_retriable(code: int) -> bool:
+    """Tells whether a send that was answered with `code` may succeed later."""
+    return code in _TRIES_MAX
+
+
+def retry_after_code(code: int, attempts: int, left_ms: float, jitter: float) -> Retry | None:
+    """Decides about a send that a broker answered with an error.
+
+    Args:
+        code: its response code.
+        attempts: tries so far, the failed one included.
+        left_ms: time that is left for the message.
+        jitter: a random number of 0.0 to 1.0.
+
+    Returns:
+        None when the send has failed.
+    """
+    if code not in _TRIES_MAX:
+        return None
+    tries_max = _TRIES_MAX[code]
+    if tries_max is not None and attempts >= tries_max:
+        return None
+    return _within(left_ms, attempts, jitter, needs_route=code in ROUTE_CODES)
+
+
+def retry_after_loss(attempts: int, left_ms: float, jitter: float) -> Retry | None:
+    """Decides about a send that got no answer: no route, no connection, or not in time.
+
+    Returns:
+        None when there is no time left.
+    """
+    return _within(left_ms, attempts, jitter, needs_route=True)
+
+
+def back_off_ms(attempts: int, jitter: float) -> int:
+    """Returns how long to wait before the next try: 20 ms doubled each time up to 500 ms.
+
+    Args:
+        attempts: tries so far, at least 1.
+        jitter: a random number of 0.0 to 1.0, so that clients do not come back all at once.
+    """
+    full = min(BACK_OFF_FIRST_MS * 2 ** min(attempts - 1, 10), BACK_OFF_MS_MAX)
+    return int(full * (0.5 + jitter / 2))
+
+
+def _within(left_ms: float, attempts: int, jitter: float, *, needs_route: bool) -> Retry | None:
+    delay_ms = back_off_ms(attempts, jitter)
+    if delay_ms >= left_ms:
+        return None
+    return Retry(delay_ms=delay_ms, needs_route=needs_route)
