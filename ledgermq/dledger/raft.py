@@ -237,10 +237,10 @@ class Raft:
         """Hands out all effects since the last call; None when there are none."""
         if isinstance(self._duty, Leader):
             self._duty.make_pushes(self.commit_index, self._now_ms)
+        committed = self._take_committed()
         changes = self._log.take_changes()
         hard_state = self._state.take_hard_state()
         role = self._take_role_change()
-        committed = self._take_committed()
         outbox = self._outbox
         if not (changes or hard_state or role or committed):
             if not outbox.messages and not outbox.after_persist:
