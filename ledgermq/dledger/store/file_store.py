@@ -282,6 +282,7 @@ class DLedgerMmapFileStore:
         if head.magic != ENTRY_MAGIC or head.position != start:
             raise self._disagreement(start, "position", start, head.position, head.index)
         self.first_index, self.first_position = head.index, start
+        self._last_term_from = max(self._last_term_from, head.index)
         with self._failing_for_good():
             self._write_start(self._synced_index())
             self.data.drop_before(start)

@@ -1,0 +1,149 @@
+"""Term and vote on disk: upstream's text, and what missing or damaged files mean."""
+
+from pathlib import Path
+
+import pytest
+
+from ledgermq.dledger.storage import HardState, VoteStore
+from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.dledger.store.text_file import parse_lines, seal, unseal
+from ledgermq.dledger.store.vote_file import VoteFile
+from tests.fault.lossy_disk import LossyDisk, Stopped
+
+
+def make(directory: Path, self_id: str = "n0", group: str = "g") -> VoteFile:
+    return VoteFile(
+        RealFileSystem(), str(directory), self_id, group=group, incarnation="first"
+    )
+
+
+def test_a_new_directory_has_no_state(tmp_path: Path) -> None:
+    store: VoteStore = make(tmp_path / "dledger-n0")
+    assert store.load() is None
+
+
+def test_a_saved_state_is_loaded(tmp_path: Path) -> None:
+    for state in (HardState(1, "n0"), HardState(2, None), HardState(2, "n1")):
+        make(tmp_path).save(state)
+        assert make(tmp_path).load() == state
+
+
+def test_currterm_has_upstreams_text(tmp_path: Path) -> None:
+    store = make(tmp_path)
+    store.save(HardState(1, "n0"))
+    assert (tmp_path / "currterm").read_bytes() == b"voteLeader=n0\ncurrTerm=1\n"
+    store.save(HardState(2, None))
+    assert (tmp_path / "currterm").read_bytes() == b"voteLeader=\ncurrTerm=2\n"
+    assert (tmp_path / "currterm.bak").read_bytes() == b"voteLeader=n0\ncurrTerm=1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        (b"voteLeader=n1\ncurrTerm=7\n", HardState(7, "n1")),
+        (b"currTerm=7\nvoteLeader=\n", HardState(7, None)),
+        (b"#a comment\r\ncurrTerm = 7\r\n", HardState(7, None)),
+    ],
+)
+def test_the_state_that_java_wrote_is_taken(tmp_path: Path, text: bytes, state: HardState) -> None:
+    (tmp_path / "currterm").write_bytes(text)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ("0" * 20)).write_bytes(b"entries")
+    assert make(tmp_path).load() == state
+
+
+def test_java_may_run_in_between(tmp_path: Path) -> None:
+    make(tmp_path).save(HardState(3, "n0"))
+    (tmp_path / "currterm").write_bytes(b"voteLeader=n2\ncurrTerm=5\n")
+    assert make(tmp_path).load() == HardState(5, "n2")
+    (tmp_path / "currterm").write_bytes(b"voteLeader=n2\ncurrTerm=2\n")
+    assert make(tmp_path).load() == HardState(3, "n0")
+
+
+@pytest.mark.parametrize("used", ["data/00000000000000000000", "checkpoint", "start", "durable"])
+def test_a_missing_state_in_a_used_store_is_lost(tmp_path: Path, used: str) -> None:
+    (tmp_path / used).parent.mkdir(exist_ok=True)
+    (tmp_path / used).write_bytes(b"x")
+    with pytest.raises(VoteStateLostError):
+        make(tmp_path).load()
+
+
+def test_a_stop_of_java_between_delete_and_rename_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "currterm.bak").write_bytes(b"voteLeader=n1\ncurrTerm=7\n")
+    with pytest.raises(VoteStateLostError):
+        make(tmp_path).load()
+    make(tmp_path).save(HardState(3, "n0"))
+    (tmp_path / "currterm").unlink()
+    (tmp_path / "currterm.bak").unlink()
+    assert make(tmp_path).load() == HardState(3, "n0")
+    (tmp_path / "currterm.tmp").write_bytes(b"voteLeader=n1\ncurrTerm=7\n")
+    with pytest.raises(VoteStateLostError):
+        make(tmp_path).load()
+
+
+@pytest.mark.parametrize("name", ["identity", "currterm"])
+@pytest.mark.parametrize("content", [b"", b"garbage", bytes(64)])
+def test_a_damaged_file_is_lost(tmp_path: Path, name: str, content: bytes) -> None:
+    make(tmp_path).save(HardState(3, "n0"))
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(VoteStateLostError) as caught:
+        make(tmp_path).load()
+    assert caught.value.path == str(tmp_path / name)
+
+
+def test_no_flipped_bit_of_identity_passes(tmp_path: Path) -> None:
+    make(tmp_path).save(HardState(3, "n0"))
+    content = (tmp_path / "identity").read_bytes()
+    for at in range(len(content)):
+        (tmp_path / "identity").write_bytes(
+            content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]
+        )
+        with pytest.raises(VoteStateLostError):
+            make(tmp_path).load()
+
+
+@pytest.mark.parametrize(
+    ("self_id", "group", "field"), [("n1", "g", "self_id"), ("n0", "h", "group")]
+)
+def test_the_directory_of_another_member_is_refused(
+    tmp_path: Path, self_id: str, group: str, field: str
+) -> None:
+    make(tmp_path).save(HardState(3, "n0"))
+    with pytest.raises(StoreFormatError) as caught:
+        make(tmp_path, self_id, group).load()
+    assert caught.value.field == field
+
+
+def test_the_incarnation_stays(tmp_path: Path) -> None:
+    make(tmp_path).save(HardState(3, "n0"))
+    later = VoteFile(RealFileSystem(), str(tmp_path), "n0", group="g", incarnation="second")
+    later.load()
+    assert later.incarnation == "first"
+
+
+def test_two_votes_in_one_term_are_lost(tmp_path: Path) -> None:
+    make(tmp_path).save(HardState(3, "n0"))
+    (tmp_path / "currterm").write_bytes(b"voteLeader=n2\ncurrTerm=3\n")
+    with pytest.raises(VoteStateLostError):
+        make(tmp_path).load()
+
+
+def test_a_stop_while_saving_leaves_the_old_state_or_the_new() -> None:
+    for stop_at in range(4):
+        disk = LossyDisk()
+        VoteFile(disk, "/n0", "n0").save(HardState(3, "n0"))
+        disk.stop_at = len(disk.steps) + stop_at
+        with pytest.raises(Stopped):
+            VoteFile(disk, "/n0", "n0").save(HardState(4, "n1"))
+        disk.stop_at = None
+        assert VoteFile(disk, "/n0", "n0").load() in (HardState(3, "n0"), HardState(4, "n1"))
+
+
+def test_sealed_lines() -> None:
+    data = seal({"term": "3", "voted_for": ""})
+    assert data.startswith(b"term=3\nvoted_for=\ncrc32=")
+    assert unseal(data) == {"term": "3", "voted_for": ""}
+    assert unseal(data[:-1]) is None
+    assert unseal(b"term=3\n") is None
+    assert parse_lines(b"\xff\xfe=1\nno separator\n") == {"\ufffd\ufffd": "1"}
