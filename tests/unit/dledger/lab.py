@@ -3,6 +3,7 @@
 import random
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 from ledgermq.dledger.config import Config, Timing
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice, place
@@ -45,9 +46,9 @@ def crc(data: bytes | memoryview, value: int) -> int:
 CODEC = EntryCodec(crc)
 
 
-def config_of(member_count: int = 3, **changes: object) -> Config:
+def config_of(member_count: int = 3, **changes: Any) -> Config:
     ids = tuple(f"n{i}" for i in range(member_count))
-    return Config(group="g", self_id="n0", members=ids, timing_with_java=SLOW, **changes)  # type: ignore[arg-type]
+    return Config(group="g", self_id="n0", members=ids, timing_with_java=SLOW, **changes)
 
 
 def run_of(
