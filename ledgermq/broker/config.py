@@ -24,6 +24,8 @@ from ledgermq.protocol.properties_file import parse_properties
 _SELF_ID: Final = re.compile(r"[A-Za-z][0-9]{1,4}")
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_.-]{1,127}")
 _REGISTER_PERIOD_MS: Final = (10_000, 60_000)
+# Upstream's samples put the ledger port so far above the broker's.
+_LEDGER_PORT_DISTANCE: Final = 30_000
 # What DLedger keeps free behind an entry, so that a blank fits.
 _SEGMENT_SLACK_BYTES: Final = 4096
 
@@ -254,7 +256,8 @@ def _derive_ledger(values: dict[str, Any]) -> None:
     values["ledger_group"] = values["ledger_group"] or values["broker_name"]
     if not values["is_group_member"]:
         values["ledger_self_id"] = "n0"
-        values["ledger_peers"] = (Peer(member_id="n0", host="127.0.0.1", port=0),)
+        port = _port_beside(values["listen_port"])
+        values["ledger_peers"] = (Peer(member_id="n0", host="127.0.0.1", port=port),)
         return
     self_id = values["ledger_self_id"] or ""
     if not _SELF_ID.fullmatch(self_id):
@@ -262,6 +265,16 @@ def _derive_ledger(values: dict[str, Any]) -> None:
     values["ledger_peers"] = _parse_peers(values["ledger_peers"] or "")
     if self_id not in {peer.member_id for peer in values["ledger_peers"]}:
         raise ConfigError("dLegerSelfId", self_id, "one of the ids in dLegerPeers")
+
+
+def _port_beside(listen_port: int) -> int:
+    """The ledger port of a broker without a group; nobody connects to it."""
+    if listen_port == 0:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+    beside = listen_port + _LEDGER_PORT_DISTANCE
+    return beside if beside <= 65_535 else listen_port - _LEDGER_PORT_DISTANCE
 
 
 def _parse_peers(text: str) -> tuple[Peer, ...]:

@@ -71,25 +71,27 @@ class Dispatcher:
 
     def __init__(
         self,
-        processors: Mapping[int, Processor],
         *,
         send_fields: Mapping[str, str],
         on_connection_lost: Callable[[CommandProtocol], None],
     ) -> None:
-        """Takes over the table.
+        """Knows no processor yet.
 
         Args:
-            processors: by request code.
             send_fields: ext fields that every answer to a send has.
             on_connection_lost: told about each connection that is gone.
         """
-        self._processors = dict(processors)
+        self._processors: dict[int, Processor] = {}
         self._send_fields = dict(send_fields)
         self._on_connection_lost = on_connection_lost
         self._unknown_codes: set[int] = set()
         # Requests by code since the start, those that ended in an error, and unknown ones.
         self.failed_count = 0
         self.unknown_count = 0
+
+    def install(self, processors: Mapping[int, Processor]) -> None:
+        """Takes over the processors by request code; called before the first connection."""
+        self._processors = dict(processors)
 
     def connection_made(self, connection: CommandProtocol) -> None:
         """Notes the client's address in the form that records need."""

@@ -34,6 +34,8 @@ from ledgermq.dledger.errors import (
     NotLeaderError,
     ProposalDroppedError,
 )
+from ledgermq.protocol.codes import RESPONSE_FLAG
+from ledgermq.protocol.command import RemotingCommand, encode
 from ledgermq.protocol.headers import encode_send_response
 
 # Told what became of records of the broker itself: the results, or why there are none.
@@ -109,6 +111,7 @@ class Proposals:
         clock_ms: Callable[[], float],
         store_host_hex: str,
         region_id: str,
+        is_trace_on: bool,
         refuse: Callable[[Any, int, int, BrokerError], None],
     ) -> None:
         """Begins empty.
@@ -121,6 +124,7 @@ class Proposals:
             clock_ms: monotonic time.
             store_host_hex: address and port of this broker as message ids begin.
             region_id: told with each answer.
+            is_trace_on: told with each answer, too.
             refuse: answers a request (connection, opaque, serialize type) with an error.
         """
         self._store = store
@@ -129,6 +133,7 @@ class Proposals:
         self._clock_ms = clock_ms
         self._id_prefix = store_host_hex
         self._region_id = region_id
+        self._encode = encode_send_response if is_trace_on else encode_untraced_response
         self._refuse = refuse
         self._messages: list[AppendMessage] = []
         self._requests: list[_Request] = []
@@ -274,6 +279,7 @@ class Proposals:
         """
         waiting = self._waiting
         region_id = self._region_id
+        encode_response = self._encode
         frames_of: dict[Any, list[bytes]] = {}
         dones: list[tuple[Done, Sequence[AppendResult] | None]] = []
         count = size = 0
@@ -283,9 +289,7 @@ class Proposals:
             size += entry[8]
             connection = entry[1]
             if connection is not None:
-                frame = encode_send_response(
-                    entry[2], entry[3], entry[4], entry[5], entry[6], region_id
-                )
+                frame = encode_response(entry[2], entry[3], entry[4], entry[5], entry[6], region_id)
                 frames = frames_of.get(connection)
                 if frames is None:
                     frames_of[connection] = [frame]
@@ -361,6 +365,28 @@ class Proposals:
             f" {count} more came; allowed are {limits.messages_max} messages (key"
             f" sendThreadPoolQueueCapacity) and {limits.bytes_max} bytes (key maxSendBytesInFlight)"
         )
+
+
+def encode_untraced_response(
+    opaque: int, serialize_type: int, msg_id: str, queue_id: int, queue_offset: int, region_id: str
+) -> bytes:
+    """Returns what encode_send_response does, but tells the client not to trace (key traceOn)."""
+    fields = {
+        "MSG_REGION": region_id,
+        "TRACE_ON": "false",
+        "msgId": msg_id,
+        "queueId": str(queue_id),
+        "queueOffset": str(queue_offset),
+    }
+    return encode(
+        RemotingCommand(
+            code=0,
+            opaque=opaque,
+            flag=RESPONSE_FLAG,
+            ext_fields=fields,
+            serialize_type=serialize_type,
+        )
+    )
 
 
 def _take_request_at(

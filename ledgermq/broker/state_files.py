@@ -63,25 +63,38 @@ class StateFile:
         return None
 
     def save(self, value: Mapping[str, Any], *, is_durable: bool) -> None:
+        """Replaces the file by a value; see `write`."""
+        self.write(self.encode(value), is_durable=is_durable)
+
+    @staticmethod
+    def encode(value: Mapping[str, Any]) -> bytes:
+        """Returns the content of the file for a value."""
+        return format_pretty(value).encode("utf-8")
+
+    def write(self, content: bytes, *, is_durable: bool) -> None:
         """Replaces the file.
 
         Args:
-            value: what the file holds afterwards.
-            is_durable: True syncs file and directory before the function returns.
+            content: what the file holds afterwards.
+            is_durable: True syncs file and directory before the function returns, which blocks.
 
         Raises:
             OSError: the disk refused; the old file is untouched.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_name(self._path.name + ".tmp")
+        # Two writers may be at work: the reactor, and the flusher in its thread.
+        suffix = ".sync.tmp" if is_durable else ".tmp"
+        temporary = self._path.with_name(self._path.name + suffix)
         with temporary.open("wb") as file:
-            file.write(format_pretty(value).encode("utf-8"))
+            file.write(content)
             if is_durable:
                 file.flush()
                 os.fdatasync(file.fileno())
         if self._path.exists():
-            self._backup.unlink(missing_ok=True)
-            os.link(self._path, self._backup)
+            spare = self._path.with_name(self._path.name + suffix + ".bak")
+            spare.unlink(missing_ok=True)
+            os.link(self._path, spare)
+            spare.replace(self._backup)
         temporary.replace(self._path)
         if is_durable:
             directory = os.open(self._path.parent, os.O_RDONLY)

@@ -19,6 +19,7 @@ snapshot counts when its last part is there.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from ledgermq.broker import names
@@ -30,7 +31,7 @@ from ledgermq.broker.subscriptions import (
     SubscriptionGroupTable,
     is_created_on_use,
 )
-from ledgermq.broker.topics import TopicConfig, TopicTable
+from ledgermq.broker.topics import PERM_INHERIT, TopicConfig, TopicTable
 
 # Entries of a table in one record: topics take about 150 bytes each, offsets less.
 _ENTRIES_PER_RECORD: Final = 1000
@@ -61,6 +62,7 @@ class BrokerState:
         now_ms: Callable[[], int],
         auto_create_groups: bool,
         on_topics_changed: Callable[[], None],
+        on_topic_removed: Callable[[str], object],
     ) -> None:
         """Takes over the tables.
 
@@ -72,6 +74,8 @@ class BrokerState:
             now_ms: wall clock, for versions.
             auto_create_groups: whether unknown groups come into being by their first use.
             on_topics_changed: called after the topic table changed in any way.
+            on_topic_removed: called on every member when the removal of a topic is committed,
+                between the entries before it and those behind it.
         """
         self.topics = topics
         self.groups = groups
@@ -80,6 +84,7 @@ class BrokerState:
         self._now_ms = now_ms
         self._auto_create_groups = auto_create_groups
         self._on_topics_changed = on_topics_changed
+        self._on_topic_removed = on_topic_removed
         # Member and term as they stand in records; None while this member does not lead.
         self._writer: str | None = None
         self._snapshot_count = 0
@@ -96,6 +101,24 @@ class BrokerState:
         self.applied_count = 0
 
     # Changes by the leader.
+
+    def adopt(self, topics: Sequence[TopicConfig], groups: Sequence[SubscriptionGroup]) -> None:
+        """Adds what is built in and missing; called just before `lead`, whose snapshot holds it.
+
+        A default topic that is not built in any more can no longer be inherited from.
+        """
+        now_ms = self._now_ms()
+        for topic in topics:
+            if self.topics.find(topic.name) is None:
+                self.topics.put(topic, now_ms)
+        for group in groups:
+            if self.groups.find(group.name) is None:
+                self.groups.put(group, now_ms)
+        default = self.topics.find(names.DEFAULT_TOPIC)
+        if default is not None and default.name not in {topic.name for topic in topics}:
+            self.topics.put(replace(default, permission=default.permission & ~PERM_INHERIT), now_ms)
+        self.are_groups_unsaved = True
+        self._topics_changed()
 
     def lead(self, writer: str) -> None:
         """This member begins to write; `writer` names it and its term. A snapshot follows."""
@@ -258,6 +281,9 @@ class BrokerState:
             return
         if not isinstance(record, dict):
             return
+        if record.get("kind") == "topics":
+            for name in _texts(record.get("removed")):
+                self._on_topic_removed(name)
         if self._writer is not None and record.get("by") == self._writer:
             return
         self.applied_count += 1

@@ -51,7 +51,7 @@ class QueueEnds(Protocol):
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int: ...
 
-    def earliest_store_time(self, topic: str, queue_id: int) -> int: ...
+    def earliest_store_time(self, topic: str | None = None, queue_id: int = 0) -> int | None: ...
 
     def get_message(
         self,
@@ -159,7 +159,8 @@ class OffsetProcessor:
     def earliest_time(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_EARLIEST_MSG_STORETIME (32): store time of the oldest message, -1 without one."""
         header = command.header(GetEarliestMsgStoretimeRequestHeader)
-        timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
+        stored = self._store.earliest_store_time(header.topic, header.queue_id)
+        timestamp = -1 if stored is None else stored
         return command.response(
             ResponseCode.SUCCESS,
             header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp),

@@ -1,0 +1,509 @@
+"""BrokerService: builds a broker's parts in order, starts them, steers them by what the ledger
+tells, and stops them.
+
+It is the applier of its ledger member. What is committed is dispatched, then answers go to those
+who sent it, then parked pulls
+wake: three calls a turn, whatever came. A change of role closes the broker for writes at once; a
+member that leads opens it when everything of former terms is applied.
+
+    start   lock and files -> port -> processors -> ledger member -> timers -> name servers
+    stop    no more sends -> name servers -> what waits is committed -> port -> ledger member ->
+    files
+"""
+
+import gc
+import socket
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, fail, maybeDeferred
+from twisted.logger import Logger
+
+from ledgermq.broker.clients import ClientTable
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.dispatch import Dispatcher, born_host
+from ledgermq.broker.errors import BrokerError
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.long_polling import ParkedPulls
+from ledgermq.broker.proposals import Limits, Proposals
+from ledgermq.broker.queue_locks import QueueLocks
+from ledgermq.broker.rates import Rates
+from ledgermq.broker.registration import Registration
+from ledgermq.broker.service.member import replica_config
+from ledgermq.broker.service.processor_table import Parts, Processors, bind_processors
+from ledgermq.broker.service.schedule import Schedule
+from ledgermq.broker.service.storage import Storage, machine_memory_bytes
+from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
+from ledgermq.broker.topics import TopicTable, built_in_topics
+from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult, opening_record
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.replica.driver import Replica
+from ledgermq.protocol.record import RECORD_FIXED_BYTES
+from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+from ledgermq.protocol.transport import CommandProtocol, CommandServer, TurnOutput
+
+# Pairs of topic and group that may have offsets.
+_OFFSET_KEYS_MAX: Final = 1_000_000
+_ANSWER_DUE_MS: Final = 100
+_SCAN_MS: Final = 5000
+_HOUSEKEEPING_MS: Final = 10_000
+_SECOND_MS: Final = 1000
+_SNAPSHOT_MS: Final = 600_000
+_DRAIN_CHECK_MS: Final = 10
+# Allocations between two collections of the youngest generation; the default is 700.
+_GC_THRESHOLDS: Final = (50_000, 25, 50)
+
+_log = Logger()
+
+
+class BrokerService:
+    """One broker.
+
+    Attributes:
+        config: as given.
+        leadership: role, term, leader and broker id of the moment.
+        address: "host:port" told to clients; the port is known after start.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        reactor: Any,
+        *,
+        on_ready: Callable[[], None] | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            config: all settings.
+            reactor: gives TCP, time and threads.
+            on_ready: called each time this member begins to serve as the leader.
+            rng: draws election times and queues; None for one seeded by the system.
+        """
+        self.config = config
+        self._reactor = reactor
+        self._on_ready = on_ready
+        self._rng = rng or Random()
+        self._port = config.listen_port
+        self.leadership = Leadership(config.ledger_self_id, config.follower_broker_id)
+        self._schedule = Schedule(reactor)
+        self._output = TurnOutput(reactor)
+        self._clients = ClientTable()
+        self._locks = QueueLocks()
+        self._parked = ParkedPulls(config.parked_pulls_max)
+        self._rates = Rates()
+        self.state = BrokerState(
+            TopicTable(config.topics_max),
+            SubscriptionGroupTable(config.groups_max),
+            ConsumerOffsetTable(_OFFSET_KEYS_MAX),
+            write=self._write_state,
+            now_ms=wall_clock_ms,
+            auto_create_groups=config.auto_create_groups,
+            on_topics_changed=self._topics_changed,
+            on_topic_removed=self._topic_removed,
+        )
+        self._storage = Storage(config, reactor, self.state, wall_clock_ms)
+        self._messages = self._storage.messages
+        # Messages of the range that is being applied, for parked pulls.
+        self._arrivals: list[tuple[str, int, int, int]] = []
+        self._dispatcher = Dispatcher(
+            send_fields={
+                "MSG_REGION": config.region_id,
+                "TRACE_ON": "true" if config.is_trace_on else "false",
+            },
+            on_connection_lost=self._connection_lost,
+        )
+        self._server = CommandServer(
+            reactor,
+            self._dispatcher,
+            config.bind_host,
+            config.listen_port,
+            connections_max=config.connections_max,
+            idle_timeout_s=config.idle_seconds_max,
+            output=self._output,
+        )
+        self._registration = Registration(
+            config,
+            self.leadership,
+            self.state.topics,
+            reactor=reactor,
+            output=self._output,
+            address=lambda: self.address,
+            ha_address=lambda: f"{config.address_host}:{self._port + 1}",
+        )
+        # Made by start.
+        self._proposals: Proposals | None = None
+        self._processors: Processors | None = None
+        self._replica: Replica | None = None
+        self._stopped: Deferred[None] | None = None
+        self._snapshot_index = -1
+
+    # What others may ask.
+
+    @property
+    def role(self) -> str:
+        """LEADER, FOLLOWER or CANDIDATE; UNKNOWN before the ledger told."""
+        return self.leadership.role
+
+    @property
+    def broker_id(self) -> int:
+        """0 for a leader that serves, else the member's own number, -1 before a role is known."""
+        return self.leadership.broker_id
+
+    @property
+    def is_serving(self) -> bool:
+        """True while sends are taken."""
+        return self.leadership.is_serving
+
+    @property
+    def address(self) -> str:
+        """Where clients connect to."""
+        return f"{self.config.address_host}:{self._port}"
+
+    @property
+    def ledger_address(self) -> str:
+        """Where the other members connect to."""
+        peer = self.config.own_peer
+        return f"{peer.host}:{peer.port}"
+
+    @property
+    def registered_with(self) -> list[str]:
+        """Addresses of the name servers that accepted the last registration."""
+        servers = self._registration.servers.items()
+        return [address for address, server in servers if server.is_registered]
+
+    # Start.
+
+    def start(self) -> Deferred[None]:
+        """Opens files and ports and joins the group.
+
+        Returns:
+            A Deferred that fires when this member takes part, in whatever role. It fails, and
+            nothing is left running, when files cannot be used or a port is taken.
+        """
+        config = self.config
+        _report_keys(config)
+        try:
+            self._storage.open()
+        except Exception:
+            return fail()
+        started: Deferred[Any] = self._server.start()
+        started.addCallback(self._join)
+        started.addCallback(self._run)
+        started.addErrback(self._give_up)
+        return started
+
+    def _join(self, port: int) -> Deferred[None]:
+        """Builds what needs the port, and starts the ledger member."""
+        config = self.config
+        self._port = port
+        store_host = (_resolve(config.address_host), port)
+        self._proposals = Proposals(
+            self._messages,
+            limits=Limits(
+                config.waiting_sends_max, config.waiting_bytes_max, config.commit_timeout_ms
+            ),
+            call_at_end_of_turn=self._schedule.soon,
+            clock_ms=self._clock_ms,
+            store_host_hex=_host_hex(store_host),
+            region_id=config.region_id,
+            is_trace_on=config.is_trace_on,
+            refuse=self._dispatcher.refuse,
+        )
+        self._processors = bind_processors(
+            Parts(
+                config=config,
+                leadership=self.leadership,
+                state=self.state,
+                clients=self._clients,
+                locks=self._locks,
+                parked=self._parked,
+                proposals=self._proposals,
+                messages=self._messages,
+                rates=self._rates,
+                store_host=store_host,
+                machine_memory_bytes=machine_memory_bytes(),
+                now_ms=wall_clock_ms,
+                clock_ms=self._clock_ms,
+                rng=self._rng,
+            )
+        )
+        self._store_host = store_host
+        self._dispatcher.install(self._processors.table)
+        self._replica = Replica(
+            replica_config(config),
+            self._reactor,
+            self._storage.ledger_store,
+            self._storage.vote_file,
+            self._storage.codec,
+            self._rng,
+            self,
+            lambda term: opening_record(term, store_host, wall_clock_ms()),
+        )
+        self._messages.attach(self._replica)
+        self._messages.on_dispatched(self._arrivals.extend)
+        return self._replica.start(applied_index=self._messages.dispatched_index)
+
+    def _run(self, _: object) -> None:
+        config, every = self.config, self._schedule.every
+        assert self._processors is not None and self._proposals is not None
+        pulls = self._processors.pulls
+        every(_ANSWER_DUE_MS, self._proposals.expire)
+        every(_ANSWER_DUE_MS, pulls.answer_due)
+        every(_SCAN_MS if config.is_long_polling_on else _SECOND_MS, pulls.scan)
+        every(config.offsets_replication_ms, self.state.write_offsets)
+        every(_SECOND_MS, self._each_second)
+        every(config.offsets_flush_ms, self._storage.save_offsets)
+        every(_HOUSEKEEPING_MS, self._processors.clients.close_silent)
+        every(config.clean_interval_ms, self._clean)
+        every(config.register_period_ms, self._registration.register)
+        every(_SNAPSHOT_MS, self._write_snapshot)
+        self._registration.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        _log.info(
+            "broker {name} at {address}, member {member} of {group}, ledger at {ledger}",
+            name=config.broker_name,
+            address=self.address,
+            member=config.ledger_self_id,
+            group=config.ledger_group,
+            ledger=self.ledger_address,
+        )
+
+    def _give_up(self, failure: Any) -> Deferred[Any]:
+        """Undoes a start that failed, and lets the failure go on."""
+        return self.stop().addBoth(lambda _: failure)
+
+    # Stop.
+
+    def stop(self) -> Deferred[None]:
+        """Stops gracefully: no more sends, what waits is committed, clients are told, files are
+        closed.
+
+        Returns:
+            A Deferred that fires when nothing is left running, shutdownWaitTimeSeconds and a few
+            seconds later at the latest.
+        """
+        if self._stopped is not None:
+            return self._stopped
+        stopped: Deferred[None] = Deferred()
+        self._stopped = stopped
+        if self.leadership.is_serving:
+            self.state.write_offsets()
+        self.leadership.stop()
+        steps = self._registration.unregister()
+        steps.addBoth(lambda _: self._drained())
+        steps.addBoth(lambda _: self._close_port())
+        steps.addBoth(lambda _: self._leave_group())
+        steps.addBoth(lambda _: self._storage.stop_flusher())
+        steps.addBoth(lambda _: self._registration.stop())
+        steps.addBoth(lambda _: self._close_files())
+        steps.addBoth(self._finish)
+        return stopped
+
+    def _drained(self) -> Deferred[None]:
+        """Fires when nothing waits for a commit any more, or when that took too long."""
+        drained: Deferred[None] = Deferred()
+        deadline_ms = self._clock_ms() + self.config.drain_seconds_max * 1000
+
+        def check() -> None:
+            proposals = self._proposals
+            if proposals is None or proposals.is_empty or self._clock_ms() >= deadline_ms:
+                drained.callback(None)
+            else:
+                self._schedule.after(_DRAIN_CHECK_MS, check)
+
+        check()
+        return drained
+
+    def _close_port(self) -> Deferred[None]:
+        if self._processors is not None:
+            self._processors.pulls.answer_all()
+        if self._proposals is not None:
+            self._proposals.fail_all(self.leadership.refusal())
+        return self._server.stop()
+
+    def _leave_group(self) -> Deferred[Any]:
+        if self._replica is None:
+            return maybeDeferred(lambda: None)
+        self.state.follow()
+        return self._replica.stop()
+
+    def _close_files(self) -> None:
+        self._schedule.stop()
+        self._storage.close()
+
+    def _finish(self, result: Any) -> None:
+        self._output.stop()
+        assert self._stopped is not None
+        self._stopped.callback(result)
+
+    # Applier: what the ledger tells.
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        """Dispatches a committed range, answers its senders, wakes parked pulls."""
+        self._messages.committed(start_index, end_index)
+        assert self._proposals is not None and self._processors is not None
+        self._proposals.committed(end_index)
+        if self._arrivals:
+            arrivals = self._arrivals.copy()
+            self._arrivals.clear()
+            self._processors.pulls.messages_dispatched(arrivals)
+        self._output.flush()
+
+    def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
+        """Opens or closes this broker for writes."""
+        leadership = self.leadership
+        is_leader = role is Role.LEADER
+        if leadership.is_serving and is_leader and is_ready and leadership.term == term:
+            return
+        leadership.changed(role.name, term, leader_id)
+        self._messages.resign()
+        self.state.follow()
+        self._locks.clear()
+        if self._proposals is not None:
+            self._proposals.fail_all(leadership.refusal())
+        if is_leader and is_ready and not leadership.is_stopping:
+            self._begin_to_serve(term)
+        _log.info(
+            "{member} is {role} in term {term}, leader {leader}, serving {serving}",
+            member=self.config.ledger_self_id,
+            role=role.name,
+            term=term,
+            leader=leader_id,
+            serving=leadership.is_serving,
+        )
+        self._schedule.soon(self._registration.register)
+        self._output.flush()
+
+    def _begin_to_serve(self, term: int) -> None:
+        self._messages.become_leader()
+        self.leadership.serve()
+        self.state.adopt(built_in_topics(self.config), built_in_groups())
+        self.state.lead(f"{self.config.ledger_self_id}/{term}")
+        if self._on_ready is not None:
+            self._schedule.soon(self._on_ready)
+
+    def failed(self, error: BaseException) -> None:
+        """The ledger member has stopped for good: this broker takes no writes any more."""
+        self.leadership.fail(f"{type(error).__name__}: {error}")
+        if self._proposals is not None:
+            self._proposals.fail_all(self.leadership.refusal())
+        self._schedule.soon(self._registration.register)
+
+    # Parts calling back.
+
+    def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
+        assert self._proposals is not None
+        now_ms = wall_clock_ms()
+        host = self._store_host
+        messages = [
+            AppendMessage(
+                STATE_TOPIC, 0, 0, TRANSACTION_PREPARED, now_ms, host, host, 0, 0, body, b""
+            )
+            for body in bodies
+        ]
+        size = sum(len(body) + RECORD_FIXED_BYTES + len(STATE_TOPIC) for body in bodies)
+
+        def answered(_: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
+            done(error)
+
+        self._proposals.add_own(messages, size, answered)
+
+    def _topics_changed(self) -> None:
+        self._schedule.soon(self._registration.register)
+
+    def _topic_removed(self, name: str) -> None:
+        self._messages.delete_topic(name)
+
+    def _connection_lost(self, connection: CommandProtocol) -> None:
+        self._parked.connection_lost(connection)
+        if self._processors is not None:
+            self._processors.clients.connection_lost(connection)
+
+    # Timers.
+
+    def _clock_ms(self) -> float:
+        seconds: float = self._reactor.seconds()
+        return seconds * 1000.0
+
+    def _each_second(self) -> None:
+        assert self._proposals is not None and self._processors is not None
+        pulls = self._processors.pulls
+        self._rates.sample(
+            self._clock_ms(),
+            {
+                "put": self._proposals.committed_count,
+                "found": pulls.found_count,
+                "missed": pulls.missed_count,
+                "total": pulls.found_count + pulls.missed_count,
+                "transferred": pulls.message_count,
+            },
+        )
+        if self.state.is_snapshot_due and self.leadership.is_serving:
+            self.state.write_snapshot()
+        self._storage.save_topics_and_groups()
+        self._storage.flush_if_due(self._flush_failed)
+
+    def _flush_failed(self, error: BaseException) -> None:
+        """A failed flush is final for this member: it leaves the group and says so."""
+        if self._stopped is None and self._replica is not None:
+            self._replica.stop()
+            self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
+            self.failed(error)
+
+    def _clean(self) -> None:
+        self._storage.clean(time.localtime().tm_hour)
+        leadership = self.leadership
+        if self._messages.is_disk_full:
+            used = self._storage.disk_used_percent()
+            leadership.closed_because = (
+                f"the disk of {self.config.store_root} is full, {used} % are used"
+                " (key diskMaxUsedSpaceRatio)"
+            )
+        elif leadership.closed_because is not None:
+            _log.info("the disk has room again, messages are taken")
+            leadership.closed_because = None
+
+    def _write_snapshot(self) -> None:
+        """Now and then, so that a member that lost its files finds the state in what is left of
+        the log.
+        """
+        index = self._messages.dispatched_index
+        if self.leadership.is_serving and index > self._snapshot_index + 1:
+            self.state.write_snapshot()
+            self._snapshot_index = index
+
+
+def wall_clock_ms() -> int:
+    """Returns ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _report_keys(config: BrokerConfig) -> None:
+    if config.unknown_keys:
+        _log.warn("unknown configuration keys: {keys}", keys=", ".join(config.unknown_keys))
+    if config.ineffective_keys:
+        _log.info(
+            "configuration keys accepted without effect: {keys}",
+            keys=", ".join(config.ineffective_keys),
+        )
+
+
+def _resolve(host: str) -> bytes:
+    """The address of a host name, 4 bytes; of an address itself, 4 or 16."""
+    address, _ = born_host(host, 0)
+    if address == b"\x7f\x00\x00\x01" and not host.startswith("127."):
+        return socket.inet_aton(socket.gethostbyname(host))
+    return address
+
+
+def _host_hex(host: tuple[bytes, int]) -> str:
+    address, port = host
+    return (address + port.to_bytes(4, "big")).hex().upper()

@@ -1,0 +1,46 @@
+"""Settings of the ledger member of a broker."""
+
+from typing import Final
+
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, MIB, Timing
+from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+
+# What the broker itself may have waiting besides messages: state records, and the batch that was
+# just admitted.
+_OWN_ENTRIES: Final = 20_000
+_OWN_BYTES: Final = 32 * MIB
+
+
+def replica_config(config: BrokerConfig) -> ReplicaConfig:
+    """Returns what the ledger member is told.
+
+    The limits of the ledger lie above those of the broker, so that a send is refused by the
+    broker, with the key to change, and a turn's append is not refused as a whole.
+    """
+    own = config.own_peer
+    is_loopback = own.host.startswith("127.") or own.host == "localhost"
+    bind_host = "" if config.bind_host == "0.0.0.0" else config.bind_host
+    return ReplicaConfig(
+        group=config.ledger_group,
+        self_id=config.ledger_self_id,
+        peers=";".join(str(peer) for peer in config.ledger_peers),
+        listen_host="127.0.0.1" if is_loopback else bind_host,
+        flush_disk_type=FlushDiskType(config.flush_disk_type),
+        append_timeout_ms=config.commit_timeout_ms,
+        timing=_timing(config, FAST_TIMING),
+        timing_with_java=_timing(config, JAVA_TIMING),
+        proposals_max=max(config.ledger_pending_max, config.waiting_sends_max) + _OWN_ENTRIES,
+        proposal_bytes_max=config.waiting_bytes_max + _OWN_BYTES,
+    )
+
+
+def _timing(config: BrokerConfig, defaults: Timing) -> Timing:
+    """Configured times replace the defaults; 0 is "not configured"."""
+    return Timing(
+        heart_beat_ms=config.ledger_heartbeat_ms or defaults.heart_beat_ms,
+        heart_beats_missed_max=config.ledger_heartbeats_missed_max,
+        vote_wait_min_ms=config.ledger_vote_wait_min_ms or defaults.vote_wait_min_ms,
+        vote_wait_max_ms=config.ledger_vote_wait_max_ms or defaults.vote_wait_max_ms,
+        vote_round_ms=defaults.vote_round_ms,
+    )

@@ -1,0 +1,158 @@
+"""The table of processors: each request code with the function that answers it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from ledgermq.broker.clients import ClientTable
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.dispatch import Processor
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.long_polling import ParkedPulls
+from ledgermq.broker.processors.admin import AdminProcessor
+from ledgermq.broker.processors.heartbeat import ClientProcessor
+from ledgermq.broker.processors.offsets import OffsetProcessor
+from ledgermq.broker.processors.pull import PullProcessor
+from ledgermq.broker.processors.query import QueryProcessor
+from ledgermq.broker.processors.send import SendProcessor
+from ledgermq.broker.processors.send_back import SendBackProcessor
+from ledgermq.broker.processors.topics import TopicProcessor
+from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.queue_locks import QueueLocks
+from ledgermq.broker.rates import Rates
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.topics import built_in_topics
+from ledgermq.commitlog import MessageStore
+from ledgermq.protocol.codes import RequestCode
+
+# Part of the memory that upstream takes for the page cache of the log's end.
+_MEMORY_PERCENT: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the processors are bound to."""
+
+    config: BrokerConfig
+    leadership: Leadership
+    state: BrokerState
+    clients: ClientTable
+    locks: QueueLocks
+    parked: ParkedPulls
+    proposals: Proposals
+    messages: MessageStore
+    rates: Rates
+    # Address and port of this broker as records hold them.
+    store_host: tuple[bytes, int]
+    machine_memory_bytes: int
+    # Wall clock, and monotonic time.
+    now_ms: Callable[[], int]
+    clock_ms: Callable[[], float]
+    rng: Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processors:
+    """The bound processors that somebody besides the table needs."""
+
+    pulls: PullProcessor
+    clients: ClientProcessor
+    table: dict[int, Processor]
+
+
+def bind_processors(parts: Parts) -> Processors:
+    """Makes all processors and their table."""
+    config, leadership, state = parts.config, parts.leadership, parts.state
+    messages, proposals = parts.messages, parts.proposals
+    memory_bytes = parts.machine_memory_bytes * _MEMORY_PERCENT // 100
+    pulls = PullProcessor(
+        config,
+        leadership,
+        state,
+        parts.clients,
+        messages,
+        parts.parked,
+        parts.clock_ms,
+        memory_bytes,
+    )
+    clients = ClientProcessor(config, leadership, state, parts.clients, parts.locks, parts.now_ms)
+    sends = SendProcessor(
+        config,
+        leadership,
+        state,
+        proposals,
+        store_host=parts.store_host,
+        now_ms=parts.now_ms,
+        rng=parts.rng,
+    )
+    send_backs = SendBackProcessor(
+        config,
+        leadership,
+        state,
+        proposals,
+        messages,
+        store_host=parts.store_host,
+        rng=parts.rng,
+        now_ms=parts.now_ms,
+    )
+    system_topics = frozenset(topic.name for topic in built_in_topics(config))
+    offsets = OffsetProcessor(leadership, state, messages, memory_bytes)
+    topics = TopicProcessor(leadership, state, system_topics)
+    queries = QueryProcessor(config, state, parts.clients, messages)
+    admin = AdminProcessor(
+        config,
+        leadership,
+        state,
+        proposals,
+        pulls,
+        parts.parked,
+        parts.rates,
+        messages,
+        parts.now_ms,
+    )
+    code = RequestCode
+    table: dict[RequestCode, Processor] = {
+        code.SEND_MESSAGE: sends.send,
+        code.SEND_MESSAGE_V2: sends.send,
+        code.SEND_BATCH_MESSAGE: sends.send,
+        code.CONSUMER_SEND_MSG_BACK: send_backs.send_back,
+        code.PULL_MESSAGE: pulls.pull,
+        code.LITE_PULL_MESSAGE: pulls.pull,
+        code.HEART_BEAT: clients.heart_beat,
+        code.UNREGISTER_CLIENT: clients.unregister,
+        code.GET_CONSUMER_LIST_BY_GROUP: clients.list_members,
+        code.LOCK_BATCH_MQ: clients.lock,
+        code.UNLOCK_BATCH_MQ: clients.unlock,
+        code.CHECK_CLIENT_CONFIG: clients.check_client,
+        code.GET_CONSUMER_CONNECTION_LIST: clients.list_consumers,
+        code.GET_PRODUCER_CONNECTION_LIST: clients.list_producers,
+        code.QUERY_CONSUMER_OFFSET: offsets.query,
+        code.UPDATE_CONSUMER_OFFSET: offsets.update,
+        code.GET_ALL_CONSUMER_OFFSET: offsets.list_all,
+        code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
+        code.GET_MAX_OFFSET: offsets.max_offset,
+        code.GET_MIN_OFFSET: offsets.min_offset,
+        code.GET_EARLIEST_MSG_STORETIME: offsets.earliest_time,
+        code.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
+        code.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
+        code.GET_ALL_TOPIC_CONFIG: topics.list_topics,
+        code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.list_system_topics,
+        code.GET_TOPIC_CONFIG: topics.show_topic,
+        code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topics.put_group,
+        code.DELETE_SUBSCRIPTIONGROUP: topics.delete_group,
+        code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topics.list_groups,
+        code.GET_SUBSCRIPTIONGROUP_CONFIG: topics.show_group,
+        code.QUERY_MESSAGE: queries.query,
+        code.VIEW_MESSAGE_BY_ID: queries.view,
+        code.GET_TOPIC_STATS_INFO: queries.topic_stats,
+        code.GET_CONSUME_STATS: queries.consume_stats,
+        code.QUERY_TOPIC_CONSUME_BY_WHO: queries.consumers_of,
+        code.GET_BROKER_CONFIG: admin.config,
+        code.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+    }
+    return Processors(
+        pulls=pulls,
+        clients=clients,
+        table={int(request_code): processor for request_code, processor in table.items()},
+    )

@@ -1,0 +1,253 @@
+"""What a broker has on disk, opened in order: lock, ledger, vote, state files, derived files.
+
+The lock comes first, because opening the ledger may cut a torn tail. State files are loaded before
+the message store is opened: what it dispatches while it recovers is applied to them. They are made
+durable before each mark of the message store, so that a restart replays from the ledger exactly
+the changes the files may lack.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.state_files import StateFile
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.commitlog import STATE_TOPIC, FlushJob, MessageStore, StoreConfig, StoreLock
+from ledgermq.commitlog import used_percent as used_percent_of
+from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.store import DLedgerMmapFileStore, RealFileSystem, VoteFile
+from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
+
+_FORCE_PERCENT: Final = 85
+_FULL_PERCENT: Final = 90
+
+_log = Logger()
+
+
+class Storage:
+    """The open files of one broker."""
+
+    def __init__(
+        self, config: BrokerConfig, reactor: Any, state: BrokerState, now_ms: Callable[[], int]
+    ) -> None:
+        """Binds the parts; nothing is read or written before `open`.
+
+        Args:
+            config: paths and sizes.
+            reactor: runs the flusher's thread.
+            state: loaded from its files, and saved to them.
+            now_ms: wall clock.
+        """
+        self._config = config
+        self._state = state
+        self._now_ms = now_ms
+        root = str(config.store_root)
+        file_system = RealFileSystem()
+        self._lock = StoreLock(root)
+        self.codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
+        directory = os.path.join(root, f"dledger-{config.ledger_self_id}")
+        self.ledger_store = DLedgerMmapFileStore(
+            file_system,
+            directory,
+            config.segment_bytes,
+            config.index_segment_bytes,
+            self.codec,
+        )
+        self.vote_file = VoteFile(
+            file_system, directory, config.ledger_self_id, group=config.ledger_group
+        )
+        self.messages = MessageStore(
+            store_config(config),
+            self.ledger_store,
+            file_system,
+            now_ms,
+            self.ledger_store.data.read,
+        )
+        folder = config.store_root / "config"
+        self._topics_file = StateFile(folder / "topics.json")
+        self._groups_file = StateFile(folder / "subscriptionGroup.json")
+        self._offsets_file = StateFile(folder / "consumerOffset.json")
+        self._flusher = Flusher(reactor, self._run_flush)
+        # The flush under way, and the state files to be written by it.
+        self._job: FlushJob | None = None
+        self._job_files: list[tuple[StateFile, bytes]] = []
+        self._is_open = False
+
+    def open(self) -> None:
+        """Opens everything.
+
+        Raises:
+            StoreInUseError: another broker runs on this directory.
+            StateFileError, LedgerError, CommitLogError, OSError: the files cannot be used; the
+            text says which.
+        """
+        self._lock.take()
+        try:
+            ledger = self.ledger_store.open()
+            if ledger.cut_reason is not None:
+                _log.warn(
+                    "ledger: cut a torn tail at {position}: {reason}; copies: {copies}",
+                    position=ledger.end_position,
+                    reason=ledger.cut_reason,
+                    copies=", ".join(ledger.copies),
+                )
+            self._load_state()
+            self.messages.watch_topic(STATE_TOPIC, self._state.apply)
+            report = self.messages.open()
+        except BaseException:
+            self._lock.release(is_clean=False)
+            raise
+        self._is_open = True
+        _log.info(
+            "store opened: entries {first} to {last}, dispatched {dispatched}, replayed {replayed},"
+            " clean {clean}, queues rebuilt {rebuilt}",
+            first=ledger.first_index,
+            last=ledger.last_index,
+            dispatched=report.dispatched_index,
+            replayed=report.dispatched_count,
+            clean=report.was_clean,
+            rebuilt=len(report.rebuilt_queues),
+        )
+
+    def _load_state(self) -> None:
+        state = self._state
+        topics = self._topics_file.load()
+        if topics is not None:
+            state.topics.load_json(topics)
+        groups = self._groups_file.load()
+        if groups is not None:
+            state.groups.load_json(groups)
+        offsets = self._offsets_file.load()
+        if offsets is not None:
+            state.offsets.load_json(offsets)
+
+    # State files between two flushes: replaced, not yet durable.
+
+    def save_topics_and_groups(self) -> None:
+        """Writes the two files if their tables changed."""
+        state = self._state
+        if state.are_topics_unsaved:
+            self._topics_file.save(state.topics.to_json(), is_durable=False)
+            state.are_topics_unsaved = False
+        if state.are_groups_unsaved:
+            self._groups_file.save(state.groups.to_json(), is_durable=False)
+            state.are_groups_unsaved = False
+
+    def save_offsets(self) -> None:
+        """Writes the offsets if they changed."""
+        if self._state.are_offsets_unsaved:
+            self._offsets_file.save(self._state.offsets.to_json(), is_durable=False)
+            self._state.are_offsets_unsaved = False
+
+    # Flushes.
+
+    def flush_if_due(self, failed: Callable[[BaseException], None]) -> None:
+        """Begins a flush when the message store wants one; it runs in the flusher's thread.
+
+        Args:
+            failed: told when the disk refuses, which is final for this replica.
+        """
+        now_ms = self._now_ms()
+        if self._job is not None or not self.messages.is_flush_due(now_ms):
+            return
+        state = self._state
+        tables: tuple[tuple[StateFile, Mapping[str, Any]], ...] = (
+            (self._topics_file, state.topics.to_json()),
+            (self._groups_file, state.groups.to_json()),
+            (self._offsets_file, state.offsets.to_json()),
+        )
+        self._job_files = [(file, file.encode(value)) for file, value in tables]
+        self._job = self.messages.begin_flush(now_ms)
+        flushed: Deferred[Any] = self._flusher.request()
+        flushed.addCallbacks(lambda _: self._flushed(), lambda failure: failed(failure.value))
+
+    def _run_flush(self) -> None:
+        """In the flusher's thread: state files first, then the mark that makes them needed."""
+        job = self._job
+        assert job is not None
+        for file, data in self._job_files:
+            file.write(data, is_durable=True)
+        job.run()
+
+    def _flushed(self) -> None:
+        job, self._job = self._job, None
+        assert job is not None
+        self.messages.end_flush(job)
+
+    # Retention and the end.
+
+    def clean(self, local_hour: int) -> None:
+        """Forgets what retention gives up, and notes whether the disk is full."""
+        decision = self.messages.clean(self._now_ms(), local_hour, self.disk_used_percent())
+        if decision.drop_before:
+            _log.info(
+                "retention: dropped the log before position {position}: {reason}",
+                position=decision.drop_before,
+                reason=decision.reason,
+            )
+
+    def disk_used_percent(self) -> int:
+        """Returns the used part of the partition, as upstream rounds it."""
+        disk = os.statvfs(self._config.store_root)
+        return used_percent_of(
+            disk.f_blocks * disk.f_frsize,
+            disk.f_bfree * disk.f_frsize,
+            disk.f_bavail * disk.f_frsize,
+        )
+
+    def stop_flusher(self) -> Deferred[None]:
+        """Lets a flush under way end; no other begins."""
+        return self._flusher.stop()
+
+    def close(self) -> None:
+        """Saves the state durably, closes all files and gives the directory free."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        is_clean = self.messages.failure is None and self._job is None
+        try:
+            self._topics_file.save(self._state.topics.to_json(), is_durable=True)
+            self._groups_file.save(self._state.groups.to_json(), is_durable=True)
+            self._offsets_file.save(self._state.offsets.to_json(), is_durable=True)
+            if self._job is None:
+                self.messages.close()
+            self.ledger_store.close()
+        except BaseException:
+            is_clean = False
+            raise
+        finally:
+            self._lock.release(is_clean=is_clean)
+
+
+def store_config(config: BrokerConfig) -> StoreConfig:
+    """Returns the settings of the message store."""
+    clean_percent = config.disk_used_percent_max
+    return StoreConfig(
+        root=str(config.store_root),
+        queue_segment_bytes=config.queue_segment_bytes,
+        index_slot_count=config.index_slots,
+        index_entry_count=config.index_units,
+        index_enabled=config.has_key_index,
+        body_bytes_max=config.message_bytes_max,
+        memory_bytes_max=config.pull_bytes_max,
+        memory_count_max=config.pull_count_max,
+        machine_memory_bytes=machine_memory_bytes(),
+        query_count_max=config.query_hits_max,
+        delete_hours=config.delete_hours,
+        reserved_hours=config.retention_hours,
+        force_clean=config.cleans_forcibly,
+        disk_clean_percent=clean_percent,
+        disk_force_percent=max(clean_percent, _FORCE_PERCENT),
+        disk_full_percent=max(clean_percent, _FULL_PERCENT),
+    )
+
+
+def machine_memory_bytes() -> int:
+    """Returns the physical memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
