@@ -267,16 +267,18 @@ class Raft:
         return start_index, self._announced_end
 
     def _take_role_change(self) -> RoleChange | None:
-        change = RoleChange(
-            role=self.role,
-            term=self.term,
-            leader_id=self.leader_id,
-            is_ready_leader=self.is_ready_leader,
-        )
-        if change == self._announced_role:
+        told, state, is_ready = self._announced_role, self._state, self.is_ready_leader
+        if (
+            told.term == state.term
+            and told.leader_id == state.leader_id
+            and told.is_ready_leader is is_ready
+            and told.role is self.role
+        ):
             return None
-        self._announced_role = change
-        return change
+        self._announced_role = RoleChange(
+            role=self.role, term=state.term, leader_id=state.leader_id, is_ready_leader=is_ready
+        )
+        return self._announced_role
 
     # -- terms and roles
 
