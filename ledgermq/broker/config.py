@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ledgermq.broker.config_ignored import IGNORED_KEYS
-from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS, Key, Kind
+from ledgermq.broker.config_key import Key, Kind
+from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS
 from ledgermq.broker.errors import ConfigError
 from ledgermq.protocol.properties_file import parse_properties
 

@@ -6,7 +6,7 @@ delay levels that upstream puts between two tries are not available. Source:
 `AbstractSendMessageProcessor.consumerSendMsgBack`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -59,7 +59,6 @@ class SendBackProcessor:
         *,
         store_host: tuple[bytes, int],
         rng: Random,
-        now_ms: Callable[[], int],
     ) -> None:
         """Binds the parts; `store_host` is told as the storing broker, `rng` chooses queues."""
         self._config = config
@@ -69,7 +68,6 @@ class SendBackProcessor:
         self._store = store
         self._store_host = store_host
         self._rng = rng
-        self._now_ms = now_ms
 
     def send_back(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """Stores a message as a retry or a dead letter; answered when it is committed."""

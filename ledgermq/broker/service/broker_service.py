@@ -36,6 +36,7 @@ from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.processor_table import Parts, Processors, bind_processors
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import Storage, machine_memory_bytes
+from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.broker.topics import TopicTable, built_in_topics
@@ -48,11 +49,6 @@ from ledgermq.protocol.transport import CommandProtocol, CommandServer, TurnOutp
 
 # Pairs of topic and group that may have offsets.
 _OFFSET_KEYS_MAX: Final = 1_000_000
-_ANSWER_DUE_MS: Final = 100
-_SCAN_MS: Final = 5000
-_HOUSEKEEPING_MS: Final = 10_000
-_SECOND_MS: Final = 1000
-_SNAPSHOT_MS: Final = 600_000
 _DRAIN_CHECK_MS: Final = 10
 # Allocations between two collections of the youngest generation; the default is 700.
 _GC_THRESHOLDS: Final = (50_000, 25, 50)
@@ -97,16 +93,7 @@ class BrokerService:
         self._locks = QueueLocks()
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
-        self.state = BrokerState(
-            TopicTable(config.topics_max),
-            SubscriptionGroupTable(config.groups_max),
-            ConsumerOffsetTable(_OFFSET_KEYS_MAX),
-            write=self._write_state,
-            now_ms=wall_clock_ms,
-            auto_create_groups=config.auto_create_groups,
-            on_topics_changed=self._topics_changed,
-            on_topic_removed=self._topic_removed,
-        )
+        self.state = self._new_state()
         self._storage = Storage(config, reactor, self.state, wall_clock_ms)
         self._messages = self._storage.messages
         # Messages of the range that is being applied, for parked pulls.
@@ -141,7 +128,19 @@ class BrokerService:
         self._processors: Processors | None = None
         self._replica: Replica | None = None
         self._stopped: Deferred[None] | None = None
-        self._snapshot_index = -1
+
+    def _new_state(self) -> BrokerState:
+        config = self.config
+        return BrokerState(
+            TopicTable(config.topics_max),
+            SubscriptionGroupTable(config.groups_max),
+            ConsumerOffsetTable(_OFFSET_KEYS_MAX),
+            write=self._write_state,
+            now_ms=wall_clock_ms,
+            auto_create_groups=config.auto_create_groups,
+            on_topics_changed=self._topics_changed,
+            on_topic_removed=self._topic_removed,
+        )
 
     # What others may ask.
 
@@ -250,19 +249,20 @@ class BrokerService:
         return self._replica.start(applied_index=self._messages.dispatched_index)
 
     def _run(self, _: object) -> None:
-        config, every = self.config, self._schedule.every
+        config = self.config
         assert self._processors is not None and self._proposals is not None
-        pulls = self._processors.pulls
-        every(_ANSWER_DUE_MS, self._proposals.expire)
-        every(_ANSWER_DUE_MS, pulls.answer_due)
-        every(_SCAN_MS if config.is_long_polling_on else _SECOND_MS, pulls.scan)
-        every(config.offsets_replication_ms, self.state.write_offsets)
-        every(_SECOND_MS, self._each_second)
-        every(config.offsets_flush_ms, self._storage.save_offsets)
-        every(_HOUSEKEEPING_MS, self._processors.clients.close_silent)
-        every(config.clean_interval_ms, self._clean)
-        every(config.register_period_ms, self._registration.register)
-        every(_SNAPSHOT_MS, self._write_snapshot)
+        Upkeep(
+            config,
+            self.leadership,
+            self.state,
+            self._storage,
+            self._proposals,
+            self._processors,
+            self._registration,
+            self._rates,
+            clock_ms=self._clock_ms,
+            flush_failed=self._flush_failed,
+        ).start(self._schedule)
         self._registration.start()
         gc.collect()
         gc.freeze()
@@ -427,29 +427,9 @@ class BrokerService:
         if self._processors is not None:
             self._processors.clients.connection_lost(connection)
 
-    # Timers.
-
     def _clock_ms(self) -> float:
         seconds: float = self._reactor.seconds()
         return seconds * 1000.0
-
-    def _each_second(self) -> None:
-        assert self._proposals is not None and self._processors is not None
-        pulls = self._processors.pulls
-        self._rates.sample(
-            self._clock_ms(),
-            {
-                "put": self._proposals.committed_count,
-                "found": pulls.found_count,
-                "missed": pulls.missed_count,
-                "total": pulls.found_count + pulls.missed_count,
-                "transferred": pulls.message_count,
-            },
-        )
-        if self.state.is_snapshot_due and self.leadership.is_serving:
-            self.state.write_snapshot()
-        self._storage.save_topics_and_groups()
-        self._storage.flush_if_due(self._flush_failed)
 
     def _flush_failed(self, error: BaseException) -> None:
         """A failed flush is final for this member: it leaves the group and says so."""
@@ -457,28 +437,6 @@ class BrokerService:
             self._replica.stop()
             self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
             self.failed(error)
-
-    def _clean(self) -> None:
-        self._storage.clean(time.localtime().tm_hour)
-        leadership = self.leadership
-        if self._messages.is_disk_full:
-            used = self._storage.disk_used_percent()
-            leadership.closed_because = (
-                f"the disk of {self.config.store_root} is full, {used} % are used"
-                " (key diskMaxUsedSpaceRatio)"
-            )
-        elif leadership.closed_because is not None:
-            _log.info("the disk has room again, messages are taken")
-            leadership.closed_because = None
-
-    def _write_snapshot(self) -> None:
-        """Now and then, so that a member that lost its files finds the state in what is left of
-        the log.
-        """
-        index = self._messages.dispatched_index
-        if self.leadership.is_serving and index > self._snapshot_index + 1:
-            self.state.write_snapshot()
-            self._snapshot_index = index
 
 
 def wall_clock_ms() -> int:

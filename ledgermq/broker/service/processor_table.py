@@ -63,60 +63,21 @@ class Processors:
 
 def bind_processors(parts: Parts) -> Processors:
     """Makes all processors and their table."""
-    config, leadership, state = parts.config, parts.leadership, parts.state
-    messages, proposals = parts.messages, parts.proposals
-    memory_bytes = parts.machine_memory_bytes * _MEMORY_PERCENT // 100
     pulls = PullProcessor(
-        config,
-        leadership,
-        state,
+        parts.config,
+        parts.leadership,
+        parts.state,
         parts.clients,
-        messages,
+        parts.messages,
         parts.parked,
         parts.clock_ms,
-        memory_bytes,
+        _near_bytes(parts),
     )
-    clients = ClientProcessor(config, leadership, state, parts.clients, parts.locks, parts.now_ms)
-    sends = SendProcessor(
-        config,
-        leadership,
-        state,
-        proposals,
-        store_host=parts.store_host,
-        now_ms=parts.now_ms,
-        rng=parts.rng,
-    )
-    send_backs = SendBackProcessor(
-        config,
-        leadership,
-        state,
-        proposals,
-        messages,
-        store_host=parts.store_host,
-        rng=parts.rng,
-        now_ms=parts.now_ms,
-    )
-    system_topics = frozenset(topic.name for topic in built_in_topics(config))
-    offsets = OffsetProcessor(leadership, state, messages, memory_bytes)
-    topics = TopicProcessor(leadership, state, system_topics)
-    queries = QueryProcessor(config, state, parts.clients, messages)
-    admin = AdminProcessor(
-        config,
-        leadership,
-        state,
-        proposals,
-        pulls,
-        parts.parked,
-        parts.rates,
-        messages,
-        parts.now_ms,
+    clients = ClientProcessor(
+        parts.config, parts.leadership, parts.state, parts.clients, parts.locks, parts.now_ms
     )
     code = RequestCode
     table: dict[RequestCode, Processor] = {
-        code.SEND_MESSAGE: sends.send,
-        code.SEND_MESSAGE_V2: sends.send,
-        code.SEND_BATCH_MESSAGE: sends.send,
-        code.CONSUMER_SEND_MSG_BACK: send_backs.send_back,
         code.PULL_MESSAGE: pulls.pull,
         code.LITE_PULL_MESSAGE: pulls.pull,
         code.HEART_BEAT: clients.heart_beat,
@@ -127,32 +88,95 @@ def bind_processors(parts: Parts) -> Processors:
         code.CHECK_CLIENT_CONFIG: clients.check_client,
         code.GET_CONSUMER_CONNECTION_LIST: clients.list_consumers,
         code.GET_PRODUCER_CONNECTION_LIST: clients.list_producers,
-        code.QUERY_CONSUMER_OFFSET: offsets.query,
-        code.UPDATE_CONSUMER_OFFSET: offsets.update,
-        code.GET_ALL_CONSUMER_OFFSET: offsets.list_all,
-        code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
-        code.GET_MAX_OFFSET: offsets.max_offset,
-        code.GET_MIN_OFFSET: offsets.min_offset,
-        code.GET_EARLIEST_MSG_STORETIME: offsets.earliest_time,
-        code.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
-        code.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
-        code.GET_ALL_TOPIC_CONFIG: topics.list_topics,
-        code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.list_system_topics,
-        code.GET_TOPIC_CONFIG: topics.show_topic,
-        code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topics.put_group,
-        code.DELETE_SUBSCRIPTIONGROUP: topics.delete_group,
-        code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topics.list_groups,
-        code.GET_SUBSCRIPTIONGROUP_CONFIG: topics.show_group,
-        code.QUERY_MESSAGE: queries.query,
-        code.VIEW_MESSAGE_BY_ID: queries.view,
-        code.GET_TOPIC_STATS_INFO: queries.topic_stats,
-        code.GET_CONSUME_STATS: queries.consume_stats,
-        code.QUERY_TOPIC_CONSUME_BY_WHO: queries.consumers_of,
-        code.GET_BROKER_CONFIG: admin.config,
-        code.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+        **_senders(parts),
+        **_offsets(parts),
+        **_topics(parts),
+        **_questions(parts, pulls),
     }
-    return Processors(
-        pulls=pulls,
-        clients=clients,
-        table={int(request_code): processor for request_code, processor in table.items()},
+    by_number = {int(request_code): processor for request_code, processor in table.items()}
+    return Processors(pulls=pulls, clients=clients, table=by_number)
+
+
+def _near_bytes(parts: Parts) -> int:
+    """A record so near to the end of the log counts as read from memory."""
+    return parts.machine_memory_bytes * _MEMORY_PERCENT // 100
+
+
+def _senders(parts: Parts) -> dict[RequestCode, Processor]:
+    sends = SendProcessor(
+        parts.config,
+        parts.leadership,
+        parts.state,
+        parts.proposals,
+        store_host=parts.store_host,
+        now_ms=parts.now_ms,
+        rng=parts.rng,
     )
+    send_backs = SendBackProcessor(
+        parts.config,
+        parts.leadership,
+        parts.state,
+        parts.proposals,
+        parts.messages,
+        store_host=parts.store_host,
+        rng=parts.rng,
+    )
+    return {
+        RequestCode.SEND_MESSAGE: sends.send,
+        RequestCode.SEND_MESSAGE_V2: sends.send,
+        RequestCode.SEND_BATCH_MESSAGE: sends.send,
+        RequestCode.CONSUMER_SEND_MSG_BACK: send_backs.send_back,
+    }
+
+
+def _offsets(parts: Parts) -> dict[RequestCode, Processor]:
+    offsets = OffsetProcessor(parts.leadership, parts.state, parts.messages, _near_bytes(parts))
+    return {
+        RequestCode.QUERY_CONSUMER_OFFSET: offsets.query,
+        RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: offsets.list_all,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
+        RequestCode.GET_MAX_OFFSET: offsets.max_offset,
+        RequestCode.GET_MIN_OFFSET: offsets.min_offset,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: offsets.earliest_time,
+    }
+
+
+def _topics(parts: Parts) -> dict[RequestCode, Processor]:
+    system_topics = frozenset(topic.name for topic in built_in_topics(parts.config))
+    topics = TopicProcessor(parts.leadership, parts.state, system_topics)
+    return {
+        RequestCode.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
+        RequestCode.GET_ALL_TOPIC_CONFIG: topics.list_topics,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.list_system_topics,
+        RequestCode.GET_TOPIC_CONFIG: topics.show_topic,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topics.put_group,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: topics.delete_group,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topics.list_groups,
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: topics.show_group,
+    }
+
+
+def _questions(parts: Parts, pulls: PullProcessor) -> dict[RequestCode, Processor]:
+    queries = QueryProcessor(parts.config, parts.state, parts.clients, parts.messages)
+    admin = AdminProcessor(
+        parts.config,
+        parts.leadership,
+        parts.state,
+        parts.proposals,
+        pulls,
+        parts.parked,
+        parts.rates,
+        parts.messages,
+        parts.now_ms,
+    )
+    return {
+        RequestCode.QUERY_MESSAGE: queries.query,
+        RequestCode.VIEW_MESSAGE_BY_ID: queries.view,
+        RequestCode.GET_TOPIC_STATS_INFO: queries.topic_stats,
+        RequestCode.GET_CONSUME_STATS: queries.consume_stats,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: queries.consumers_of,
+        RequestCode.GET_BROKER_CONFIG: admin.config,
+        RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+    }

@@ -6,7 +6,8 @@ import pytest
 
 from ledgermq.broker.config import effective_properties, load_broker_config
 from ledgermq.broker.config_ignored import IGNORED_KEYS
-from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS, Kind
+from ledgermq.broker.config_key import Kind
+from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS
 from ledgermq.broker.errors import ConfigError
 
 GROUP_FILE = """

@@ -1,0 +1,116 @@
+"""Upkeep: what a broker does from time to time, in whatever role.
+
+Each function is small and bounded; the times stand in one place, `start`.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from twisted.logger import Logger
+
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.rates import Rates
+from ledgermq.broker.registration import Registration
+from ledgermq.broker.service.processor_table import Processors
+from ledgermq.broker.service.schedule import Schedule
+from ledgermq.broker.service.storage import Storage
+from ledgermq.broker.state_log import BrokerState
+
+_ANSWER_DUE_MS: Final = 100
+_SCAN_MS: Final = 5000
+_HOUSEKEEPING_MS: Final = 10_000
+_SECOND_MS: Final = 1000
+_SNAPSHOT_MS: Final = 600_000
+
+_log = Logger()
+
+
+class Upkeep:
+    """The periodic work of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        storage: Storage,
+        proposals: Proposals,
+        processors: Processors,
+        registration: Registration,
+        rates: Rates,
+        *,
+        clock_ms: Callable[[], float],
+        flush_failed: Callable[[BaseException], None],
+    ) -> None:
+        """Binds the parts.
+
+        Args:
+            clock_ms: monotonic time.
+            flush_failed: told when the disk refuses a flush, which is final.
+        """
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._storage = storage
+        self._proposals = proposals
+        self._processors = processors
+        self._registration = registration
+        self._rates = rates
+        self._clock_ms = clock_ms
+        self._flush_failed = flush_failed
+        # Dispatched index at the last snapshot.
+        self._snapshot_index = -1
+
+    def start(self, schedule: Schedule) -> None:
+        """Begins; `schedule` ends it."""
+        config, pulls = self._config, self._processors.pulls
+        schedule.every(_ANSWER_DUE_MS, self._proposals.expire)
+        schedule.every(_ANSWER_DUE_MS, pulls.answer_due)
+        schedule.every(_SCAN_MS if config.is_long_polling_on else _SECOND_MS, pulls.scan)
+        schedule.every(config.offsets_replication_ms, self._state.write_offsets)
+        schedule.every(_SECOND_MS, self._each_second)
+        schedule.every(config.offsets_flush_ms, self._storage.save_offsets)
+        schedule.every(_HOUSEKEEPING_MS, self._processors.clients.close_silent)
+        schedule.every(config.clean_interval_ms, self._clean)
+        schedule.every(config.register_period_ms, self._registration.register)
+        schedule.every(_SNAPSHOT_MS, self._write_snapshot)
+
+    def _each_second(self) -> None:
+        proposals, pulls = self._proposals, self._processors.pulls
+        self._rates.sample(
+            self._clock_ms(),
+            {
+                "put": proposals.committed_count,
+                "found": pulls.found_count,
+                "missed": pulls.missed_count,
+                "total": pulls.found_count + pulls.missed_count,
+                "transferred": pulls.message_count,
+            },
+        )
+        if self._state.is_snapshot_due and self._leadership.is_serving:
+            self._state.write_snapshot()
+        self._storage.save_topics_and_groups()
+        self._storage.flush_if_due(self._flush_failed)
+
+    def _clean(self) -> None:
+        self._storage.clean(time.localtime().tm_hour)
+        leadership = self._leadership
+        if self._storage.messages.is_disk_full:
+            used = self._storage.disk_used_percent()
+            leadership.closed_because = (
+                f"the disk of {self._config.store_root} is full, {used} % are used"
+                " (key diskMaxUsedSpaceRatio)"
+            )
+        elif leadership.closed_because is not None:
+            _log.info("the disk has room again, messages are taken")
+            leadership.closed_because = None
+
+    def _write_snapshot(self) -> None:
+        """Keeps the whole state in what retention leaves of the log."""
+        index = self._storage.messages.dispatched_index
+        if self._leadership.is_serving and index > self._snapshot_index + 1:
+            self._state.write_snapshot()
+            self._snapshot_index = index
