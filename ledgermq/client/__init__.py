@@ -21,6 +21,7 @@ from ledgermq.client.errors import (
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult, SendStatus
 from ledgermq.client.producer import Producer
 from ledgermq.client.pull_consumer import PullConsumer
+from ledgermq.client.push_consumer import PushConsumer
 from ledgermq.client.queue_requests import PullResult, PullStatus
 from ledgermq.protocol.bodies import MessageQueue
 
@@ -40,6 +41,7 @@ __all__ = [
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "PushConsumer",
     "ReceivedMessage",
     "RefusedError",
     "SendError",

@@ -24,8 +24,9 @@ from ledgermq.protocol.headers import UnregisterClientRequestHeader
 from ledgermq.protocol.heartbeat import HeartbeatData
 from ledgermq.protocol.message_id import UniqueIds
 
-# A topic that a send has just created is asked for this often until its route is known.
-_GUESS_INTERVAL_S: Final = 2.0
+# How often to look after what is missing: the route of a topic that a send has just created, a
+# connection that was lost.
+_LOOK_INTERVAL_S: Final = 1.0
 # How long close waits for brokers to take the news.
 _UNREGISTER_TIMEOUT_S: Final = 1.0
 
@@ -74,6 +75,8 @@ class ClientInstance:
         self.routes = RouteCache(self.name_servers, default_queue_nums)
         # What the next heartbeat says; None sends none.
         self.heartbeat: Callable[[], HeartbeatData] | None = None
+        # True for a consumer: a broker that lost it would share its queues out to others.
+        self.stays_connected = False
         self._addresses = frozenset(addresses)
         self._tending: asyncio.Task[None] | None = None
 
@@ -144,6 +147,12 @@ class ClientInstance:
             # The new connection begins with the heartbeat.
             await self.connections.open(address)
 
+    async def _reconnect(self) -> None:
+        """Opens a connection to each broker that has none; it begins with a heartbeat."""
+        brokers = sorted({a for route in self.routes.known() for a in route.brokers()})
+        lost = [address for address in brokers if self.connections.find(address) is None]
+        await asyncio.gather(*map(self.connections.open, lost), return_exceptions=True)
+
     def _connected(self, connection: Connection) -> None:
         if self.heartbeat is None or connection.address in self._addresses:
             return
@@ -159,10 +168,12 @@ class ClientInstance:
         while True:
             guesses = [route for route in self.routes.known() if route.is_guess]
             wake = min(routes_due, beat_due)
-            await asyncio.sleep(min(max(0.0, wake - loop.time()), _GUESS_INTERVAL_S))
+            await asyncio.sleep(min(max(0.0, wake - loop.time()), _LOOK_INTERVAL_S))
             for route in guesses:
                 with contextlib.suppress(ClientError):
                     await self.routes.refresh(route.topic, may_create=True)
+            if self.stays_connected:
+                await self._reconnect()
             if loop.time() >= routes_due:
                 routes_due = loop.time() + self.config.route_interval_s
                 await self.refresh_routes()

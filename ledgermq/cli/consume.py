@@ -1,0 +1,163 @@
+"""``ledgermq consume``: prints, stores or sums up the messages of a topic as a member of a group.
+
+Ends by Ctrl-C, after ``--count`` messages, or when nothing came for ``--until-idle`` seconds; what
+was consumed is committed then. The checksum does not depend on the order, so that the sums of
+several consumers can be added: SHA-256 of each body as a number, added up modulo 2^256.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import signal
+import sys
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from ledgermq.cli.progress import Progress
+from ledgermq.client import ClientError, PushConsumer, ReceivedMessage
+from ledgermq.protocol.errors import RemoteProtocolError
+
+_MODULUS: Final = 1 << 256
+
+
+@dataclass(slots=True)
+class Checksum:
+    """Number, size and sum of bodies, whatever their order."""
+
+    count: int = 0
+    size_bytes: int = 0
+    total: int = 0
+
+    def add(self, body: bytes) -> None:
+        """Takes one body in."""
+        self.count += 1
+        self.size_bytes += len(body)
+        self.total += int.from_bytes(hashlib.sha256(body).digest(), "big")
+
+    def figures(self) -> dict[str, object]:
+        """Returns it as plain values; sums of several may be added modulo 2^256."""
+        total = self.total % _MODULUS
+        return {"count": self.count, "bytes": self.size_bytes, "sha256_sum": f"{total:064x}"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("-n", "--namesrv", default="127.0.0.1:9876", metavar="HOST:PORT[;...]")
+    parser.add_argument("-t", "--topic", required=True)
+    parser.add_argument("-g", "--group", default="ledgermq_consume")
+    parser.add_argument("--tags", default="*", help="tags joined by ||")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        choices=("first", "last"),
+        default="first",
+        help="where a group begins that has consumed nothing yet",
+    )
+    parser.add_argument("--count", type=int, metavar="N", help="end after this many")
+    parser.add_argument(
+        "--until-idle", type=float, metavar="SECONDS", help="end when nothing comes for so long"
+    )
+    parser.add_argument("--output", metavar="FILE", help="one body a line; - is standard output")
+    parser.add_argument("--checksum", action="store_true", help="sum up bodies, print none")
+    parser.add_argument("--json", action="store_true", help="messages and figures as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Consumes; returns the exit code."""
+    try:
+        with contextlib.ExitStack() as stack:
+            output = None
+            if options.output == "-":
+                output = sys.stdout.buffer
+            elif options.output:
+                output = stack.enter_context(open(options.output, "wb"))
+            return asyncio.run(_consume(options, output))
+    except (ClientError, RemoteProtocolError, OSError, ValueError) as error:
+        print(f"ledgermq consume: {error}", file=sys.stderr)
+        return 1
+
+
+async def _consume(options: argparse.Namespace, output: BinaryIO | None) -> int:
+    loop = asyncio.get_running_loop()
+    progress = Progress("consumed", options.count)
+    checksum = Checksum()
+    is_quiet = options.checksum or output is not None
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        async with PushConsumer(
+            options.topic,
+            options.group,
+            name_servers=options.namesrv,
+            tags=options.tags,
+            start=options.start,
+        ) as consumer:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(options.until_idle) as idle:
+                    if options.count == 0:
+                        return 0
+                    async for message in consumer:
+                        if options.until_idle:
+                            idle.reschedule(loop.time() + options.until_idle)
+                        body = message.body
+                        progress.add(len(body))
+                        if options.checksum:
+                            checksum.add(body)
+                        if output is not None:
+                            output.write(body + b"\n")
+                        if not is_quiet:
+                            print(_shown(message, options.json), flush=True)
+                        if progress.count == options.count:
+                            break
+            consumer.acknowledge()
+    progress.clear()
+    _tell(options, progress, checksum)
+    return 0 if options.count is None or progress.count >= options.count else 1
+
+
+def _tell(options: argparse.Namespace, progress: Progress, checksum: Checksum) -> None:
+    # Waiting for the first message, and for more after the last, is not consuming.
+    elapsed_s = progress.elapsed_s
+    if progress.first_s is not None and progress.last_s is not None and progress.count > 1:
+        elapsed_s = max(progress.last_s - progress.first_s, 1e-9)
+    # The bodies own standard output when they go there.
+    stream = sys.stderr if options.output == "-" else sys.stdout
+    if options.json:
+        figures = progress.figures(elapsed_s)
+        if options.checksum:
+            figures |= {"checksum": checksum.figures()}
+        print(json.dumps(figures, sort_keys=True), file=stream)
+        return
+    if options.checksum:
+        print(f"sha256 sum {checksum.figures()['sha256_sum']}", file=stream)
+    print(progress.summary(elapsed_s), file=sys.stderr if not options.checksum else stream)
+
+
+def _shown(message: ReceivedMessage, as_json: bool) -> str:
+    text = message.body.decode("utf-8", "backslashreplace")
+    if not as_json:
+        return text
+    return json.dumps(
+        {
+            "topic": message.topic,
+            "broker": message.queue.broker_name,
+            "queue": message.queue.queue_id,
+            "offset": message.queue_offset,
+            "id": message.message_id,
+            "keys": message.keys,
+            "tags": message.tags,
+            "properties": message.properties,
+            "born_ms": message.born_timestamp_ms,
+            "stored_ms": message.store_timestamp_ms,
+            "body": text,
+        },
+        ensure_ascii=False,
+        sort_keys=True,
+    )
