@@ -165,11 +165,15 @@ class ConsumeQueue:
         return QueueUnit._make(QUEUE_UNIT.unpack(self.units(offset, 1)))
 
     def first_offset_at(self, physical_offset: int) -> int:
-        """Return the first queue offset whose record stands at `physical_offset` or behind it."""
+        """Return the first queue offset whose record stands at `physical_offset` or behind it.
+
+        A unit of zeros counts as behind: a cut that was stopped may have wiped it already.
+        """
         low, high = self.min_offset, self.max_offset
         while low < high:
             middle = (low + high) // 2
-            if self.unit(middle).physical_offset < physical_offset:
+            unit = self.unit(middle)
+            if unit.physical_offset < physical_offset and unit.size_bytes > 0:
                 low = middle + 1
             else:
                 high = middle
@@ -225,7 +229,7 @@ class ConsumeQueue:
         first = min_offset * QUEUE_UNIT_BYTES
         for start in list(self._starts):
             # A segment that ends before the first unit, or begins behind the last one.
-            if start + self._segment_bytes <= first or (start >= end and start > 0):
+            if start + self._segment_bytes <= first or start >= end:
                 self._files.remove(self._directory, segment_name(start))
                 self._starts.remove(start)
         self.min_offset, self.max_offset = min_offset, max_offset

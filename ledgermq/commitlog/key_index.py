@@ -203,6 +203,11 @@ class KeyIndex:
         return True
 
     def _restore_last(self, header: IndexHeader, *, is_clean: bool) -> bool:
+        begin = header.begin_physical_offset
+        for former in reversed(self._index_files[:-1]):
+            if former.header.end_physical_offset > begin:
+                return False
+            begin = former.header.begin_physical_offset
         file = self._index_files[-1]
         path = self._path(file)
         if is_clean and file.header == header:

@@ -39,6 +39,14 @@ class StoreReport:
     dispatched_index: int
 
 
+def drop_before(queues: ConsumeQueues, key_index: KeyIndex, position: int) -> None:
+    """Forget what points below a position: the log was shortened there by retention."""
+    for queue in queues:
+        if queue.has_files:
+            queue.drop_before(position)
+    key_index.drop_before(position)
+
+
 class Recovery:
     """One opening; used once."""
 
@@ -73,6 +81,7 @@ class Recovery:
             self._dispatcher.dispatched_timestamp = mark.timestamp
             if rebuilt or index_rebuilt:
                 self._rebuild(mark, rebuilt, with_keys=index_rebuilt)
+            drop_before(self._queues, self._key_index, self._store.first_position)
         before = self._dispatcher.dispatched_index
         committed = min(self._store.read_checkpoint(), self._store.last_index)
         if committed > before:
@@ -145,9 +154,14 @@ class Recovery:
             queue.restore(0, 0)
         end_index = self._dispatcher.dispatched_index + 1
         self._dispatcher.rebuild(set(queues), with_keys=with_keys, end_index=end_index)
-        ends = {(topic, queue_id): high for topic, queue_id, _, high in mark.queues}
+        was_cut = mark.index > self._store.last_index
+        ends = {
+            (topic, queue_id): low if was_cut else high
+            for topic, queue_id, low, high in mark.queues
+        }
         for queue in queues:
-            # None of its records is in the log any more: only the numbering goes on.
+            # None of its records is in the log any more: only the numbering goes on. It goes back
+            # to the first of them when they went with the log's end.
             if queue.max_offset == 0:
                 end = ends[(queue.topic, queue.queue_id)]
                 queue.restore(end, end)

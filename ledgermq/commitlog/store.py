@@ -40,7 +40,7 @@ from ledgermq.commitlog.reading import (
     ReadAt,
     TagsMatcher,
 )
-from ledgermq.commitlog.recovery import Recovery, StoreReport
+from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
 from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
 from ledgermq.commitlog.rows import Arrival, RowMaker
 from ledgermq.commitlog.store_lock import StoreLock
@@ -374,11 +374,7 @@ class MessageStore:
         self.is_disk_full = decision.is_disk_full
         if decision.drop_before:
             self._store.drop_before(decision.drop_before)
-            first_position = self._store.first_position
-            for queue in self._queues:
-                if queue.has_files:
-                    queue.drop_before(first_position)
-            self._key_index.drop_before(first_position)
+            drop_before(self._queues, self._key_index, self._store.first_position)
         return decision
 
     def _segment_ages(self) -> list[SegmentAge]:
