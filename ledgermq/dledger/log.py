@@ -116,9 +116,12 @@ class RaftLog:
         return head.position + head.size
 
     def fits(self, entries: EntrySlice) -> bool:
-        """Tell whether a run stands where this log would place it after the entry before it."""
+        """Tell whether a run could stand behind the entry before it: by term, and by place."""
+        index = entries.first_index
+        if index > self.first_index and self.term_at(index - 1) > entries.first_term:
+            return False
         size = entries.starts[1] if entries.count > 1 else len(entries.data)
-        end = self.end_before(entries.first_index)
+        end = self.end_before(index)
         return entries.position == place(end, size, self._store.segment_bytes)
 
     def holds(self, entry: EntrySlice) -> bool:

@@ -96,6 +96,13 @@ def test_entry_at_another_position_is_refused_before_a_byte_is_written() -> None
     assert facts(only_push_response(lab.take(append(1, moved, EntryId(1, 0))))) == (414, 0, 0)
 
 
+def test_truncate_to_an_entry_of_an_older_term_than_the_log_is_refused() -> None:
+    """Nothing a peer sends may break an assertion."""
+    lab = follower([3, 3], 3, checkpoint=1, java=True)
+    response = only_push_response(lab.take(truncate(3, entry([3, 3, 1], 2))))
+    assert facts(response) == (406, 0, 1)
+
+
 def test_request_that_contradicts_itself_is_refused() -> None:
     lab = follower([1], 1)
     assert facts(only_push_response(lab.take(append(1, entry([1, 2], 1), EntryId(1, 0)))))[0] == 411
