@@ -356,7 +356,7 @@ class EntryCodec:
         """Returns the entries that `data` holds, checked one by one.
 
         Args:
-            data: whole entries back to back; kept by the result.
+            data: whole entries; kept by the result.
             position: where the first one must stand in the log.
             previous: the entry before the first, whose index and term the first must continue. None
                 when it is not
@@ -366,15 +366,13 @@ class EntryCodec:
             verify: False leaves the checksums unchecked (bytes that were checked before).
 
         Raises:
-            CorruptEntryError: with the first field that is wrong; nothing is kept.
+            CorruptEntryError: with the first field that is wrong.
         """
         index = self._first_index(data, position, previous)
-        term = previous.term if previous is not None else 0
         first_index, chain_crc, crc32c = index, previous_chain_crc, self.crc32c
         unpack_head, pack_chained = HEAD.unpack_from, _CHAINED.pack
-        view, total, start, unfilled = memoryview(data), len(data), 0, 0
-        starts: list[int] = []
-        chain_known = previous is not None or first_index == 0
+        view, total, start, starts = memoryview(data), len(data), 0, list[int]()
+        term, chain_known = (previous.term, True) if previous is not None else (0, index == 0)
         while start < total:
             if start + 48 > total:
                 raise CorruptEntryError("data", index, position + start, 48, total - start)
@@ -383,19 +381,18 @@ class EntryCodec:
             end = start + size
             if (
                 magic != 1
+                or channel
                 or at_index != index
                 or at != position + start
                 or at_term < term
-                or channel
-                or body_bytes + 48 != size
-                or body_bytes < 0
+                or not 0 <= body_bytes == size - 48
                 or end > total
             ):
                 raise _wrong_field(head, index, term, position + start, total - start)
             if not verify:
                 pass
             elif chain == 0 and body_crc == 0:
-                unfilled += 1
+                self.unfilled_count += 1
             else:
                 found = crc32c(view[start + 48 : end], 0)
                 if found != body_crc:
@@ -408,7 +405,6 @@ class EntryCodec:
             starts.append(start)
             start = end
             index += 1
-        self.unfilled_count += unfilled
         return EntrySlice(
             data,
             starts,

@@ -31,11 +31,12 @@ from ledgermq.dledger.entry import (
     read_head,
 )
 from ledgermq.dledger.errors import CompactedError, OutOfRangeError
+from ledgermq.dledger.store.claims import Claims
 from ledgermq.dledger.store.continuity import check_continues
 from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, StoreFailedError
 from ledgermq.dledger.store.filesystem import FileSystem
-from ledgermq.dledger.store.marks import Marks, Start
+from ledgermq.dledger.store.marks import Marks
 from ledgermq.dledger.store.opening import Opening, RecoveryReport
 from ledgermq.dledger.store.segment import Segment, segment_name
 from ledgermq.dledger.store.segments import Segments
@@ -88,14 +89,7 @@ class DLedgerMmapFileStore:
         self._tail: Segment | None = None
         # Start of the segment behind which the next one was last made ahead, successfully or not.
         self._ahead_of = -1
-        # Raised by each truncation and reset, so that a sync under way claims nothing cut.
-        self._generation = 0
-        # Generation and last index that the latest sync covered, and what holds when that
-        # generation is over.
-        self._synced = (0, -1)
-        self._synced_floor = -1
-        # The highest index that the mark `durable` may name.
-        self._claimed_index = -1
+        self._claims = Claims(self._marks, 0, -1)
         self._has_start = False
         self._committed_index = -1
         self._checkpoint_due = False
@@ -121,9 +115,7 @@ class DLedgerMmapFileStore:
         self._last_term_from = self.last_index
         self._committed_index = report.committed_index
         durable_index = opened.durable_index if opened.durable_index is not None else -1
-        self._generation = opened.generation
-        self._synced = (opened.generation, min(durable_index, self.last_index))
-        self._claimed_index = durable_index
+        self._claims = Claims(self._marks, opened.generation, durable_index)
         self._has_start = opened.has_start
         return report
 
@@ -189,6 +181,14 @@ class DLedgerMmapFileStore:
             last_chain_crc=last.chain_crc,
         )
 
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Returns a copy of so many bytes of the data log, fewer at the end of their segment.
+
+        Raises:
+            IndexError: no segment holds the position.
+        """
+        return self.data.read(position, size_bytes)
+
     def append(self, entries: EntrySlice) -> None:
         """Writes entries to the page cache; they survive a kill, and after `sync` a power cut.
 
@@ -249,7 +249,7 @@ class DLedgerMmapFileStore:
         self.last_index = from_index - 1
         self.end_position = position
         with self._failing_for_good():
-            self._void_claims(min(self._synced_index(), from_index - 1))
+            self._void_claims(min(self._claims.synced_index, from_index - 1))
             self._index.truncate(from_index, end_index)
             self.data.truncate(position, end + BLANK_BYTES_MIN)
 
@@ -263,8 +263,8 @@ class DLedgerMmapFileStore:
         self.first_position = self.end_position = position
         self._committed_index = min(self._committed_index, first_index - 1)
         with self._failing_for_good():
-            self._claimed_index = first_index
             self._void_claims(first_index - 1)
+            self._write_start(first_index - 1)
             self._index.reset(first_index)
             self.data.reset(position)
 
@@ -284,7 +284,7 @@ class DLedgerMmapFileStore:
         self.first_index, self.first_position = head.index, start
         self._last_term_from = max(self._last_term_from, head.index)
         with self._failing_for_good():
-            self._write_start(self._synced_index())
+            self._write_start(self._claims.synced_index)
             self.data.drop_before(start)
             self._index.drop_before(self.first_index)
         return self.first_index
@@ -301,19 +301,19 @@ class DLedgerMmapFileStore:
         """
         self._refuse_after_failure()
         # In this order: a truncation after the first line shows in the generation.
-        generation = self._generation
+        generation = self._claims.generation
         last_index = self.last_index
         with self._failing_for_good():
             self.data.sync()
             self._index.segments.sync()
-            if self._generation == generation:
-                self._synced = (generation, last_index)
+            self._claims.covered(generation, last_index)
             if self._checkpoint_due:
                 self._checkpoint_due = False
                 try:
-                    self._write_marks(generation, last_index)
+                    is_written = self._claims.write(generation, last_index, self._committed_index)
                 except DiskFullError:
-                    self._checkpoint_due = True
+                    is_written = False
+                self._checkpoint_due = self._checkpoint_due or not is_written
 
     def read_checkpoint(self) -> int:
         """Returns the committed index that was noted last, or read at the opening; -1: none."""
@@ -341,38 +341,11 @@ class DLedgerMmapFileStore:
         self.data.close()
         self._index.close()
 
-    def _write_marks(self, generation: int, last_index: int) -> None:
-        # Two threads, two steps each; one of them sees the other:
-        # 1. here: claim noted, then generation compared
-        # 2. truncation: generation raised, then claim compared
-        self._claimed_index = max(self._claimed_index, last_index)
-        if self._generation != generation:
-            self._checkpoint_due = True
-            return
-        self._marks.write_checkpoint(min(self._committed_index, last_index), last_index)
-        self._marks.write_durable(generation, last_index)
-
     def _void_claims(self, durable_index: int) -> None:
-        """Begins the next generation; claims above `durable_index` hold no more, on disk either."""
-        self._synced_floor = durable_index
-        self._generation += 1
-        if self._claimed_index > durable_index:
-            self._write_start(durable_index)
-            self._claimed_index = durable_index
-
-    def _synced_index(self) -> int:
-        generation, index = self._synced
-        return index if generation == self._generation else self._synced_floor
+        self._claims.void(durable_index, self.first_index, self.first_position)
 
     def _write_start(self, durable_index: int) -> None:
-        self._marks.write_start(
-            Start(
-                first_index=self.first_index,
-                first_position=self.first_position,
-                generation=self._generation,
-                durable_index=durable_index,
-            )
-        )
+        self._claims.write_start(durable_index, self.first_index, self.first_position)
         self._has_start = True
 
     def _find_tail(self, position: int) -> Segment:
@@ -381,7 +354,7 @@ class DLedgerMmapFileStore:
         if not data.starts:
             if not self._has_start or position != self.first_position:
                 self.first_position = position
-                self._write_start(self._synced_index())
+                self._write_start(self._claims.synced_index)
             data.first_position = data.end_position = position
             tail = data.roll()
         elif position >= data.starts[-1] + self.segment_bytes:
