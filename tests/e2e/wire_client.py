@@ -1,0 +1,182 @@
+"""A client that is nothing but a socket: it sends any bytes, and reads commands one by one.
+
+For tests that say things which no real client says. The two functions for a message are what a
+stock client does at its simplest: one message, one answer; one pull, the records of the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand, decode
+from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.record import Record, decode_record
+
+ANSWER_S = 10.0
+
+
+def frame(
+    header: bytes,
+    body: bytes = b"",
+    *,
+    serialize_type: int = 0,
+    header_length: int | None = None,
+    length: int | None = None,
+) -> bytes:
+    """A frame whose two lengths may lie."""
+    told = len(header) if header_length is None else header_length
+    word = (serialize_type << 24 | told) & 0xFFFF_FFFF
+    rest = word.to_bytes(4, "big") + header + body
+    told = len(rest) if length is None else length
+    return told.to_bytes(4, "big", signed=True) + rest
+
+
+def request(
+    code: object,
+    fields: dict[str, Any] | None = None,
+    body: bytes = b"",
+    *,
+    opaque: int = 1,
+    flag: int = 0,
+) -> bytes:
+    """A request with a JSON header that is written as it comes, right or wrong."""
+    header = {"code": code, "language": "JAVA", "version": 399, "opaque": opaque, "flag": flag}
+    if fields is not None:
+        header["extFields"] = fields
+    return frame(json.dumps(header).encode(), body)
+
+
+def send_fields(topic: str, queue_id: int = 0, /, **changes: Any) -> dict[str, Any]:
+    """The ext fields of SEND_MESSAGE; a change to None leaves the field out."""
+    fields = {
+        "producerGroup": "wire-producers",
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": str(queue_id),
+        "sysFlag": "0",
+        "bornTimestamp": "1700000000000",
+        "flag": "0",
+        "properties": "",
+        "reconsumeTimes": "0",
+        "unitMode": "false",
+        "batch": "false",
+        **changes,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def pull_fields(topic: str, queue_id: int, offset: int, /, **changes: Any) -> dict[str, Any]:
+    """The ext fields of PULL_MESSAGE: the subscription in the header, no waiting."""
+    fields = {
+        "consumerGroup": "wire-consumers",
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": "32",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        **changes,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+class WireClient:
+    """One connection to one address; closed at the end of its `with` block."""
+
+    def __init__(self, address: str, timeout_s: float = ANSWER_S) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._decoder = FrameDecoder()
+        self._frames: list[bytes] = []
+        self._opaque = 1000
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes as they are; a connection that is closed meanwhile is no error."""
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def end_writing(self) -> None:
+        """Tells the peer that nothing more comes."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+    def read(self) -> RemotingCommand | None:
+        """Returns the next command; None when the peer closed.
+
+        Raises:
+            TimeoutError: neither came in time.
+        """
+        while not self._frames:
+            try:
+                chunk = self._socket.recv(65_536)
+            except ConnectionResetError:
+                return None
+            if not chunk:
+                return None
+            self._frames = self._decoder.feed(chunk)
+        return decode(self._frames.pop(0))
+
+    def ask(
+        self, code: object, fields: dict[str, Any] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Sends a request and returns its answer.
+
+        Raises:
+            ConnectionError: the peer closed instead.
+        """
+        self._opaque += 1
+        opaque = self._opaque
+        self._socket.sendall(request(code, fields, body, opaque=opaque))
+        while True:
+            answer = self.read()
+            if answer is None:
+                raise ConnectionError("closed instead of an answer")
+            if answer.opaque == opaque:
+                return answer
+
+    def send(self, topic: str, queue_id: int, body: bytes, /, **changes: Any) -> RemotingCommand:
+        """Sends one message and returns the answer, whatever it says."""
+        fields = send_fields(topic, queue_id, **changes)
+        return self.ask(RequestCode.SEND_MESSAGE.value, fields, body)
+
+    def pull(self, topic: str, queue_id: int, offset: int) -> list[Record]:
+        """Returns the records of one pull; an empty list when there is none."""
+        fields = pull_fields(topic, queue_id, offset)
+        answer = self.ask(RequestCode.PULL_MESSAGE.value, fields)
+        records = []
+        start = 0
+        while answer.code == 0 and start < len(answer.body):
+            record = decode_record(answer.body, start)
+            start += record.size_bytes
+            records.append(record)
+        return records
+
+    def read_queue(self, topic: str, queue_id: int, offset: int = 0) -> list[Record]:
+        """Returns all records of a queue from an offset on."""
+        records: list[Record] = []
+        while found := self.pull(topic, queue_id, offset + len(records)):
+            records += found
+        return records
