@@ -2,8 +2,9 @@
 
     python -m bench.bench_append [DIRECTORY]
 
-Each line: microseconds an entry, entries/s, MB/s, and the ratio to a copy of the same bytes into a
-mapping of the same disk, measured in the same run (page faults of fresh pages included in both).
+Each line: processor microseconds an entry, entries/s, MB/s, and the ratio to a copy of the same
+bytes into a mapping on the same disk, measured in the same run (page faults of fresh pages included
+in both).
 Then the opening of a store of one full segment, and a sync.
 """
 
@@ -84,11 +85,11 @@ def scratch(parent: str | None) -> Iterator[str]:
 
 
 def microseconds(turn: Callable[[int], object]) -> float:
-    """Time of a run of turns, for one entry."""
-    start = time.perf_counter()
+    """Processor time of a run of turns, for one entry."""
+    start = time.process_time()
     for number in range(_ROUNDS):
         turn(number)
-    return (time.perf_counter() - start) / _ROUNDS / _BATCH * 1e6
+    return (time.process_time() - start) / _ROUNDS / _BATCH * 1e6
 
 
 def show(name: str, cost_us: float, limit_us: float) -> None:
