@@ -60,6 +60,7 @@ _HOST_BYTES_EXTRA: Final = 24
 _SEPARATOR: Final = "\x02"
 _BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _WAIT_MARK: Final = f"{WAIT_STORE_MSG_OK}\x01"
+_WAIT_TRUE: Final = f"{_SEPARATOR}{_WAIT_MARK}true{_SEPARATOR}"
 _DELAY_MARK: Final = f"{DELAY_TIME_LEVEL}\x01"
 _TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
 _CLUSTER_MARK: Final = f"{CLUSTER}\x01"
@@ -356,6 +357,11 @@ class SendProcessor:
 
 def without_wait(text: str) -> str:
     """Returns the properties without the element WAIT; names that only end so are left alone."""
+    # What a Java client writes, in one step.
+    rest = text.replace(_WAIT_TRUE, _SEPARATOR, 1)
+    start = rest.find(_WAIT_MARK)
+    if start < 0:
+        return rest
     start = text.find(_WAIT_MARK)
     while start >= 0:
         if start == 0 or text[start - 1] == _SEPARATOR:
