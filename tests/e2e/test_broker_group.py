@@ -1,0 +1,158 @@
+"""Three broker processes: who serves, what a follower refuses, what survives the leader."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from tests.e2e.live_program import SMALL_STORE, LiveProgram
+from tests.e2e.wire_client import WireClient, pull_fields
+from tests.free_ports import free_ports
+from tests.waiting import wait_until
+
+# A follower that is cut off learns of it soon; elections are quick.
+SETTINGS = ("offsetReplicationIntervalMs=50", "flushDiskType=ASYNC_FLUSH")
+
+
+class Group:
+    """Three members; each may be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        ports = free_ports(6)
+        self._ports = ports[:3]
+        self._peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(ports[3:]))
+        self.members: dict[int, LiveProgram] = {}
+
+    def start(self, number: int, stack: ExitStack) -> None:
+        words = [
+            "broker", "--json", f"listenPort={self._ports[number]}", "brokerIP1=127.0.0.1",
+            "brokerName=group", f"storePathRootDir={self._folder / str(number)}",
+            "enableDLegerCommitLog=true", "dLegerGroup=group", f"dLegerPeers={self._peers}",
+            f"dLegerSelfId=n{number}", *SMALL_STORE, *SETTINGS,
+        ]  # fmt: skip
+        program = LiveProgram(words, self._folder / f"n{number}.log")
+        stack.enter_context(program)
+        self.members[number] = program
+
+    def leader(self) -> int:
+        def find() -> list[int]:
+            return [
+                number
+                for number, member in self.members.items()
+                if member.is_running and member.status.get("serving")
+            ]
+
+        return wait_until(find, what="a leader that serves")[0]
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    with ExitStack() as stack:
+        members = Group(tmp_path)
+        for number in range(3):
+            members.start(number, stack)
+        yield members
+
+
+def ask(client: WireClient, code: RequestCode, **fields: Any) -> RemotingCommand:
+    return client.ask(code.value, {key: str(value) for key, value in fields.items()})
+
+
+def test_leader_serves_and_its_state_survives_it(group: Group) -> None:
+    first = group.leader()
+    names = {"consumerGroup": "kept", "topic": "Kept", "queueId": 0}
+    with WireClient(group.members[first].address) as client:
+        for number in range(10):
+            assert client.send("Kept", 0, b"%d" % number).code == 0
+        ask(client, RequestCode.UPDATE_CONSUMER_OFFSET, **names, commitOffset=4)
+    followers = [number for number in group.members if number != first]
+    for number in followers:
+        _check_follower(group, number, first)
+    # Both followers have heard the offset: whoever leads next knows it.
+    for number in followers:
+        with WireClient(group.members[number].address) as client:
+            wait_until(
+                lambda client=client: (
+                    ask(  # type: ignore[misc]
+                        client, RequestCode.QUERY_CONSUMER_OFFSET, **names
+                    ).ext_fields
+                    == {"offset": "4"}
+                ),
+                what="the offset on a follower",
+            )
+    group.members[first].kill()
+    second = group.leader()
+    assert second != first
+    with WireClient(group.members[second].address) as client:
+        assert [record.body for record in client.read_queue("Kept", 0)] == [
+            b"%d" % number for number in range(10)
+        ]
+        stored = ask(client, RequestCode.QUERY_CONSUMER_OFFSET, **names)
+        assert stored.ext_fields == {"offset": "4"}
+        answer = client.send("Kept", 0, b"after")
+        assert answer.code == 0 and answer.ext_fields is not None
+        assert answer.ext_fields["queueOffset"] == "10"
+
+
+def _check_follower(group: Group, number: int, leader: int) -> None:
+    """A follower gives committed messages away, and refuses everything that changes state."""
+    status = group.members[number].status
+    assert (status["broker_id"], status["serving"]) == (number + 1, False)
+    with WireClient(group.members[number].address) as client:
+        refused = client.send("Kept", 0, b"x")
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert refused.remark is not None and f"n{leader} leads" in refused.remark
+        for code, fields in (
+            (RequestCode.UPDATE_CONSUMER_OFFSET, {"commitOffset": 1, "queueId": 0}),
+            (RequestCode.DELETE_TOPIC_IN_BROKER, {}),
+            (RequestCode.UPDATE_AND_CREATE_TOPIC, {}),
+            (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "kept"}),
+        ):
+            answer = ask(client, code, topic="Kept", consumerGroup="kept", **fields)
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        lock = json.dumps({"consumerGroup": "g", "clientId": "c", "mqSet": []}).encode()
+        for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+            answer = client.ask(code.value, None, lock)
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        wait_until(
+            lambda: len(client.read_queue("Kept", 0)) == 10, what="all messages on a follower"
+        )
+        # Its queue may only be behind: an offset outside of it is not corrected.
+        beyond = client.ask(RequestCode.PULL_MESSAGE.value, pull_fields("Kept", 0, 99))
+        assert beyond.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert beyond.ext_fields is not None and beyond.ext_fields["nextBeginOffset"] == "99"
+
+
+def test_leader_without_majority_fails_waiting_sends(group: Group) -> None:
+    leader = group.leader()
+    with WireClient(group.members[leader].address) as client:
+        assert client.send("Waiting", 0, b"first").code == 0
+        for number, member in group.members.items():
+            if number != leader:
+                member.kill()
+        answer = client.send("Waiting", 0, b"nobody confirms this")
+        # Which of the two comes first, the loss of leadership or the time limit, depends on
+        # timers.
+        assert answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE)
+        wait_until(
+            lambda: client.send("Waiting", 0, b"x").code == ResponseCode.SERVICE_NOT_AVAILABLE,
+            what="a leader that stepped down",
+        )
+        assert [record.body for record in client.read_queue("Waiting", 0)] == [b"first"]
+
+
+def test_stopped_leader_answers_what_waits_and_ends_cleanly(group: Group) -> None:
+    leader = group.leader()
+    member = group.members[leader]
+    with WireClient(member.address) as client:
+        assert client.send("Graceful", 0, b"x").code == 0
+    assert member.stop() == 0
+    assert "Traceback" not in member.log_text()
+    assert not (member._log.parent / str(leader) / "abort").exists()
+    assert group.leader() != leader
