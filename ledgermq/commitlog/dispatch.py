@@ -98,7 +98,7 @@ class Dispatcher:
             raise DispatchError(
                 "entries are missing", index=start_index, expected=first, found=start_index
             )
-        arrivals: list[Arrival] = []
+        arrivals: list[Arrival] | None = None if self.on_dispatched is None else []
         try:
             while first < end_index:
                 rows = self._rows_from(first, end_index)
@@ -128,18 +128,14 @@ class Dispatcher:
         They must be empty. The dispatched index does not change, nobody is told.
         """
         first = self._store.first_index
+        row_maker = self._row_maker if with_keys else self._row_maker.without_keys()
         while first < end_index:
             entries = self._store.read(first, _READ_BYTES)
             stop = min(end_index, entries.last_index + 1)
-            rows = self._row_maker.rows_of(entries, first, stop)
+            rows = row_maker.rows_of(entries, first, stop)
             if with_keys:
                 self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
-            wanted = [
-                _row((row[0], row[1], row[2], row[3], (), None, row[6]))
-                for row in rows
-                if row[0] in queues
-            ]
-            self._apply(wanted, first, [])
+            self._apply([row for row in rows if row[0] in queues], first, None, with_keys=False)
             first = stop
 
     def replay_watched(self, from_index: int) -> int:
@@ -200,7 +196,7 @@ class Dispatcher:
             and store.position_at(run.first_index) == run.position
         )
 
-    def _apply_parts(self, rows: Sequence[Row], first: int, arrivals: list[Arrival]) -> None:
+    def _apply_parts(self, rows: Sequence[Row], first: int, arrivals: list[Arrival] | None) -> None:
         """Apply rows; each watched body is handed over before later entries are touched."""
         start = 0
         if self.watchers:
@@ -223,10 +219,17 @@ class Dispatcher:
         self.dispatched_timestamp = timestamp
         self.unflushed_records += count
 
-    def _apply(self, rows: Sequence[Row], first: int, arrivals: list[Arrival]) -> None:
+    def _apply(
+        self,
+        rows: Sequence[Row],
+        first: int,
+        arrivals: list[Arrival] | None,
+        *,
+        with_keys: bool = True,
+    ) -> None:
         touched: list[ConsumeQueue] = []
         key_rows: list[KeyRow] = []
-        for queue, queue_offset, unit, arrival, keys, _, _ in rows:
+        for queue, queue_offset, unit, tags_code, keys, _, _ in rows:
             if queue is not None:
                 if queue_offset != queue.gathered_end:
                     _put_gathered(queue, first)
@@ -237,13 +240,13 @@ class Dispatcher:
                         touched.append(queue)
                     gathered.append(unit)
                     queue.gathered_end = queue_offset + 1
-                if arrival is not None:
-                    arrivals.append(arrival)
+                if arrivals is not None:
+                    arrivals.append((queue.topic, queue.queue_id, queue_offset + 1, tags_code))
             if keys:
                 key_rows += keys
         for queue in touched:
             _put_gathered(queue, first)
-        if key_rows:
+        if key_rows and with_keys:
             self._key_index.add(key_rows, self._clock_ms())
 
 
@@ -253,10 +256,3 @@ def _put_gathered(queue: ConsumeQueue, index: int) -> None:
     if gathered:
         queue.gathered = []
         queue.put(queue.gathered_end - len(gathered), b"".join(gathered), index)
-
-
-def _row(fields: tuple[object, ...]) -> Row:
-    return _new_tuple(Row, fields)
-
-
-_new_tuple = tuple.__new__

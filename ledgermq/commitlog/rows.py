@@ -49,8 +49,8 @@ class Row(NamedTuple):
     queue_offset: int
     # The 20 bytes of the unit.
     unit: bytes
-    # For long polling; None when queue is None.
-    arrival: Arrival | None
+    # As in the unit; 0 when queue is None.
+    tags_code: int
     # Keys to be entered; empty for none.
     keys: tuple[KeyRow, ...]
     # Topic and body of a record whose topic is watched; None for all others.
@@ -98,6 +98,10 @@ class RowMaker:
         self._watched: set[str] = set()
         # Tags to their code: there are few, and they come again and again.
         self._tags_codes: dict[bytes, int] = {b"": 0}
+
+    def without_keys(self) -> "RowMaker":
+        """Return one that leaves keys and watched bodies out, for making queues again."""
+        return RowMaker(self._queues, delays_ms=self._delays_ms, index_enabled=False)
 
     def watch(self, topic: str) -> None:
         """Keep the bodies of this topic's records in their rows from now on."""
@@ -154,14 +158,14 @@ class RowMaker:
                 keys = ()
             queue = None
         if queue is None:
-            return Row(None, 0, b"", None, keys, watched, store_timestamp)
+            return Row(None, 0, b"", 0, keys, watched, store_timestamp)
         return _new_tuple(
             Row,
             (
                 queue,
                 queue_offset,
                 _pack_unit(physical_offset, size_bytes, tags_code),
-                (topic_queue.topic, topic_queue.queue_id, queue_offset + 1, tags_code),
+                tags_code,
                 keys,
                 watched,
                 store_timestamp,

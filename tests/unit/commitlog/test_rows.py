@@ -67,7 +67,7 @@ def test_row_has_the_unit_of_java(maker):
     data = record(properties=b"KEYS\x01K0 K1\x02UNIQ_KEY\x01AC1400010001\x02TAGS\x01TagA")
     row = row_of(maker, data)
     assert row.unit.hex() == "000000000000041800000095000000000027a807"
-    assert row.arrival == ("TopicTest", 2, 6, 2598919)
+    assert (row.queue.topic, row.queue.queue_id, row.tags_code) == ("TopicTest", 2, 2598919)
     assert keys_of(row) == [b"AC1400010001", b"K0", b"K1"]
     assert (row.queue_offset, row.store_timestamp, row.watched) == (5, AT_MS, None)
 
