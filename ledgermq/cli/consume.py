@@ -22,6 +22,7 @@ from ledgermq.client import ClientError, PushConsumer, ReceivedMessage
 from ledgermq.protocol.errors import RemoteProtocolError
 
 _MODULUS: Final = 1 << 256
+_LOOK_INTERVAL_S: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -63,6 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", metavar="FILE", help="one body a line; - is standard output")
     parser.add_argument("--checksum", action="store_true", help="sum up bodies, print none")
+    parser.add_argument(
+        "--show-queues", action="store_true", help="tell on stderr which queues this member has"
+    )
     parser.add_argument("--json", action="store_true", help="messages and figures as JSON")
 
 
@@ -86,6 +90,7 @@ async def _consume(options: argparse.Namespace, output: BinaryIO | None) -> int:
     progress = Progress("consumed", options.count)
     checksum = Checksum()
     is_quiet = options.checksum or output is not None
+    watcher: asyncio.Task[None] | None = None
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -99,6 +104,8 @@ async def _consume(options: argparse.Namespace, output: BinaryIO | None) -> int:
             tags=options.tags,
             start=options.start,
         ) as consumer:
+            if options.show_queues:
+                watcher = loop.create_task(_show_queues(consumer))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(options.until_idle) as idle:
                     if options.count == 0:
@@ -117,9 +124,22 @@ async def _consume(options: argparse.Namespace, output: BinaryIO | None) -> int:
                         if progress.count == options.count:
                             break
             consumer.acknowledge()
+    if watcher is not None:
+        watcher.cancel()
     progress.clear()
     _tell(options, progress, checksum)
     return 0 if options.count is None or progress.count >= options.count else 1
+
+
+async def _show_queues(consumer: PushConsumer) -> None:
+    """Prints the queues whenever they have changed."""
+    shown: list[str] | None = None
+    while True:
+        queues = [f"{queue.broker_name}/{queue.queue_id}" for queue in consumer.queues()]
+        if queues != shown:
+            shown = queues
+            print(f"{len(queues)} queues: {' '.join(queues)}", file=sys.stderr, flush=True)
+        await asyncio.sleep(_LOOK_INTERVAL_S)
 
 
 def _tell(options: argparse.Namespace, progress: Progress, checksum: Checksum) -> None:

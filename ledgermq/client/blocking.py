@@ -314,6 +314,10 @@ class PushConsumer(_Twin):
         """Counts the message that iteration gave last as consumed."""
         self._call(self._acknowledge())
 
+    def queues(self) -> list[MessageQueue]:
+        """Returns the queues of the topic that this member has now, sorted."""
+        return self._twin.queues()
+
     def commit(self) -> None:
         """Tells the brokers now what is consumed."""
         self._call(self._twin.commit())

@@ -66,6 +66,10 @@ class Holding:
         """Messages that are pulled and not consumed."""
         return sum(held.process_queue.pending_count for held in self._held.values())
 
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Returns the queues of a topic that this member has now, sorted."""
+        return sorted(queue for queue in self._held if queue.topic == topic)
+
     def begin_at(self, topic: str, start: str) -> None:
         """Says where a group without an offset begins in a topic: "first" (so by default) or
         "last".

@@ -27,6 +27,7 @@ from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.queue_requests import QueueRequests, tags_of
 from ledgermq.client.retry import back_off_ms
+from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import (
@@ -205,6 +206,10 @@ class PushConsumer:
         """
         check_open(self._is_open, "consumer")
         await self._holding.commit()
+
+    def queues(self) -> list[MessageQueue]:
+        """Returns the queues of the topic that this member has now, sorted."""
+        return self._holding.queues(self.topic)
 
     @property
     def pending_count(self) -> int:
