@@ -1,0 +1,55 @@
+"""Answers to pulls become messages."""
+
+import pytest
+
+from ledgermq.client.queue_requests import decode_messages, tags_of
+from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.record import encode_record
+
+QUEUE = MessageQueue("T", "b", 2)
+HOST = (b"\x0a\x00\x00\x01", 10911)
+
+
+def record(offset: int, properties: bytes, topic: bytes = b"T", times: int = 0) -> bytes:
+    return encode_record(
+        topic, 2, 7, offset, 4096, 0, 111, HOST, 222, HOST, times, 0, b"body", properties
+    )
+
+
+def test_messages_stand_in_order_with_what_they_carry() -> None:
+    properties = b"KEYS\x01k1 k2\x02TAGS\x01A\x02UNIQ_KEY\x01ID\x02mine\x01\xc3\xa9"
+    first, second = decode_messages(record(5, properties) + record(6, b""), QUEUE, 100, frozenset())
+    assert (first.queue_offset, second.queue_offset) == (5, 6)
+    assert (first.topic, first.keys, first.tags, first.message_id) == ("T", "k1 k2", "A", "ID")
+    assert first.properties["mine"] == "é"
+    assert (first.body, first.born_timestamp_ms, first.store_timestamp_ms) == (b"body", 111, 222)
+    # Without an id of its producer, the place is its id.
+    assert second.message_id == "0A00000100002A9F0000000000001000"
+
+
+def test_message_of_another_tag_with_the_same_hash_is_left_out() -> None:
+    """Aa and BB have one hash in Java, and the broker compares hashes."""
+    body = record(0, b"TAGS\x01Aa") + record(1, b"TAGS\x01BB")
+    (only,) = decode_messages(body, QUEUE, 100, tags_of("BB || C"))
+    assert only.queue_offset == 1
+
+
+def test_retried_message_shows_the_topic_it_was_sent_to() -> None:
+    data = record(0, b"RETRY_TOPIC\x01Orders", topic=b"%RETRY%g", times=2)
+    (message,) = decode_messages(data, QUEUE, 100, frozenset())
+    assert (message.topic, message.reconsume_times) == ("Orders", 2)
+
+
+@pytest.mark.parametrize("cut", [1, 50, 95])
+def test_half_a_record_is_an_error(cut: int) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_messages(record(0, b"") + record(1, b"")[:cut], QUEUE, 100, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [("*", set()), ("", set()), ("A", {"A"}), (" A || B ||", {"A", "B"})],
+)
+def test_expression_lists_tags(expression: str, tags: set[str]) -> None:
+    assert tags_of(expression) == tags
