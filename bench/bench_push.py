@@ -10,6 +10,7 @@ beside the limit: encoding and writing the same entries in one process that talk
 from __future__ import annotations
 
 import argparse
+import cProfile
 import gc
 import json
 import random
@@ -119,8 +120,6 @@ def run_member(options: argparse.Namespace) -> None:
 
     reactor.callWhenRunning(begin)
     if options.profile and options.member == options.profile:
-        import cProfile  # noqa: PLC0415  (a switch of the benchmark)
-
         profile = cProfile.Profile()
         reactor.callLater(options.seconds + 1, profile.print_stats, "tottime")
         reactor.callLater(options.seconds, profile.disable)
@@ -179,7 +178,9 @@ def run_group(options: argparse.Namespace, directory: Path) -> list[list[dict[st
         for i in range(3)
     ]
     try:
-        time.sleep(options.seconds + 2 * WARM_UP_S)
+        processes[0].wait(options.seconds + 2 * WARM_UP_S)
+    except subprocess.TimeoutExpired:
+        pass
     finally:
         for process in processes:
             process.kill()

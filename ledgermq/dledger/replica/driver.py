@@ -15,32 +15,24 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.messages import (
-    HeartBeatResponse,
-    Message,
-    PeerDialect,
-    PushResponse,
-    VoteResponse,
-)
+from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready
 from ledgermq.dledger.replica.applying import Applier, Applying
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+from ledgermq.dledger.replica.connections import Connections
 from ledgermq.dledger.replica.durability import Durability
-from ledgermq.dledger.replica.listener import Listener
-from ledgermq.dledger.replica.peers import Peer
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.errors import VoteStateLostError
 from ledgermq.dledger.store.flusher import Flusher
-from ledgermq.protocol.transport import CommandServer, TurnOutput
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
 _READIES_MAX: Final = 4
@@ -99,17 +91,8 @@ class Replica:
             failed=self._fail,
         )
         self._applying = Applying(applier, config.apply_count_max)
-        self._output = TurnOutput(reactor)
-        self._peers = {
-            peer_id: Peer(reactor, config, peer_id, codec, store.segment_bytes, self, self._output)
-            for peer_id in self.peer_ids
-        }
         self._clients = ClientRequests(config, self)
-        self._listener = Listener(config, store, codec, self, self._clients)
-        address = config.addresses()[config.self_id]
-        self._server = CommandServer(
-            reactor, self._listener, config.listen_host, address.port, output=self._output
-        )
+        self._connections = Connections(reactor, config, store, codec, self, self._clients)
         # None before `start`.
         self._raft: Raft | None = None
         # Messages of this turn, in the order of their arrival.
@@ -160,12 +143,11 @@ class Replica:
     @property
     def now_ms(self) -> float:
         """The reactor's clock, in ms."""
-        now_ms: float = self._reactor.seconds() * 1000.0
-        return now_ms
+        return float(self._reactor.seconds() * 1000.0)
 
     def dialect_of(self, peer_id: str) -> PeerDialect:
         """How a peer is spoken to now; UNKNOWN while there is no connection to it."""
-        return self._peers[peer_id].dialect
+        return self._connections.dialect_of(peer_id)
 
     # Start, propose, stop.
 
@@ -205,15 +187,13 @@ class Replica:
         # What the checkpoint says to be committed may be behind the applier, or before it.
         self._applying.advance(raft.commit_index + 1)
         raft.applied(min(self.applied_index, raft.commit_index))
-        return self._server.start().addCallback(self._run)
+        return self._connections.listen().addCallback(self._run)
 
     def _run(self, port: int) -> int:
         self._is_running = True
-        for peer in self._peers.values():
-            peer.start()
-        self._upkeep_call = self._reactor.callLater(
-            self._config.flush_interval_ms / 1000, self._keep_up
-        )
+        self._connections.connect()
+        interval_s = self._config.flush_interval_ms / 1000
+        self._upkeep_call = self._reactor.callLater(interval_s, self._keep_up)
         self._schedule_turn()
         return port
 
@@ -231,17 +211,12 @@ class Replica:
         raft = self._raft
         if raft is None or not self._is_running:
             raise NotLeaderError(None, self.term)
-        entries: list[EntrySlice] = raft.propose(bodies, self._reactor.seconds() * 1000.0)
-        if self._turn_call is None:
-            self._turn_call = self._reactor.callLater(0, self._turn)
+        entries = raft.propose(bodies, self.now_ms)
+        self._schedule_turn()
         return entries
 
     def stop(self) -> Deferred[None]:
-        """Leaves the group: closes all connections, syncs, notes the commit index.
-
-        Returns:
-            A Deferred that fires when nothing is left to be called; the store may then be closed.
-        """
+        """Leaves the group; fires when all is closed and synced, and the store may be closed."""
         was_running = self._is_running
         if was_running:
             self._take_last_steps()
@@ -264,7 +239,7 @@ class Replica:
             reason=failure.getErrorMessage(),
         )
 
-    def _leave(self) -> Deferred[Any]:
+    def _leave(self) -> Deferred[None]:
         """Stops all that calls us; fires when the connections are closed."""
         self._is_running = False
         for call in (self._turn_call, self._tick_call, self._upkeep_call):
@@ -273,9 +248,7 @@ class Replica:
         self._turn_call = self._tick_call = self._upkeep_call = None
         self._clients.term_changed()
         self._durability.drop()
-        closing: list[Deferred[Any]] = [peer.stop() for peer in self._peers.values()]
-        closing.append(self._server.stop())
-        return DeferredList(closing).addCallback(lambda _: self._output.stop())
+        return self._connections.stop()
 
     def _fail(self, error: BaseException) -> None:
         """Stops for good: the core's state is no longer that of the disk."""
@@ -297,8 +270,7 @@ class Replica:
     def message_received(self, message: Message) -> None:
         """Puts a message into this turn's inbox."""
         self._inbox.append(message)
-        if self._turn_call is None and self._is_running:
-            self._turn_call = self._reactor.callLater(0, self._turn)
+        self._schedule_turn()
 
     def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
         """Tells the core how a peer speaks."""
@@ -325,7 +297,7 @@ class Replica:
         assert raft is not None
         inbox, self._inbox = self._inbox, []
         try:
-            now_ms = self._reactor.seconds() * 1000.0
+            now_ms = self.now_ms
             for message in inbox:
                 raft.receive(message, now_ms)
             if now_ms >= raft.deadline_ms():
@@ -343,7 +315,7 @@ class Replica:
             self._arm(raft, now_ms)
         except Exception as error:
             self._fail(error)
-        self._output.flush()
+        self._connections.flush()
 
     def _carry_out(self, ready: Ready, raft: Raft) -> None:
         """Does the steps of one Ready; their numbers are those of its docstring."""
@@ -358,7 +330,7 @@ class Replica:
         for entries in ready.entries:  # 3
             store.append(entries)
         for message in ready.messages:  # 4
-            self._send(message)
+            self._connections.send(message)
         if ready.persist_id is not None or ready.messages_after_persist:
             self._finish_later(ready)
         if ready.committed is not None:  # 7
@@ -366,7 +338,7 @@ class Replica:
         if ready.role is not None:
             # What was committed before the change is still told first.
             self._apply(raft)
-            self._listener.leader_id = ready.role.leader_id
+            self._connections.name_leader(ready.role.leader_id)
             if not ready.role.is_ready_leader:
                 self._clients.term_changed()
             self._applying.change_role(ready.role, raft.opening_index)
@@ -378,25 +350,19 @@ class Replica:
             if isinstance(message, PushResponse):
                 answers.append(message)
             else:
-                self._send(message)
+                self._connections.send(message)
         self._durability.finish(ready.persist_id, answers)
 
     def _finish(self, persist_id: EntryId | None, answers: list[Message]) -> None:
         """Step 6."""
         for message in answers:
-            self._send(message)
+            self._connections.send(message)
         if persist_id is not None and self._raft is not None:
             self._raft.persisted(persist_id)
 
     def _after_sync(self) -> None:
         self._schedule_turn()
-        self._output.flush()
-
-    def _send(self, message: Message) -> None:
-        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse):
-            self._listener.answer(message)
-        else:
-            self._peers[message.target].send(message)
+        self._connections.flush()
 
     def _apply(self, raft: Raft) -> None:
         if self._applying.apply():
@@ -410,6 +376,8 @@ class Replica:
 
     def _arm(self, raft: Raft, now_ms: float) -> None:
         """Makes the clock ring at the next deadline, or before: a call is moved only forward."""
+        if not self._is_running:
+            return
         due_ms = min(raft.deadline_ms(), self._clients.deadline_ms())
         if self._tick_call is not None:
             if self._tick_at_ms <= due_ms:

@@ -1,8 +1,8 @@
 """An outgoing connection for each peer, and the dialect that is spoken on it.
 
-    connecting -> greeting -> binary      HELLO was answered: frames of wire_binary, both ways
-                          \\-> json        the peer does not know HELLO: DLedger's requests
-                          \\-> refused     wrong group, member or segment size: logged, tried again
+    connecting -> greeting -> binary     HELLO was answered: frames of wire_binary, both ways
+                           -> json       the peer does not know HELLO: DLedger's requests
+                           -> refused    wrong group, member or segment size: logged, unused
 
 After a loss Twisted's ClientService connects again, waiting a little longer each time. What is sent
 while a connection is not ready, or while too much waits for its socket, is dropped: the core sends
@@ -47,16 +47,6 @@ class MemberEvents(Protocol):
         """The way to a peer is closed."""
 
 
-class HelloRefusedError(ProtocolError):
-    """A peer does not accept this member."""
-
-    def __init__(self, peer_id: str, code: int, remark: str) -> None:
-        self.peer_id = peer_id
-        self.code = code
-        self.remark = remark
-        super().__init__(f"{peer_id} refuses this member: {remark or 'no reason'} (code {code})")
-
-
 class Peer:
     """The way to one peer; the Receiver of its connection."""
 
@@ -95,7 +85,6 @@ class Peer:
             self,
             connect_timeout_ms=config.request_timeout_ms,
             back_off=self._back_off_s,
-            on_connected=self._greet,
             output=output,
         )
 
@@ -127,17 +116,17 @@ class Peer:
 
     def _back_off_s(self, attempts_count: int) -> float:
         config = self._config
-        doubled_ms = config.reconnect_min_ms << min(attempts_count, 20)
+        doubled_ms = config.reconnect_min_ms << min(attempts_count - 1, 20)
         return min(doubled_ms, config.reconnect_max_ms) / 1000
 
-    def _greet(self, connection: CommandProtocol) -> Deferred[Any]:
+    def _greet(self, connection: CommandProtocol) -> None:
         hello = RemotingCommand(
             code=BinaryCode.HELLO,
             language=LanguageCode.PYTHON,
             body=wire_binary.encode_hello(self._hello),
         )
         answer = connection.request(hello, self._config.request_timeout_ms)
-        return answer.addCallback(self._greeted).addErrback(self._not_greeted)
+        answer.addCallbacks(self._greeted, self._not_greeted, errbackArgs=(connection,))
 
     def _greeted(self, answer: RemotingCommand) -> None:
         if answer.code == _SUCCESS:
@@ -145,16 +134,25 @@ class Peer:
         elif answer.code in _NOT_KNOWN:
             self.dialect = PeerDialect.JAVA
         else:
-            raise HelloRefusedError(self.peer_id, answer.code, answer.remark or "")
+            self._refused(answer)
+            return
         self._logged_refusal = ""
         self._events.dialect_found(self.peer_id, self.dialect)
 
-    def _not_greeted(self, failure: Failure) -> Failure:
-        text = failure.getErrorMessage()
-        if isinstance(failure.value, HelloRefusedError) and text != self._logged_refusal:
-            self._logged_refusal = text
-            _log.error("{self_id}: {reason}", self_id=self._config.self_id, reason=text)
-        return failure
+    def _refused(self, answer: RemotingCommand) -> None:
+        """Leaves the connection open and unused: who restarts the peer to mend it closes it."""
+        reason = f"{answer.remark or 'no reason'} (code {answer.code})"
+        if reason != self._logged_refusal:
+            self._logged_refusal = reason
+            _log.error(
+                "{peer_id} refuses {self_id}: {reason}",
+                peer_id=self.peer_id,
+                self_id=self._config.self_id,
+                reason=reason,
+            )
+
+    def _not_greeted(self, failure: Failure, connection: CommandProtocol) -> None:
+        connection.close(failure.getErrorMessage())
 
     def _request(self, connection: CommandProtocol, message: MemberRequest) -> None:
         code, body = wire_json.encode_request(message, self._config.group)
@@ -181,8 +179,9 @@ class Peer:
     # Receiver of the connection.
 
     def connection_made(self, connection: CommandProtocol) -> None:
-        """The dialect is not known yet."""
+        """The dialect is not known before HELLO is answered."""
         self.dialect = PeerDialect.UNKNOWN
+        self._greet(connection)
 
     def commands_received(
         self, connection: CommandProtocol, commands: list[RemotingCommand]

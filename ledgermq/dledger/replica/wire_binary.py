@@ -212,6 +212,21 @@ def decode(
                 commit_index=commit_index,
                 request_id=request_id,
             )
+        case BinaryCode.COMPARE | BinaryCode.TRUNCATE:
+            return _decode_one_entry(code, body, sender, target, codec)
+        case _:
+            return _decode_voice(code, body, sender, target)
+
+
+def _frame(code: int, fixed: bytes, data: bytes | memoryview = b"") -> list[bytes | memoryview]:
+    header = _HEADER[code]
+    head = _LENGTH.pack(len(header) + len(fixed) + len(data)) + header + fixed
+    return [head, data] if data else [head]
+
+
+def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
+    """Reads what holds no index of an entry: heart beats and votes."""
+    match code:
         case BinaryCode.HEART_BEAT:
             term, commit_index, read_round = _unpack(_HEART_BEAT, code, body)
             return HeartBeatRequest(
@@ -253,16 +268,8 @@ def decode(
                 round_term=round_term,
                 pre_vote=pre_vote,
             )
-        case BinaryCode.COMPARE | BinaryCode.TRUNCATE:
-            return _decode_one_entry(code, body, sender, target, codec)
         case _:
             _refuse("code of a binary frame", code, BinaryCode)
-
-
-def _frame(code: int, fixed: bytes, data: bytes | memoryview = b"") -> list[bytes | memoryview]:
-    header = _HEADER[code]
-    head = _LENGTH.pack(len(header) + len(fixed) + len(data)) + header + fixed
-    return [head, data] if data else [head]
 
 
 def _pack_push_answer(message: PushResponse) -> bytes:

@@ -71,7 +71,8 @@ MemberAnswer = VoteResponse | HeartBeatResponse | PushResponse
 _HEAD: Final = Struct(">iiqqqiiii")
 assert _HEAD.size == HEAD_BYTES
 
-_encode = msgspec.json.Encoder().encode
+# Any of the declared bodies as JSON.
+encode_struct = msgspec.json.Encoder().encode
 _REQUEST_DECODERS: Final[dict[int, Callable[[bytes], RequestBody]]] = {
     JsonCode.METADATA: msgspec.json.Decoder(RpcBody).decode,
     JsonCode.APPEND: msgspec.json.Decoder(AppendBody).decode,
@@ -106,7 +107,7 @@ def encode_request(message: MemberRequest, group: str) -> tuple[int, bytes]:
                 ledger_end_index=message.last_index,
                 ledger_end_term=message.last_term,
             )
-            return JsonCode.VOTE, _encode(body)
+            return JsonCode.VOTE, encode_struct(body)
         case HeartBeatRequest():
             body = RpcBody(
                 group=group,
@@ -115,9 +116,9 @@ def encode_request(message: MemberRequest, group: str) -> tuple[int, bytes]:
                 remote_id=message.target,
                 term=message.term,
             )
-            return JsonCode.HEART_BEAT, _encode(body)
+            return JsonCode.HEART_BEAT, encode_struct(body)
         case _:
-            return JsonCode.PUSH, _encode(_push_body(message, group))
+            return JsonCode.PUSH, encode_struct(_push_body(message, group))
 
 
 def decode_request(code: int, body: bytes) -> RequestBody:
@@ -204,7 +205,7 @@ def encode_answer(message: MemberAnswer, request: RequestBody) -> bytes:
                 index=UNSET if message.index is None else message.index,
                 term=request.term,
             )
-    return _encode(answer)
+    return encode_struct(answer)
 
 
 def encode_refusal(
@@ -223,10 +224,10 @@ def encode_refusal(
         "term": request.term,
     }
     if code == JsonCode.PUSH:
-        return _encode(PushAnswerBody(begin_index=0, end_index=0, **fields))
+        return encode_struct(PushAnswerBody(begin_index=0, end_index=0, **fields))
     if code == JsonCode.VOTE:
-        return _encode(VoteAnswerBody(**fields))
-    return _encode(RpcBody(**fields))
+        return encode_struct(VoteAnswerBody(**fields))
+    return encode_struct(RpcBody(**fields))
 
 
 def decode_answer(request: MemberRequest, body: bytes) -> MemberAnswer:
@@ -273,11 +274,6 @@ def decode_answer(request: MemberRequest, body: bytes) -> MemberAnswer:
         end_index=push.end_index,
         request_id=request.request_id,
     )
-
-
-def encode_struct(body: msgspec.Struct) -> bytes:
-    """Returns any of the declared bodies as JSON."""
-    return _encode(body)
 
 
 def entry_bodies(entries: EntrySlice) -> list[EntryBody]:

@@ -1,0 +1,96 @@
+"""All connections of one member: its port, and a way to each peer.
+
+Requests go out on the connection to their target, answers to where their request came from. What is
+sent in one turn goes out together when `flush` is called; runs of entries go at once.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList
+
+from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.messages import (
+    HeartBeatResponse,
+    Message,
+    PeerDialect,
+    PushResponse,
+    VoteResponse,
+)
+from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.listener import Listener
+from ledgermq.dledger.replica.peers import MemberEvents, Peer
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.transport import CommandServer, TurnOutput
+
+
+class Connections:
+    """The one part of a member that knows sockets."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        config: ReplicaConfig,
+        store: LedgerStore,
+        codec: EntryCodec,
+        events: MemberEvents,
+        clients: ClientRequests,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            reactor: gives TCP and time.
+            config: addresses and limits.
+            store: tells the segment size, which all members share, and heads of entries.
+            codec: checks what comes in.
+            events: told of messages and of peers found and lost.
+            clients: answers DLedger's tools.
+        """
+        addresses = config.addresses()
+        peer_ids = sorted(set(addresses) - {config.self_id})
+        self._output = TurnOutput(reactor)
+        self._peers = {
+            peer_id: Peer(
+                reactor, config, peer_id, codec, store.segment_bytes, events, self._output
+            )
+            for peer_id in peer_ids
+        }
+        self._listener = Listener(config, store, codec, events, clients)
+        port = addresses[config.self_id].port
+        self._server = CommandServer(
+            reactor, self._listener, config.listen_host, port, output=self._output
+        )
+
+    def listen(self) -> Deferred[int]:
+        """Opens the port; fires with its number, or fails when it is taken."""
+        return self._server.start()
+
+    def connect(self) -> None:
+        """Connects to all peers, and stays connected."""
+        for peer in self._peers.values():
+            peer.start()
+
+    def send(self, message: Message) -> None:
+        """Sends a message to its target, or drops it when there is no way."""
+        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse):
+            self._listener.answer(message)
+        else:
+            self._peers[message.target].send(message)
+
+    def flush(self) -> None:
+        """Sends what has gathered in this turn."""
+        self._output.flush()
+
+    def name_leader(self, leader_id: str | None) -> None:
+        """Notes the leader that refusals name."""
+        self._listener.leader_id = leader_id
+
+    def dialect_of(self, peer_id: str) -> PeerDialect:
+        """How a peer is spoken to now; UNKNOWN while there is no connection to it."""
+        return self._peers[peer_id].dialect
+
+    def stop(self) -> Deferred[None]:
+        """Closes all; fires when nothing is left. May be called again."""
+        closing: list[Deferred[Any]] = [peer.stop() for peer in self._peers.values()]
+        closing.append(self._server.stop())
+        return DeferredList(closing).addCallback(lambda _: self._output.stop())

@@ -1,0 +1,303 @@
+"""One turn of a replica: what is gathered, in which order it is carried out, and what is left."""
+
+import queue
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import globalLogPublisher
+
+from ledgermq.dledger.entry import EntryCodec, EntrySlice
+from ledgermq.dledger.errors import NotLeaderError
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
+from ledgermq.dledger.storage import HardState
+from ledgermq.dledger.store.errors import VoteStateLostError
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
+from ledgermq.protocol.checksum import crc32c
+
+
+class ThreadedClock(MemoryReactorClock):
+    """A clock whose calls from threads are made when the test asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.Queue()
+
+    def callFromThread(self, callable: Callable[..., Any], *args: Any) -> None:
+        self._calls.put((callable, args))
+
+    def finish_sync(self) -> None:
+        function, args = self._calls.get(timeout=10)
+        function(*args)
+
+    def pass_ms(self, ms: int) -> None:
+        for _ in range(ms // 10):
+            self.advance(0.01)
+
+
+class Journal:
+    """Store, vote store and applier that write down what is asked of them, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+        self.state: HardState | None = None
+        self.is_lost = False
+        self.failure: BaseException | None = None
+
+    def load(self) -> HardState | None:
+        if self.is_lost:
+            raise VoteStateLostError("dledger-n0/identity", "missing")
+        return self.state
+
+    def save(self, state: HardState) -> None:
+        self.state = state
+        self.lines.append(("vote", state.term, state.voted_for))
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        self.lines.append(("committed", start_index, end_index))
+
+    def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
+        self.lines.append((role.name, term, leader_id, is_ready))
+
+    def failed(self, error: BaseException) -> None:
+        self.failure = error
+        self.lines.append("failed")
+
+
+class JournaledStore(DLedgerMemoryStore):
+    """A memory store that writes down appends and syncs, and can fail."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(1 << 20)
+        self.journal = journal
+        self.error: OSError | None = None
+        self.sync_error: OSError | None = None
+
+    def append(self, entries: EntrySlice) -> None:
+        if self.error is not None:
+            raise self.error
+        self.journal.lines.append(("append", entries.first_index, entries.last_index))
+        super().append(entries)
+
+    def sync(self) -> None:
+        self.journal.lines.append("sync")
+        if self.sync_error is not None:
+            raise self.sync_error
+        super().sync()
+
+
+class Rig:
+    """One replica that is its whole group, unless told otherwise."""
+
+    def __init__(
+        self,
+        flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH,
+        peers: str = "n0-127.0.0.1:1",
+        **changes: Any,
+    ) -> None:
+        self.clock = ThreadedClock()
+        self.journal = Journal()
+        self.store = JournaledStore(self.journal)
+        self.config = ReplicaConfig(
+            group="g", self_id="n0", peers=peers, flush_disk_type=flush_disk_type, **changes
+        )
+        self.replica = self.make()
+
+    def make(self) -> Replica:
+        return Replica(
+            self.config,
+            self.clock,
+            self.store,
+            self.journal,
+            EntryCodec(crc32c),
+            random.Random(1),
+            self.journal,
+            lambda term: b"opening",
+        )
+
+    def start(self, **words: Any) -> None:
+        self.replica.start(**words)
+        self.clock.pass_ms(20)
+        self.journal.lines.clear()
+
+    def stop(self) -> None:
+        stopped: list[object] = []
+        self.replica.stop().addCallback(stopped.append)
+        if self.replica.failure is None:
+            self.clock.finish_sync()
+        assert stopped == [None]
+
+
+@pytest.fixture
+def errors() -> Iterator[list[Any]]:
+    """Failures that were logged."""
+    found: list[Any] = []
+
+    def observe(event: Any) -> None:
+        if "log_failure" in event:
+            found.append(event["log_failure"].value)
+
+    globalLogPublisher.addObserver(observe)
+    yield found
+    globalLogPublisher.removeObserver(observe)
+
+
+def test_first_turn_saves_the_vote_then_writes_then_tells() -> None:
+    rig = Rig()
+    rig.replica.start()
+    rig.clock.pass_ms(20)
+    assert rig.journal.lines == [
+        ("vote", 1, "n0"),
+        ("append", 0, 0),
+        ("LEADER", 1, "n0", False),
+        ("committed", 0, 1),
+        ("LEADER", 1, "n0", True),
+    ]
+    assert rig.replica.is_ready_leader
+    rig.stop()
+
+
+def test_proposals_of_one_turn_make_one_append_and_one_commit() -> None:
+    rig = Rig()
+    rig.start()
+    for i in range(5):
+        rig.replica.propose([b"%d" % i] * 4)
+    assert rig.journal.lines == []
+    rig.clock.advance(0)
+    assert rig.journal.lines[-1] == ("committed", 1, 21)
+    assert [line for line in rig.journal.lines if line[0] == "committed"] == [("committed", 1, 21)]
+    rig.stop()
+
+
+def test_sync_flush_commits_after_the_sync_only() -> None:
+    rig = Rig(FlushDiskType.SYNC_FLUSH)
+    rig.replica.start()
+    rig.clock.finish_sync()
+    rig.clock.pass_ms(20)
+    assert not rig.replica.is_ready_leader
+    rig.clock.finish_sync()
+    rig.clock.advance(0)
+    assert rig.replica.is_ready_leader
+    rig.journal.lines.clear()
+    rig.replica.propose([b"x"])
+    rig.clock.advance(0)
+    rig.clock.pass_ms(20)
+    assert ("committed", 1, 2) not in rig.journal.lines
+    assert rig.replica.commit_index == 0
+    rig.clock.finish_sync()
+    rig.clock.advance(0)
+    assert rig.journal.lines == [("append", 1, 1), "sync", ("committed", 1, 2)]
+    rig.stop()
+
+
+def test_catching_up_is_done_in_parts() -> None:
+    rig = Rig(apply_count_max=10)
+    rig.start()
+    rig.replica.propose([b"x"] * 25)
+    rig.clock.advance(0)
+    ranges = [line[1:] for line in rig.journal.lines if line[0] == "committed"]
+    assert ranges == [(1, 11), (11, 21), (21, 26)]
+    rig.stop()
+
+
+def test_restarted_applier_hears_of_what_it_lacks_only() -> None:
+    rig = Rig()
+    rig.start()
+    rig.replica.propose([b"x"] * 9)
+    rig.clock.advance(0)
+    rig.stop()
+    rig.clock = ThreadedClock()
+    rig.replica = rig.make()
+    rig.replica.start(applied_index=6)
+    rig.journal.lines.clear()
+    rig.clock.pass_ms(20)
+    ranges = [line[1:] for line in rig.journal.lines if line[0] == "committed"]
+    assert ranges[0][0] == 7
+    assert ranges[-1][1] == 11
+    rig.stop()
+
+
+def test_stopped_replica_leaves_nothing_to_call() -> None:
+    rig = Rig(peers="n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3")
+    rig.start()
+    rig.stop()
+    assert rig.clock.getDelayedCalls() == []
+    with pytest.raises(NotLeaderError):
+        rig.replica.propose([b"x"])
+
+
+def test_what_was_proposed_before_stop_is_written_and_noted() -> None:
+    rig = Rig()
+    rig.start()
+    rig.replica.propose([b"x"] * 3)
+    rig.stop()
+    assert ("committed", 1, 4) in rig.journal.lines
+    assert rig.store.read_checkpoint() == 3
+
+
+def test_disk_error_is_final_and_told_last(errors: list[Any]) -> None:
+    rig = Rig()
+    rig.start()
+    rig.store.error = OSError(5, "Input/output error")
+    rig.replica.propose([b"x"])
+    rig.clock.advance(0)
+    assert rig.journal.lines == [("CANDIDATE", 1, None, False), "failed"]
+    assert rig.replica.failure is rig.store.error
+    assert rig.journal.failure is rig.store.error
+    assert errors == [rig.store.error]
+    assert (rig.replica.role, rig.replica.leader_id) == (Role.CANDIDATE, None)
+    with pytest.raises(NotLeaderError):
+        rig.replica.propose([b"x"])
+    rig.stop()
+    assert rig.clock.getDelayedCalls() == []
+
+
+def test_failed_sync_is_final_and_never_tried_again(errors: list[Any]) -> None:
+    rig = Rig(FlushDiskType.SYNC_FLUSH)
+    rig.replica.start()
+    rig.clock.finish_sync()
+    rig.clock.pass_ms(20)
+    rig.clock.finish_sync()
+    rig.clock.advance(0)
+    rig.journal.lines.clear()
+    rig.store.sync_error = OSError(5, "Input/output error")
+    rig.replica.propose([b"x"])
+    rig.clock.advance(0)
+    rig.clock.finish_sync()
+    rig.stop()
+    assert rig.journal.lines == [
+        ("append", 1, 1),
+        "sync",
+        ("CANDIDATE", 1, None, False),
+        "failed",
+    ]
+    assert errors == [rig.store.sync_error]
+    assert rig.clock.getDelayedCalls() == []
+
+
+def test_port_that_is_taken_fails_the_start() -> None:
+    rig = Rig()
+    error = OSError("taken")
+
+    def listen(*args: Any, **words: Any) -> None:
+        raise error
+
+    rig.clock.listenTCP = listen  # type: ignore[method-assign]
+    failures: list[Any] = []
+    rig.replica.start().addErrback(failures.append)
+    assert failures[0].value is error
+    rig.replica.stop()
+    assert rig.clock.getDelayedCalls() == []
+
+
+def test_lost_vote_state_makes_a_member_that_does_not_vote() -> None:
+    rig = Rig(peers="n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3")
+    rig.journal.is_lost = True
+    rig.start()
+    rig.clock.pass_ms(5000)
+    assert rig.replica.role is Role.CANDIDATE
+    assert not [line for line in rig.journal.lines if line[0] == "vote"]
+    rig.stop()

@@ -1,0 +1,230 @@
+"""How the dialect of a peer is found out, and what is sent to it in each."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.logger import globalLogPublisher
+from twisted.python.failure import Failure
+
+from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.messages import (
+    CommitRequest,
+    DLedgerCode,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PeerDialect,
+    PushKind,
+    PushResponse,
+    VoteRequest,
+)
+from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.peers import Peer
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.transport import TurnOutput
+
+COMMIT = CommitRequest(term=2, sender="n0", target="n1", commit_index=4, request_id=9)
+BEAT = HeartBeatRequest(term=2, sender="n0", target="n1", commit_index=4, read_round=9)
+
+
+class Rig:
+    """One peer and the other end of its connection."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.clock = MemoryReactorClock()
+        self.told: list[Any] = []
+        self.output = TurnOutput(self.clock)
+        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-10.0.0.1:2", **changes)
+        self.peer = Peer(self.clock, config, "n1", EntryCodec(crc32c), 4096, self, self.output)
+        self.peer.start()
+        self.transport = StringTransport()
+        self.decoder = FrameDecoder()
+
+    def message_received(self, message: Message) -> None:
+        self.told.append(message)
+
+    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
+        self.told.append((peer_id, dialect))
+
+    def peer_lost(self, peer_id: str) -> None:
+        self.told.append(("lost", peer_id))
+
+    def connect(self) -> RemotingCommand:
+        """Accepts the connection; returns the HELLO that came on it."""
+        host, port, factory, _, _ = self.clock.tcpClients.pop()
+        assert (host, port) == ("10.0.0.1", 2)
+        self.transport, self.decoder = StringTransport(), FrameDecoder()
+        self.protocol = factory.buildProtocol(None)
+        self.protocol.makeConnection(self.transport)
+        (hello,) = self.sent()
+        return hello
+
+    def sent(self) -> list[RemotingCommand]:
+        self.clock.advance(0)
+        frames = self.decoder.feed(self.transport.value())
+        self.transport.clear()
+        return [decode(frame) for frame in frames]
+
+    def receive(self, command: RemotingCommand) -> None:
+        self.protocol.dataReceived(encode(command))
+
+    def lose(self) -> None:
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+    def greeted(self, code: int) -> None:
+        self.receive(self.connect().response(code))
+
+
+@pytest.fixture
+def log_lines() -> Iterator[list[str]]:
+    lines: list[str] = []
+
+    def observe(event: Any) -> None:
+        if event["log_namespace"].startswith("ledgermq"):
+            lines.append(event["log_format"])
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+def test_connection_begins_with_hello() -> None:
+    hello = Rig().connect()
+    assert hello.code == 52001
+    assert wire_binary.decode_hello(hello.body) == wire_binary.Hello(
+        group="g", sender="n0", target="n1", segment_bytes=4096
+    )
+
+
+def test_peer_that_answers_hello_speaks_binary_both_ways() -> None:
+    rig = Rig()
+    rig.greeted(0)
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+    rig.peer.send(COMMIT)
+    rig.peer.send(BEAT)
+    assert [command.code for command in rig.sent()] == [52009, 52004]
+    answer = HeartBeatResponse(term=2, sender="n1", target="n0", code=DLedgerCode.SUCCESS, round=9)
+    rig.protocol.dataReceived(b"".join(wire_binary.encode(answer)))
+    assert rig.told[1:] == [answer]
+
+
+@pytest.mark.parametrize("code", [1, 3])
+def test_peer_that_does_not_know_hello_speaks_json(code: int) -> None:
+    rig = Rig()
+    rig.greeted(code)
+    assert rig.told == [("n1", PeerDialect.JAVA)]
+    rig.peer.send(COMMIT)
+    (request,) = rig.sent()
+    assert (request.code, json.loads(request.body)["type"]) == (51004, "COMMIT")
+    body = b'{"beginIndex":0,"code":200,"count":0,"endIndex":4,"group":"g","term":2}'
+    rig.receive(request.response(200, body=body))
+    assert rig.told[1:] == [
+        PushResponse(
+            term=2,
+            sender="n1",
+            target="n0",
+            kind=PushKind.COMMIT,
+            code=DLedgerCode.SUCCESS,
+            index=None,
+            count=0,
+            begin_index=0,
+            end_index=4,
+            request_id=9,
+        )
+    ]
+
+
+def test_pre_vote_is_not_sent_in_json() -> None:
+    rig = Rig()
+    rig.greeted(3)
+    vote = {"term": 2, "sender": "n0", "target": "n1", "last_index": 1, "last_term": 1}
+    rig.peer.send(VoteRequest(pre_vote=True, **vote))
+    assert rig.sent() == []
+    rig.peer.send(VoteRequest(pre_vote=False, **vote))
+    assert len(rig.sent()) == 1
+
+
+def test_json_answer_without_sense_or_none_at_all_is_no_answer(log_lines: list[str]) -> None:
+    rig = Rig()
+    rig.greeted(3)
+    rig.peer.send(COMMIT)
+    (request,) = rig.sent()
+    rig.receive(request.response(1, "exception"))
+    rig.peer.send(COMMIT)
+    rig.sent()
+    for _ in range(4):
+        rig.clock.advance(1)
+    rig.peer.send(COMMIT)
+    rig.lose()
+    assert rig.told == [("n1", PeerDialect.JAVA), ("lost", "n1")]
+    assert len(log_lines) == 1
+
+
+def test_refusal_is_logged_once_and_its_connection_is_not_used(log_lines: list[str]) -> None:
+    rig = Rig(reconnect_min_ms=100)
+    for _ in range(3):
+        rig.receive(rig.connect().response(400, "group is 'x', here it is 'g'"))
+        rig.peer.send(COMMIT)
+        assert rig.sent() == []
+        assert not rig.transport.disconnecting
+        rig.lose()
+        rig.clock.advance(0.1)
+    assert rig.told == []
+    assert len(log_lines) == 1
+    rig.greeted(0)
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_peer_that_does_not_answer_hello_or_goes_away_is_tried_again() -> None:
+    rig = Rig(reconnect_min_ms=100)
+    rig.connect()
+    rig.lose()
+    rig.clock.advance(0.1)
+    rig.connect()
+    for _ in range(3):
+        rig.clock.advance(1)
+    assert rig.transport.disconnecting
+    rig.lose()
+    rig.clock.advance(0.1)
+    rig.greeted(0)
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_nothing_is_sent_before_hello_is_answered_or_after_the_loss() -> None:
+    rig = Rig()
+    rig.peer.send(COMMIT)
+    hello = rig.connect()
+    rig.peer.send(COMMIT)
+    assert rig.sent() == []
+    rig.receive(hello.response(0))
+    rig.lose()
+    rig.peer.send(COMMIT)
+    assert rig.peer.dropped_count == 3
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ), ("lost", "n1")]
+    assert rig.peer.dialect is PeerDialect.UNKNOWN
+
+
+def test_slow_peer_gets_nothing_more_until_its_socket_has_taken_it() -> None:
+    rig = Rig(peer_unsent_bytes_max=1)
+    rig.greeted(0)
+    rig.peer.send(COMMIT)
+    rig.peer.send(COMMIT)
+    assert rig.peer.dropped_count == 1
+    rig.output.flush()
+    rig.peer.send(COMMIT)
+    assert rig.peer.dropped_count == 1
+
+
+def test_answer_without_sense_closes_a_binary_connection(log_lines: list[str]) -> None:
+    rig = Rig()
+    rig.greeted(0)
+    rig.receive(RemotingCommand(code=52010, flag=2, body=b"short"))
+    assert rig.transport.disconnecting
+    assert len(log_lines) == 1
