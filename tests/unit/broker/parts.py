@@ -1,0 +1,173 @@
+"""Parts of a broker for unit tests: tables, a store in memory, connections without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from ledgermq.broker.clients import ClientTable
+from ledgermq.broker.config import BrokerConfig, load_broker_config
+from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.dispatch import Dispatcher
+from ledgermq.broker.errors import BrokerError
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.long_polling import ParkedPulls
+from ledgermq.broker.processors.send import SendProcessor
+from ledgermq.broker.proposals import Limits, Proposals
+from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.subscriptions import SubscriptionGroupTable
+from ledgermq.broker.topics import TopicTable, built_in_topics
+from ledgermq.commitlog import AppendMessage, AppendResult
+from ledgermq.protocol.command import RemotingCommand, decode
+from ledgermq.protocol.framing import FrameDecoder
+
+HOST = (b"\x7f\x00\x00\x01", 10911)
+HOST_HEX = "7F00000100002A9F"
+
+
+class ListConnection:
+    """A connection that keeps what is sent."""
+
+    def __init__(self, peer: str = "10.0.0.9:5555") -> None:
+        self.peer = peer
+        self.context: Any = (b"\x0a\x00\x00\x09", 5555)
+        self.unsent_bytes = 0
+        self.writes: list[bytes] = []
+        self.commands: list[RemotingCommand] = []
+        self.close_reason: str | None = None
+
+    def send_frame(self, frame: bytes) -> None:
+        self.writes.append(frame)
+        for piece in FrameDecoder().feed(frame):
+            self.commands.append(decode(piece))
+
+    def send(self, command: RemotingCommand) -> None:
+        self.commands.append(command)
+
+    def send_one_way(self, command: RemotingCommand) -> None:
+        self.commands.append(command)
+
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
+        self.send_frame(b"".join(bytes(part) for part in parts))
+
+    def close(self, reason: str) -> None:
+        self.close_reason = reason
+
+    def take(self) -> list[RemotingCommand]:
+        taken, self.commands, self.writes = self.commands, [], []
+        return taken
+
+
+class ListStore:
+    """Appends to a list; each message takes 100 bytes of the log."""
+
+    def __init__(self) -> None:
+        self.messages: list[AppendMessage] = []
+        self.turns: list[int] = []
+        # Raised by the next append.
+        self.error: Exception | None = None
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        self.turns.append(len(messages))
+        results = []
+        for message in messages:
+            index = len(self.messages)
+            key = (message.topic, message.queue_id)
+            offset = self._offsets.get(key, 0)
+            self._offsets[key] = offset + 1
+            self.messages.append(message)
+            results.append(AppendResult(index, index * 100 + 48, 100, offset, 1000))
+        return results
+
+
+class Turn:
+    """The end of the reactor's turn, called by the test."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def soon(self, function: Callable[[], None]) -> None:
+        self.waiting.append(function)
+
+    def end(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for function in waiting:
+            function()
+
+
+class Parts:
+    """A leader that serves, without disk and network."""
+
+    def __init__(self, *, limits: Limits | None = None, **settings: str) -> None:
+        self.now_ms = 1_700_000_000_000
+        self.config: BrokerConfig = load_broker_config(
+            None, {"brokerName": "b", "brokerIP1": "127.0.0.1", **settings}
+        )
+        self.turn = Turn()
+        self.store = ListStore()
+        self.leadership = Leadership("n0", 1)
+        self.clients = ClientTable()
+        self.parked = ParkedPulls(self.config.parked_pulls_max)
+        # Bodies of state records with what to call when they are committed.
+        self.written: list[tuple[bytes, OnCommitted]] = []
+        self.removed_topics: list[str] = []
+        self.changes = 0
+        self.state = BrokerState(
+            TopicTable(self.config.topics_max),
+            SubscriptionGroupTable(self.config.groups_max),
+            ConsumerOffsetTable(1000),
+            write=self._write,
+            now_ms=lambda: self.now_ms,
+            auto_create_groups=self.config.auto_create_groups,
+            on_topics_changed=self._changed,
+            on_topic_removed=self.removed_topics.append,
+        )
+        self.dispatcher = Dispatcher(
+            send_fields={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
+            on_connection_lost=lambda connection: None,
+        )
+        self.proposals = Proposals(
+            self.store,
+            limits=limits or Limits(10_000, 64 << 20, 2500),
+            call_at_end_of_turn=self.turn.soon,
+            clock_ms=lambda: float(self.now_ms),
+            store_host_hex=HOST_HEX,
+            region_id="DefaultRegion",
+            is_trace_on=True,
+            refuse=self.dispatcher.refuse,
+        )
+        self.sends = SendProcessor(
+            self.config,
+            self.leadership,
+            self.state,
+            self.proposals,
+            store_host=HOST,
+            now_ms=lambda: self.now_ms,
+            rng=Random(1),
+        )
+
+    def lead(self) -> Parts:
+        self.leadership.changed("LEADER", 1, "n0")
+        self.leadership.serve()
+        self.state.adopt(built_in_topics(self.config), [])
+        self.state.lead("n0/1")
+        return self
+
+    def commit_state(self, error: BrokerError | None = None) -> list[bytes]:
+        """Commits the state records written so far and returns them."""
+        written, self.written = self.written, []
+        for _, done in written:
+            done(error)
+        return [body for body, _ in written]
+
+    def _write(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
+        for body in bodies:
+            self.written.append((body, done))
+
+    def _changed(self) -> None:
+        self.changes += 1

@@ -1,0 +1,172 @@
+"""The send processor: what it stores, and the checks that come before."""
+
+from typing import Any
+
+import pytest
+
+from ledgermq.broker import errors
+from ledgermq.broker.processors.send import RECORD_BYTES_MAX, without_wait
+from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.broker.topics import TopicConfig
+from ledgermq.commitlog import AppendMessage
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.properties import decode_properties
+from tests.unit.broker.parts import HOST, ListConnection, Parts
+
+
+def command(body: bytes = b"body", *, flag: int = 0, **changes: Any) -> RemotingCommand:
+    fields = {
+        "producerGroup": "pg",
+        "topic": "T",
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": "1",
+        "sysFlag": "1",
+        "bornTimestamp": "17",
+        "flag": "9",
+        "properties": "",
+        **changes,
+    }
+    return RemotingCommand(
+        code=int(RequestCode.SEND_MESSAGE),
+        opaque=5,
+        flag=flag,
+        ext_fields={key: str(value) for key, value in fields.items()},
+        body=body,
+    )
+
+
+def send(parts: Parts, request: RemotingCommand) -> AppendMessage:
+    parts.sends.send(ListConnection(), request)  # type: ignore[arg-type]
+    parts.turn.end()
+    return parts.store.messages[-1]
+
+
+def leader(**settings: str) -> Parts:
+    return Parts(**settings).lead()
+
+
+def test_message_is_stored_as_it_was_sent() -> None:
+    stored = send(leader(), command(reconsumeTimes="3"))
+    assert stored == AppendMessage(
+        "T", 1, 9, 1, 17, (b"\x0a\x00\x00\x09", 5555), HOST, 3, 0, b"body",
+        b"CLUSTER\x01DefaultCluster",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("", {}),
+        ("WAIT\x01true\x02", {}),
+        ("WAIT\x01false", {}),
+        ("A\x01b\x02WAIT\x01true\x02C\x01d\x02", {"A": "b", "C": "d"}),
+        ("A\x01b\x02WAIT\x01true", {"A": "b"}),
+        ("WAIT\x01true\x02A\x01b\x02WAIT\x01true\x02", {"A": "b"}),
+        ("MYWAIT\x01true\x02", {"MYWAIT": "true"}),
+        ("MYWAIT\x01true\x02WAIT\x01true\x02A\x01b", {"MYWAIT": "true", "A": "b"}),
+        ("A\x01WAIT\x01true\x02", {"A": "WAIT\x01true"}),
+        ("A\x01b\x02CLUSTER\x01other\x02", {"A": "b"}),
+        ("MYDELAY\x013\x02", {"MYDELAY": "3"}),
+        ("DELAY\x010\x02A\x01b", {"DELAY": "0", "A": "b"}),
+        ("K\x01\u00fc\u4e2d\U0001f600", {"K": "\u00fc\u4e2d\U0001f600"}),
+    ],
+)
+def test_properties_lose_wait_and_gain_the_cluster(given: str, stored: dict[str, str]) -> None:
+    message = send(leader(), command(properties=given))
+    assert decode_properties(message.properties) == {**stored, "CLUSTER": "DefaultCluster"}
+
+
+def test_wait_is_cut_out_element_by_element() -> None:
+    assert without_wait("WAIT\x01a\x02WAIT\x01b") == ""
+    assert without_wait("A\x01b\x02WAIT\x01true\x02WAIT\x01x") == "A\x01b\x02"
+
+
+def test_topic_is_created_before_its_first_message() -> None:
+    parts = leader()
+    parts.commit_state()
+    send(parts, command())
+    topic = parts.state.topics.find("T")
+    assert topic is not None and topic.write_queue_count == 4
+    assert len(parts.commit_state()) == 1
+    send(parts, command())
+    assert parts.written == []
+
+
+def test_checks_are_made_again_when_topics_change() -> None:
+    parts = leader()
+    send(parts, command(queueId="3"))
+    send(parts, command(queueId="3"))
+    parts.state.put_topic(TopicConfig("T", 1, 1))
+    with pytest.raises(errors.InvalidRequestError, match=r"queueId\[3\] is illegal"):
+        send(parts, command(queueId="3"))
+
+
+def test_broker_that_does_not_serve_refuses() -> None:
+    parts = leader()
+    parts.leadership.changed("FOLLOWER", 2, "n1")
+    with pytest.raises(errors.ServiceUnavailableError, match="n1 leads"):
+        send(parts, command())
+    assert parts.store.messages == []
+
+
+def test_early_sends_are_refused() -> None:
+    parts = leader(startAcceptSendRequestTimeStamp="1800000000000")
+    with pytest.raises(errors.ServiceUnavailableError, match="startAcceptSendRequestTimeStamp"):
+        send(parts, command())
+
+
+def test_ordered_topic_of_a_closed_broker_is_refused() -> None:
+    parts = leader(brokerPermission="4")
+    parts.state.put_topic(TopicConfig("T", 4, 4, is_ordered=True))
+    with pytest.raises(errors.NoPermissionError, match="brokerPermission is 4"):
+        send(parts, command())
+    parts.state.put_topic(TopicConfig("T", 4, 4))
+    send(parts, command())
+
+
+def test_longest_record_passes_and_one_byte_more_does_not() -> None:
+    parts = leader()
+    fixed = 91 + len("T") + len(b"CLUSTER\x01DefaultCluster") + 24
+    send(parts, command(b"x" * (RECORD_BYTES_MAX - fixed)))
+    with pytest.raises(errors.IllegalMessageError, match=r"allowed are .*maxMessageSize"):
+        send(parts, command(b"x" * (RECORD_BYTES_MAX - fixed + 1)))
+
+
+def test_transactions_are_refused_by_configuration_or_release() -> None:
+    with pytest.raises(errors.NotAvailableError):
+        send(leader(), command(properties="TRAN_MSG\x01true"))
+    with pytest.raises(errors.NoPermissionError, match="rejectTransactionMessage"):
+        send(leader(rejectTransactionMessage="true"), command(properties="TRAN_MSG\x01TRUE"))
+    # Any other value makes an ordinary message of it, as in Java.
+    send(leader(), command(properties="TRAN_MSG\x01no"))
+
+
+def test_multi_tag_topic_marks_its_messages() -> None:
+    parts = leader()
+    parts.state.put_topic(TopicConfig("T", 4, 4, filter_type="MULTI_TAG"))
+    assert send(parts, command()).sys_flag == 3
+
+
+def test_retry_topic_belongs_to_its_group() -> None:
+    parts = leader()
+    parts.state.put_group(SubscriptionGroup("g", retries_max=2))
+    retry = {"topic": "%RETRY%g", "queueId": "0"}
+    assert send(parts, command(**retry, reconsumeTimes="1")).topic == "%RETRY%g"
+    dead = send(parts, command(**{**retry, "queueId": "3"}, reconsumeTimes="2"))
+    assert (dead.topic, dead.queue_id) == ("%DLQ%g", 0)
+    # The client's own limit counts when it sends one.
+    request = command(**retry, reconsumeTimes="2", maxReconsumeTimes="5")
+    assert send(parts, request).topic == "%RETRY%g"
+    request.version = 100
+    assert send(parts, request).topic == "%DLQ%g"
+
+
+def test_one_way_send_waits_for_nobody() -> None:
+    parts = leader()
+    connection = ListConnection()
+    parts.sends.send(connection, command(flag=2))  # type: ignore[arg-type]
+    parts.turn.end()
+    parts.proposals.committed(1)
+    assert connection.commands == []
