@@ -333,7 +333,7 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if kind is None and self._road is not None:
             await self.flush()
         await self.close()
 
