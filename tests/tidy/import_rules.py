@@ -74,6 +74,12 @@ ROOMS: dict[str, Room] = {
         packages=_TWISTED | {"pytest"},
         banned=frozenset(),
     ),
+    # A whole group in one process, on a clock, a network and disks of its own.
+    "testing.simulation": Room(
+        rooms=frozenset({"testing.simulation", "broker", "commitlog", "dledger", "protocol"})
+        | {"dledger.store", "dledger.replica"},
+        packages=_TWISTED,
+    ),
     "cli": Room(
         rooms=frozenset({"cli", "testing", "spark", "broker", "namesrv", "client"})
         | {"commitlog", "dledger", "dledger.store", "dledger.replica", "protocol"},

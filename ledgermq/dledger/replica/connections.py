@@ -4,7 +4,8 @@ Requests go out on the connection to their target, answers to where their reques
 sent in one turn goes out together when `flush` is called; runs of entries go at once.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, DeferredList
 
@@ -22,6 +23,24 @@ from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.peers import MemberEvents, Peer
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.transport import CommandServer, TurnOutput
+
+
+class Links(Protocol):
+    """What a member needs of its ways to the others; see Connections."""
+
+    def listen(self) -> Deferred[int]: ...
+    def connect(self) -> None: ...
+    def send(self, message: Message) -> None: ...
+    def flush(self) -> None: ...
+    def name_leader(self, leader_id: str | None) -> None: ...
+    def dialect_of(self, peer_id: str) -> PeerDialect: ...
+    def stop(self) -> Deferred[None]: ...
+
+
+# Makes the links of a member; its arguments are those of Connections.
+MakeLinks = Callable[
+    [Any, ReplicaConfig, LedgerStore, EntryCodec, MemberEvents, ClientRequests], Links
+]
 
 
 class Connections:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
 
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
@@ -28,7 +29,7 @@ from ledgermq.dledger.ready import Ready
 from ledgermq.dledger.replica.applying import Applier, Applying
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
-from ledgermq.dledger.replica.connections import Connections
+from ledgermq.dledger.replica.connections import Connections, MakeLinks
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.errors import VoteStateLostError
@@ -57,6 +58,9 @@ class Replica:
         rng: Random,
         applier: Applier,
         opening_body: Callable[[int], bytes] | None,
+        *,
+        make_links: MakeLinks = Connections,
+        pool: ThreadPool | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -69,6 +73,8 @@ class Replica:
             rng: draws election times.
             applier: told what is committed.
             opening_body: makes the body of the entry that opens a term; None: no such entry.
+            make_links: makes the ways to the other members.
+            pool: syncs run in its threads; None: in one of its own.
         """
         self._config = config
         self._reactor = reactor
@@ -84,7 +90,7 @@ class Replica:
         self.failure: BaseException | None = None
         self._durability = Durability(
             config,
-            Flusher(reactor, store.sync),
+            Flusher(reactor, store.sync, pool),
             store,
             finish=self._finish,
             synced=self._after_sync,
@@ -92,7 +98,7 @@ class Replica:
         )
         self._applying = Applying(applier, config.apply_count_max)
         self._clients = ClientRequests(config, self)
-        self._connections = Connections(reactor, config, store, codec, self, self._clients)
+        self._connections = make_links(reactor, config, store, codec, self, self._clients)
         # None before `start`.
         self._raft: Raft | None = None
         # Messages of this turn, in the order of their arrival.
