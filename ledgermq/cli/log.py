@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from ledgermq.cli.program import fail
-from ledgermq.cli.store_check import StoreReport, check_store, compare_replicas
+from ledgermq.cli.replica_compare import compare_replicas
+from ledgermq.cli.store_check import StoreReport, check_store
 from ledgermq.cli.store_walk import StoreDirectory, StoreWalk, find_stores
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.properties import decode_properties
@@ -92,7 +93,7 @@ def _describe(body: bytes, with_bodies: bool) -> dict[str, object]:
 
 def _verify(stores: list[StoreDirectory], options: argparse.Namespace) -> int:
     reports = [check_store(store) for store in stores]
-    start, end, differences = (0, 0, []) if len(reports) < 2 else compare_replicas(reports)
+    start, end, differences = compare_replicas([report.extent for report in reports])
     is_good = not differences and not any(report.defects for report in reports)
     if options.json:
         document = {
@@ -106,8 +107,9 @@ def _verify(stores: list[StoreDirectory], options: argparse.Namespace) -> int:
         for report in reports:
             _print_report(report)
         if len(reports) > 1:
+            outcome = "identical" if end > start else "nothing that all have committed"
             print(f"replicas compared over positions {start}..{end}: ", end="")
-            print("identical" if not differences else "\n".join(differences))
+            print("\n".join(differences) or outcome)
         print("good" if is_good else "DEFECTS FOUND")
     return 0 if is_good else fail("the store has defects")
 
@@ -116,7 +118,7 @@ def _as_dict(report: StoreReport) -> dict[str, object]:
     names = (
         "first_index", "last_index", "last_term", "committed_index", "committed_position",
         "entries", "data_bytes", "unfilled_checksums", "queues", "queue_units", "index_units",
-        "defects", "notes",
+        "defects", "defect_count", "notes",
     )  # fmt: skip
     return {"directory": str(report.directory), **{n: getattr(report, n) for n in names}}
 
@@ -132,6 +134,8 @@ def _print_report(report: StoreReport) -> None:
         print(f"  note: {text}")
     for text in report.defects:
         print(f"  DEFECT: {text}")
+    if report.defect_count > len(report.defects):
+        print(f"  and {report.defect_count - len(report.defects)} more defects")
 
 
 def _stat(stores: list[StoreDirectory], options: argparse.Namespace) -> int:

@@ -57,11 +57,16 @@ def run(options: argparse.Namespace) -> int:
     """Runs the name server until a signal; returns the exit code."""
     try:
         settings = parse_settings(options.settings)
-        if options.port is not None:
-            settings["listenPort"] = str(options.port)
-        config = load_namesrv_config(options.config, settings)
-    except (NamesrvError, OSError, ValueError) as error:
+    except ValueError as error:
         return fail(str(error))
+    if options.port is not None:
+        settings["listenPort"] = str(options.port)
+    try:
+        config = load_namesrv_config(options.config, settings)
+    except (NamesrvError, OSError) as error:
+        return fail(str(error))
+    except ValueError as error:
+        return fail(f"{options.config}: {error}")
     if options.print_config:
         print(format_properties(config.texts), end="")
         return 0

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ledgermq.cli.segment_files import segment_paths
 from ledgermq.dledger.entry import BLANK_MAGIC, HEAD, HEAD_BYTES, EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import CorruptEntryError
 from ledgermq.protocol.checksum import crc32c
 
-SEGMENT_NAME: Final = re.compile(r"\d{20}")
 # A run handed to the caller has about this many bytes.
 RUN_BYTES: Final = 4 * 1024 * 1024
 
@@ -37,10 +37,7 @@ class StoreDirectory:
 
     def segments(self, folder: str = "data") -> list[Path]:
         """Segment files of a log, in order of their start."""
-        directory = self.ledger / folder
-        if not directory.is_dir():
-            return []
-        return sorted(path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name))
+        return segment_paths(self.ledger / folder)
 
     def checkpoint(self) -> int | None:
         """The committed index written last; None when there is no readable checkpoint."""
@@ -85,6 +82,8 @@ class StoreWalk:
         self.end_position = 0
         # What ended the walk before the end of the written bytes; None when nothing did.
         self.defect: str | None = None
+        # File and offset where the walk ended, and the bytes there.
+        self.end_place = "there are no data files"
         self._chain_crc = 0
 
     @property
@@ -98,12 +97,16 @@ class StoreWalk:
         for path in self._store.segments():
             start, size = int(path.name), path.stat().st_size
             if expected is not None and start != expected:
-                self.defect = f"segment {path.name} follows where {expected:020d} is missing"
+                self.defect = f"{path} follows where {expected:020d} is missing"
+                return
+            if size == 0:
+                self.end_place = f"{path} is empty"
                 return
             expected = start + size
             is_full = yield from self._segment_runs(path, start, size)
             if not is_full:
                 return
+            self.end_place = f"{path.with_name(f'{expected:020d}')} is missing"
 
     def _segment_runs(self, path: Path, start: int, size: int) -> Generator[EntrySlice, None, bool]:
         """Yields the runs of one segment; returns whether the log goes on in the next one."""
@@ -115,26 +118,42 @@ class StoreWalk:
             while True:
                 end, is_last = _run_end(data, offset, size)
                 if end > offset:
-                    try:
-                        run = self._codec.parse(
-                            data[offset:end],
-                            position=start + offset,
-                            previous=self.last_id,
-                            previous_chain_crc=self._chain_crc,
-                        )
-                    except CorruptEntryError as error:
-                        self.defect = f"{path}: {error}"
+                    run = self._parse(path, data[offset:end], start + offset)
+                    if run is not None:
+                        self.first_id = self.first_id or run.entry_id(0)
+                        self.last_id, self._chain_crc = run.last_id, run.last_chain_crc
+                        self.end_position = run.end_position
+                        yield run
+                    if self.defect is not None:
+                        offset = self.end_position - start if run is not None else offset
+                        self.end_place = _shown_end(path, data, offset)
                         return False
-                    self.first_id = self.first_id or run.entry_id(0)
-                    self.last_id, self._chain_crc = run.last_id, run.last_chain_crc
-                    self.end_position = run.end_position
-                    yield run
                 offset = end
                 if is_last:
                     break
+            self.end_place = _shown_end(path, data, offset)
             if offset + 4 > size:
                 return True
             return int.from_bytes(data[offset : offset + 4], "big", signed=True) == BLANK_MAGIC
+
+    def _parse(self, path: Path, data: bytes, position: int) -> EntrySlice | None:
+        """Returns the good entries that the bytes begin with; notes the first one that is not."""
+        unfilled_count = self._codec.unfilled_count
+        try:
+            return self._parse_good(data, position)
+        except CorruptEntryError as error:
+            self.defect = f"{path}: {error}"
+            self._codec.unfilled_count = unfilled_count
+            good = data[: error.position - position]
+            return self._parse_good(good, position) if good else None
+
+    def _parse_good(self, data: bytes, position: int) -> EntrySlice:
+        return self._codec.parse(
+            data,
+            position=position,
+            previous=self.last_id,
+            previous_chain_crc=self._chain_crc,
+        )
 
     def _skip_unused_front(self, data: mmap.mmap, size: int) -> int:
         """A store that was reset may begin inside its first file: zeros stand before the start."""
@@ -143,6 +162,13 @@ class StoreWalk:
         found = re.search(rb"[^\0]", memoryview(data)[: min(size, RUN_BYTES)])
         # The magic number 1 ends in the first byte that is not zero.
         return found.start() - 3 if found else 0
+
+
+def _shown_end(path: Path, data: mmap.mmap, offset: int) -> str:
+    head = data[offset : offset + HEAD_BYTES]
+    if head.strip(b"\0"):
+        return f"{path} at {offset} holds no good entry but {head[:16].hex(' ', 4)}..."
+    return f"{path} at {offset} holds nothing"
 
 
 def _run_end(data: mmap.mmap, offset: int, size: int) -> tuple[int, bool]:

@@ -13,12 +13,21 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], as_jso
         return
     texts = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
-    print(
-        "  ".join(title.ljust(width) for title, width in zip(columns, widths, strict=True)).rstrip()
-    )
+    # Numbers stand to the right, and so do the titles above nothing but numbers.
+    numeric = [bool(rows) and all(map(_is_number, column)) for column in zip(*rows, strict=True)]
+    titles = zip(columns, numeric or [False] * len(columns), strict=True)
+    _print_cells([*titles], widths)
     for row, cells in zip(rows, texts, strict=True):
-        parts = [
-            text.rjust(width) if isinstance(cell, (int, float)) else text.ljust(width)
-            for cell, text, width in zip(row, cells, widths, strict=True)
-        ]
-        print("  ".join(parts).rstrip())
+        _print_cells([*zip(cells, map(_is_number, row), strict=True)], widths)
+
+
+def _is_number(cell: object) -> bool:
+    return isinstance(cell, int | float)
+
+
+def _print_cells(cells: Sequence[tuple[str, bool]], widths: Sequence[int]) -> None:
+    padded = [
+        text.rjust(width) if is_right else text.ljust(width)
+        for (text, is_right), width in zip(cells, widths, strict=True)
+    ]
+    print("  ".join(padded).rstrip())

@@ -34,6 +34,7 @@ from ledgermq.cli.program import fail, reactor
 HOST: Final = "127.0.0.1"
 DLEDGER_PORT_STEP: Final = 30_000
 NODE_PORT_STEP: Final = 10
+PORT_MAX: Final = 65_535
 # Three nodes and their files have to fit a laptop: smaller segments than upstream's 1 GiB.
 SMALL_STORE: Final = {
     "mappedFileSizeCommitLog": str(128 * 1024 * 1024),
@@ -262,23 +263,47 @@ class Cluster:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the cluster until a signal; returns the exit code."""
-    if not 1 <= options.nodes <= 9:
-        return fail(f"--nodes is {options.nodes}; allowed: 1 to 9")
-    highest = options.base_port + NODE_PORT_STEP * (options.nodes - 1) + DLEDGER_PORT_STEP
-    if options.base_port < 1 or highest > 65_535:
-        return fail(f"--base-port is {options.base_port}; the ledger ports would end at {highest}")
-    for setting in options.settings:
-        if "=" not in setting:
-            return fail(f"setting {setting!r} is not of the form key=value")
+    reason = _find_refusal(options)
+    if reason is not None:
+        return fail(reason)
     temporary = options.data is None
-    data = Path(tempfile.mkdtemp(prefix="ledgermq-")) if temporary else options.data.absolute()
-    if options.ready_file is not None:
-        # A file left by an earlier run must not be taken for ours.
-        options.ready_file.unlink(missing_ok=True)
-    cluster = Cluster(options, data)
+    try:
+        data = Path(tempfile.mkdtemp(prefix="ledgermq-")) if temporary else options.data.absolute()
+        if options.ready_file is not None:
+            # A file left by an earlier run must not be taken for ours.
+            options.ready_file.unlink(missing_ok=True)
+        cluster = Cluster(options, data)
+    except OSError as error:
+        return fail(str(error))
     reactor.callWhenRunning(cluster.start)
     reactor.addSystemEventTrigger("before", "shutdown", cluster.stop)
     reactor.run()
     if temporary:
         shutil.rmtree(data, ignore_errors=True)
     return cluster.exit_code
+
+
+def _find_refusal(options: argparse.Namespace) -> str | None:
+    """Says why no cluster can be started as wanted; None when nothing speaks against it."""
+    if not 1 <= options.nodes <= 9:
+        return f"--nodes is {options.nodes}; allowed: 1 to 9"
+    last = options.base_port + NODE_PORT_STEP * (options.nodes - 1)
+    highest = PORT_MAX - DLEDGER_PORT_STEP - NODE_PORT_STEP * (options.nodes - 1)
+    if not 1 <= options.base_port <= highest:
+        return (
+            f"--base-port is {options.base_port}; allowed: 1 to {highest}, because the ledger "
+            f"ports are {DLEDGER_PORT_STEP} above"
+        )
+    if not 1 <= options.namesrv_port <= PORT_MAX:
+        return f"--namesrv-port is {options.namesrv_port}; allowed: 1 to {PORT_MAX}"
+    ports = range(options.base_port, last + 1, NODE_PORT_STEP)
+    if options.namesrv_port in ports or options.namesrv_port - DLEDGER_PORT_STEP in ports:
+        return f"--namesrv-port {options.namesrv_port} is also the port of a node"
+    for setting in options.settings:
+        key, equals, _ = setting.partition("=")
+        if not equals or not key:
+            return f"setting {setting!r} is not of the form key=value"
+    ready_file = options.ready_file
+    if ready_file is not None and not ready_file.absolute().parent.is_dir():
+        return f"--ready-file {ready_file}: its directory does not exist"
+    return None

@@ -1,0 +1,82 @@
+"""Random reads from the files of one log, from outside and read-only."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+SEGMENT_NAME: Final = re.compile(r"\d{20}")
+
+
+def segment_paths(directory: Path) -> list[Path]:
+    """Segment files of a directory in the order of their start; none where there is none."""
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name))
+
+
+class SegmentFiles:
+    """The files of one log as one range of bytes, with holes where files are missing."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        """Maps the files; those that are empty count as missing."""
+        self._maps: dict[int, mmap.mmap] = {}
+        self._paths: dict[int, Path] = {}
+        # Size of each file: all are made alike, so the first one that has bytes tells.
+        self.segment_bytes = 0
+        for path in paths:
+            size = path.stat().st_size
+            if size:
+                self.segment_bytes = self.segment_bytes or size
+                with open(path, "rb") as file:
+                    mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+                self._maps[int(path.name)] = mapped
+                self._paths[int(path.name)] = path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for mapped in self._maps.values():
+            mapped.close()
+
+    @property
+    def start(self) -> int:
+        """Position of the first byte; 0 without files."""
+        return min(self._maps, default=0)
+
+    @property
+    def end(self) -> int:
+        """Position behind the last byte; 0 without files."""
+        if not self._maps:
+            return 0
+        last = max(self._maps)
+        return last + len(self._maps[last])
+
+    def read(self, position: int, size: int) -> bytes:
+        """Returns up to `size` bytes from a position; fewer where files end or are missing."""
+        parts = []
+        while size > 0 and self.segment_bytes:
+            offset = position % self.segment_bytes
+            mapped = self._maps.get(position - offset)
+            part = mapped[offset : offset + size] if mapped is not None else b""
+            if not part:
+                break
+            parts.append(part)
+            position += len(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def place(self, position: int) -> str:
+        """The file and the offset in it where a position is, as a person would look for it."""
+        offset = position % self.segment_bytes if self.segment_bytes else position
+        path = self._paths.get(position - offset)
+        return f"{path} at {offset}" if path is not None else f"a missing file, position {position}"

@@ -1,0 +1,145 @@
+"""`ledgermq doctor`: what would stop a broker from working here is found before it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgermq.cli import doctor
+from ledgermq.cli.main import main
+from tests.unit.cli.stores import SEGMENT_BYTES, data_files, ledger, make_store
+
+SMALL = ("mappedFileSizeCommitLog=65536", "mappedFileSizeDLedgerIndex=32768", "maxMessageSize=1024")
+
+
+@pytest.fixture(autouse=True)
+def free_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No socket is opened here; the ports of a real machine are a matter of tests/e2e."""
+    monkeypatch.setattr(doctor, "_check_ports", lambda config: [])
+    monkeypatch.setattr(doctor, "_check_members", lambda config: [])
+
+
+def findings(
+    capsys: pytest.CaptureFixture[str], root: Path, *settings: str
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Exit code and the findings by their check."""
+    words = ["doctor", "--json", f"storePathRootDir={root}", "brokerIP1=127.0.0.1", *SMALL]
+    code = main([*words, *settings])
+    return code, {found["check"]: found for found in json.loads(capsys.readouterr().out)}
+
+
+def test_an_empty_directory_is_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not even have to be there, and the look at it leaves nothing behind."""
+    code, found = findings(capsys, tmp_path / "not" / "yet")
+    assert code == 0
+    assert {name: one["verdict"] for name, one in found.items()} == {
+        "configuration": "good",
+        "address": "good",
+        "disk space": found["disk space"]["verdict"],
+        "durable write": found["durable write"]["verdict"],
+        "store": "good",
+        "clock": "good",
+        "name server": "warning",
+    }
+    assert "starts anew" in found["store"]["text"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = make_store(tmp_path / "store")
+    (ledger(root) / "currterm").write_text("currTerm=7\nvoteLeader=n0\n")
+    code, found = findings(capsys, root)
+    assert code == 0
+    assert found["store"]["verdict"] == "good"
+    assert "term 7, committed 60" in found["store"]["text"]
+
+
+def test_a_changed_segment_size_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = make_store(tmp_path / "store")
+    code, found = findings(capsys, root, "mappedFileSizeCommitLog=131072")
+    assert code == 1
+    assert found["store"]["verdict"] == "failed"
+    for word in (str(data_files(root)[0]), str(SEGMENT_BYTES), "131072", "mappedFileSizeCommitLog"):
+        assert word in found["store"]["text"]
+
+
+@pytest.mark.parametrize("text", [None, "", "currTerm=many\n"])
+def test_an_unreadable_term_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    root = make_store(tmp_path / "store")
+    if text is not None:
+        (ledger(root) / "currterm").write_text(text)
+    code, found = findings(capsys, root)
+    assert code == 1
+    assert "currterm" in found["store"]["text"]
+
+
+def test_a_clock_that_was_set_back_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make_store(tmp_path / "store")
+    (ledger(root) / "currterm").write_text("currTerm=1\n")
+    later = time.time() + 3600
+    os.utime(data_files(root)[0], (later, later))
+    code, found = findings(capsys, root)
+    assert code == 1
+    assert found["clock"]["verdict"] == "failed"
+    assert "set back" in found["clock"]["text"]
+
+
+def test_a_full_disk_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = (10 << 30, (10 << 30) - 100_000, 100_000)
+    disk = type("Usage", (), dict(zip(("total", "used", "free"), usage, strict=True)))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: disk)
+    code, found = findings(capsys, tmp_path)
+    assert code == 1
+    assert found["disk space"]["verdict"] == "failed"
+
+
+def test_a_disk_beyond_its_share_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = type("Usage", (), {"total": 10 << 30, "used": 9 << 30, "free": 1 << 30})
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: disk)
+    code, found = findings(capsys, tmp_path)
+    assert code == 0
+    assert found["disk space"]["verdict"] == "warning"
+    assert "diskMaxUsedSpaceRatio is 75" in found["disk space"]["text"]
+
+
+def test_a_root_that_is_a_file_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "file"
+    root.write_text("in the way")
+    code, found = findings(capsys, root)
+    assert code == 1
+    assert found["durable write"]["verdict"] == "failed"
+    assert str(root) in found["durable write"]["text"]
+
+
+def test_an_address_that_is_none_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = findings(capsys, tmp_path, "brokerIP1=no such host")
+    assert code == 1
+    assert "brokerIP1 'no such host'" in found["address"]["text"]
+
+
+def test_an_unknown_key_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = findings(capsys, tmp_path, "noSuchKey=1")
+    assert code == 0
+    assert found["configuration"]["verdict"] == "warning"
+    assert "noSuchKey" in found["configuration"]["text"]
+
+
+def test_findings_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["doctor", f"storePathRootDir={tmp_path}", "brokerIP1=127.0.0.1", *SMALL]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["good", "configuration"]
+    assert len(lines) == 7
