@@ -1,0 +1,192 @@
+"""A broker inside this process: name servers hear of it, and a stop leaves nothing behind."""
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+from twisted.internet import reactor as installed_reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import TestCase
+
+from ledgermq.broker.config import load_broker_config
+from ledgermq.broker.service import BrokerService
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import SendMessageRequestHeaderV2
+from ledgermq.protocol.transport import CommandClient, CommandProtocol, CommandServer
+from tests.e2e.live_program import SMALL_STORE
+
+reactor: Any = installed_reactor
+
+
+class ListNameServer:
+    """A name server that accepts everything and keeps it."""
+
+    def __init__(self) -> None:
+        self.requests: list[RemotingCommand] = []
+        self.connections: list[CommandProtocol] = []
+        self.server = CommandServer(reactor, self, "127.0.0.1", 0)
+        self.port = 0
+
+    async def start(self) -> None:
+        self.port = await self.server.start()
+
+    def connection_made(self, connection: CommandProtocol) -> None:
+        self.connections.append(connection)
+
+    def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
+        self.connections.remove(connection)
+
+    def commands_received(
+        self, connection: CommandProtocol, commands: list[RemotingCommand]
+    ) -> None:
+        for command in commands:
+            self.requests.append(command)
+            connection.send(command.response(0))
+
+    def broker_ids(self, code: RequestCode) -> list[str]:
+        return [
+            command.ext_fields["brokerId"]
+            for command in self.requests
+            if command.code == code and command.ext_fields
+        ]
+
+
+async def until(condition: Any, what: str) -> None:
+    """Waits for a condition, ten seconds at most."""
+    for _ in range(1000):
+        if condition():
+            return
+        await deferLater(reactor, 0.01)
+    raise AssertionError(f"still waiting for {what}")
+
+
+def send_request(topic: str, body: bytes = b"x") -> RemotingCommand:
+    header = SendMessageRequestHeaderV2(
+        producer_group="pg",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+    )
+    return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, body)
+
+
+class BrokerServiceTest(TestCase):
+    """One member alone in its group, on the reactor of the test."""
+
+    def new_service(self, **settings: str) -> tuple[BrokerService, Deferred[None]]:
+        self.folder = Path(os.path.abspath(self.mktemp()))
+        return self.service_on(self.folder, **settings)
+
+    def service_on(self, folder: Path, **settings: str) -> tuple[BrokerService, Deferred[None]]:
+        ready: Deferred[None] = Deferred()
+        config = load_broker_config(
+            None,
+            {
+                "brokerIP1": "127.0.0.1",
+                "brokerName": "inside",
+                "listenPort": "0",
+                "storePathRootDir": str(folder),
+                **dict(setting.split("=") for setting in SMALL_STORE),
+                **settings,
+            },
+        )
+
+        def on_ready() -> None:
+            if not ready.called:
+                ready.callback(None)
+
+        service = BrokerService(config, reactor, on_ready=on_ready)
+        return service, ready
+
+    def tearDown(self) -> None:
+        gc.unfreeze()
+        gc.set_threshold(700, 10, 10)
+
+    async def test_stop_leaves_no_delayed_call_and_a_clean_store(self) -> None:
+        service, ready = self.new_service()
+        await service.start()
+        await ready
+        self.assertEqual((service.role, service.broker_id), ("LEADER", 0))
+        client = CommandClient(reactor, *split(service.address))
+        answer = await client.request(send_request("T"), 3000)
+        self.assertEqual(answer.code, 0)
+        await service.stop()
+        await service.stop()
+        await client.stop()
+        calls = [str(call) for call in reactor.getDelayedCalls()]
+        # Trial's own.
+        self.assertEqual([call for call in calls if "onTimeout" not in call], [])
+        self.assertFalse((self.folder / "abort").exists())
+        topics = lenient_json.read((self.folder / "config" / "topics.json").read_bytes())
+        self.assertIn("T", topics["topicConfigTable"])
+
+    async def test_name_servers_hear_of_every_change(self) -> None:
+        name_server = ListNameServer()
+        await name_server.start()
+        service, ready = self.new_service(namesrvAddr=f"127.0.0.1:{name_server.port}")
+        await service.start()
+        await ready
+        register, unregister = RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER
+        await until(lambda: "0" in name_server.broker_ids(register), "the leader's registration")
+        self.assertNotIn("-1", name_server.broker_ids(register))
+
+        def has_topic(name: str) -> bool:
+            return any(
+                name in command.body.decode()
+                for command in name_server.requests
+                if command.code == register
+            )
+
+        client = CommandClient(reactor, *split(service.address))
+        await client.request(send_request("Fresh"), 3000)
+        await until(lambda: has_topic('"Fresh"'), "the registration of a new topic")
+        # A name server that came back has forgotten everything.
+        name_server.requests.clear()
+        name_server.connections[0].abort("test")
+        await until(
+            lambda: has_topic('"Fresh"'), "the registration with a name server that is back"
+        )
+        self.assertEqual(service.registered_with, [f"127.0.0.1:{name_server.port}"])
+        await client.stop()
+        await service.stop()
+        self.assertEqual(name_server.broker_ids(unregister), ["0"])
+        await name_server.server.stop()
+
+    async def test_taken_port_fails_the_start_and_leaves_the_store_usable(self) -> None:
+        first, ready = self.new_service()
+        await first.start()
+        await ready
+        port = first.address.partition(":")[2]
+        second, _ = self.service_on(Path(os.path.abspath(self.mktemp())), listenPort=port)
+        try:
+            await second.start()
+        except CannotListenError as error:
+            self.assertIn(port, str(error))
+        else:
+            self.fail("two brokers on one port")
+        await first.stop()
+        third, ready = self.service_on(self.folder)
+        await third.start()
+        await ready
+        await third.stop()
+
+    async def test_broken_state_file_fails_the_start_with_its_name(self) -> None:
+        service, _ = self.new_service()
+        (self.folder / "config").mkdir(parents=True)
+        (self.folder / "config" / "topics.json").write_text("{")
+        with self.assertRaisesRegex(Exception, r"topics\.json"):
+            await service.start()
+
+
+def split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
