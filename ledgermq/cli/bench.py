@@ -94,9 +94,6 @@ async def _produce(options: argparse.Namespace) -> int:
             else:
                 future = await producer.submit_batch(messages)
             future.add_done_callback(partial(settle, sent_s=sent_s))
-            if number % (64 * options.batch) == 0:
-                # While there is room nothing else would let the loop read answers.
-                await asyncio.sleep(0)
         await producer.flush()
         await asyncio.sleep(0)
         cpu_s = time.process_time() - cpu_s

@@ -155,9 +155,6 @@ async def _send_all(
                 early_s = begun_s + number / options.rate - loop.time()
                 if early_s > 0:
                     await asyncio.sleep(early_s)
-            elif number % 64 == 0:
-                # While there is room nothing else would let the loop read answers.
-                await asyncio.sleep(0)
             size_bytes = len(message.body)
             future = await producer.submit(message, ordering_key=key)
             future.add_done_callback(partial(tally.settle, size_bytes=size_bytes))

@@ -1,0 +1,118 @@
+"""What `ledgermq send` makes of its input, and what `ledgermq consume` sums up."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from ledgermq.cli.bench import quantile
+from ledgermq.cli.consume import Checksum
+from ledgermq.cli.main import main
+from ledgermq.cli.progress import Progress
+from ledgermq.cli.send import InputError, add_arguments, keyed_messages
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def inputs(*words: str) -> list[tuple[bytes, str, str | None]]:
+    """Body, KEYS and ordering key of each message."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    options = parser.parse_args(["-t", "T", *words])
+    return [(m.body, m.keys, key) for m, key in keyed_messages(options, {})]
+
+
+def test_each_text_is_a_message_with_the_key() -> None:
+    assert inputs("a", "ж") == [(b"a", "", None), ("ж".encode(), "", None)]
+    assert inputs("--key", "k", "a") == [(b"a", "k", "k")]
+
+
+def test_file_is_one_message_or_one_for_each_line(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(b"one\r\ntwo\n\nthree")
+    assert [body for body, _, _ in inputs("--file", str(path))] == [b"one\r\ntwo\n\nthree"]
+    lines = [body for body, _, _ in inputs("--file", str(path), "--lines")]
+    assert lines == [b"one", b"two", b"three"]
+
+
+def test_field_of_a_json_line_is_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    path.write_text('{"id": "a"}\n{"id": 7}\n')
+    found = inputs("--file", str(path), "--key-field", "id")
+    assert [(keys, key) for _, keys, key in found] == [("a", "a"), ("7", "7")]
+
+
+@pytest.mark.parametrize(
+    "line", ["nope", "[]", '{"x": 1}', '{"id": null}', '{"id": ""}', '{"id": []}']
+)
+def test_line_without_its_key_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "in"
+    path.write_text('{"id": "a"}\n' + line + "\n")
+    with pytest.raises(InputError, match="line 2"):
+        inputs("--file", str(path), "--key-field", "id")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("send", "-t", "T"),
+        ("send", "-t", "T", "--file", "/nowhere/at/all"),
+        ("send", "-t", "T", "--property", "x", "text"),
+        ("send", "-t", "T", "-n", "nowhere", "text"),
+        ("consume", "-t", "T", "-n", "nowhere"),
+        ("bench", "produce", "-n", "nowhere"),
+    ],
+)
+def test_failure_is_told_on_stderr_with_exit_code_1(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(list(words)) == 1
+    told = capsys.readouterr()
+    assert told.err.startswith(f"ledgermq {words[0]}: ")
+    assert told.out == ""
+
+
+def test_checksum_is_the_same_in_any_order_and_adds_up() -> None:
+    bodies = [b"a", b"bb", b"a", b""]
+    whole, reverse = Checksum(), Checksum()
+    for body in bodies:
+        whole.add(body)
+    for body in bodies[::-1]:
+        reverse.add(body)
+    assert whole.figures() == reverse.figures()
+    total = sum(int.from_bytes(hashlib.sha256(body).digest(), "big") for body in bodies)
+    assert whole.figures() == {
+        "count": 4, "bytes": 4, "sha256_sum": f"{total % 2**256:064x}",
+    }  # fmt: skip
+
+
+def test_progress_tells_rates() -> None:
+    progress = Progress("sent")
+    progress.add_many(1000, 2_000_000)
+    assert progress.summary(2.0) == (
+        "sent 1,000 messages, 2.0 MB in 2.00 s: 500 messages/s, 1.0 MB/s"
+    )
+    assert progress.figures(2.0)["messages_per_second"] == 500.0
+
+
+def test_quantile_of_few_values() -> None:
+    assert quantile([], 0.5) == 0.0
+    assert quantile([1.0], 0.99) == 1.0
+    assert quantile([float(i) for i in range(100)], 0.5) == 50.0
+
+
+def test_generated_events_are_the_same_everywhere() -> None:
+    spec = importlib.util.spec_from_file_location(
+        "generate", ROOT / "examples" / "million_events" / "generate.py"
+    )
+    assert spec is not None and spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    lines = list(generate.events(2000))
+    assert all(200 <= len(line) <= 600 for line in lines)
+    digest = hashlib.sha256(b"\n".join(lines)).hexdigest()
+    assert digest == "38ec9821dfafcd1fb08e0e4d457778fbb564aded9059c6fbdf3adbd747cfd171"
