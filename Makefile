@@ -4,9 +4,10 @@
 #   make test      the whole suite: style, types, tests
 #   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node)
 #   make bench     the benchmarks
+#   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test interop bench lint clean
+.PHONY: help install run test interop bench lint clean crash-states
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -59,6 +60,10 @@ interop: $(STAMP)
 	  echo "make interop runs Apache's own clients and needs, besides Python:$$missing" >&2; exit 1; \
 	fi
 	$(BIN)/python -m pytest tests/interop -s
+
+STATES := 100000
+crash-states: $(STAMP)
+	@$(BIN)/python -m tests.fault.crash_states --states $(STATES)
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench

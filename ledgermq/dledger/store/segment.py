@@ -116,13 +116,12 @@ class Segment:
         self.dirty = False
         try:
             self._file.sync()
-            self.sync_name()
+            self._sync_name()
         except BaseException:
             self.dirty = True
             raise
 
-    def sync_name(self) -> None:
-        """Returns when the file's name is on disk. Raises OSError."""
+    def _sync_name(self) -> None:
         if self._created:
             self._file_system.sync_directory(os.path.dirname(self.path))
             self._created = False

@@ -216,11 +216,11 @@ class Segments:
         segment.sync()
 
     def _create(self, start: int) -> Segment:
-        # Were two new names to wait for their sync, a power cut could keep the second one only.
-        last = self._open.get(self._starts[-1]) if self._starts else None
-        if last is not None:
-            last.sync_name()
-        return Segment(self._file_system, self._path(start), self.segment_bytes)
+        # At once, while there are no bytes to write: were two new files to wait for their sync, a
+        # power cut could keep the second one, and of the first not its name, or not its length.
+        segment = Segment(self._file_system, self._path(start), self.segment_bytes)
+        segment.sync()
+        return segment
 
     def _remove(self, start: int) -> None:
         segment = self._open.pop(start, None)
