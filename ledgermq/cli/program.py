@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -29,6 +30,8 @@ from twisted.python.failure import Failure
 
 # Twisted's reactor is a module that stands for an object: it has no usable static type.
 reactor: Any = global_reactor
+# Twisted measures delays on the wall clock; a clock that is set would start elections.
+reactor.seconds = time.monotonic
 
 
 class Service(Protocol):
