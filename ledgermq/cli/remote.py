@@ -54,8 +54,10 @@ class Remote:
             AdminError: the text holds no address.
         """
         self.name_servers = [part.strip() for part in name_servers.split(";") if part.strip()]
-        if not self.name_servers or not all(":" in part for part in self.name_servers):
+        if not self.name_servers:
             raise AdminError(f"name server address {name_servers!r}: give host:port;host:port")
+        for part in self.name_servers:
+            _host_and_port(part)
         self._timeout_s = timeout_s
         self._sockets: dict[str, socket.socket] = {}
         self._opaque = 0
@@ -80,13 +82,14 @@ class Remote:
         Raises:
             UnreachableError: no connection, or no answer in time.
             RefusedError: the answer is not SUCCESS.
+            AdminError: the address is none.
         """
         command = RemotingCommand.request(code, header, body)
         self._opaque += 1
         command.opaque = self._opaque
         try:
             answer = self._exchange(address, command)
-        except (OSError, RemoteProtocolError) as error:
+        except (OSError, UnicodeError, RemoteProtocolError) as error:
             connection = self._sockets.pop(address, None)
             if connection is not None:
                 connection.close()
@@ -98,8 +101,8 @@ class Remote:
     def _exchange(self, address: str, command: RemotingCommand) -> RemotingCommand:
         connection = self._sockets.get(address)
         if connection is None:
-            host, _, port = address.rpartition(":")
-            connection = socket.create_connection((host, int(port)), timeout=self._timeout_s)
+            place = _host_and_port(address)
+            connection = socket.create_connection(place, timeout=self._timeout_s)
             self._sockets[address] = connection
         connection.sendall(encode(command))
         decoder = FrameDecoder()
@@ -159,6 +162,14 @@ class Remote:
         if not addresses:
             raise AdminError(f"cluster {cluster_name!r} has no master now")
         return sorted(addresses)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not host or not colon or not is_number or not 1 <= int(port) <= 65_535:
+        raise AdminError(f"address {address!r}: give host:port, the port from 1 to 65535")
+    return host, int(port)
 
 
 def _code_name(code: int) -> str:
