@@ -92,7 +92,6 @@ class BrokerConfig:
     connections_max: int
     idle_seconds_max: int
     client_expiry_ms: int
-    backlog: int
     drain_seconds_max: int
     # Store.
     store_root: Path
@@ -108,7 +107,6 @@ class BrokerConfig:
     disk_used_percent_max: int
     cleans_forcibly: bool
     clean_interval_ms: int
-    store_flush_ms: int
     pull_bytes_max: int
     pull_count_max: int
     # Ledger.

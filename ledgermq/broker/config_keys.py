@@ -231,7 +231,6 @@ _LIMITS: Final = (
         86_400_000,
         "A client without a heart beat for this long is dropped.",
     ),
-    integer("serverSocketBacklog", "backlog", 1024, "connections", 1, 65_535, "Listen backlog."),
     integer(
         "shutdownWaitTimeSeconds",
         "drain_seconds_max",

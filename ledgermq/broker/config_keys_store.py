@@ -94,15 +94,6 @@ STORE_KEYS: Final = (
         "Time between two cleanings.",
     ),
     integer(
-        "flushIntervalConsumeQueue",
-        "store_flush_ms",
-        1000,
-        "ms",
-        50,
-        600_000,
-        "Time between two flushes of derived files.",
-    ),
-    integer(
         "maxTransferBytesOnMessageInMemory",
         "pull_bytes_max",
         262_144,

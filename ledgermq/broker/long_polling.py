@@ -40,6 +40,8 @@ class ParkedPulls:
         self._pulls_max = pulls_max
         self._parked: dict[tuple[str, int], list[ParkedPull]] = {}
         self.count = 0
+        # Queues in which a connection parked something; may name some where it no longer does.
+        self._queues_of: dict[Any, set[tuple[str, int]]] = {}
         # No parked pull is due before this time; an early value costs a look only.
         self._due_ms = inf
 
@@ -53,6 +55,7 @@ class ParkedPulls:
             if own >= _PER_CONNECTION_AND_QUEUE_MAX:
                 return False
         queue.append(pull)
+        self._queues_of.setdefault(pull.connection, set()).add((pull.topic, pull.queue_id))
         self.count += 1
         self._due_ms = min(self._due_ms, pull.deadline_ms)
         return True
@@ -124,8 +127,10 @@ class ParkedPulls:
 
     def connection_lost(self, connection: object) -> None:
         """Forgets the pulls of a connection."""
-        for topic, queue_id in list(self._parked):
-            queue = self._parked[topic, queue_id]
+        for topic, queue_id in self._queues_of.pop(connection, ()):
+            queue = self._parked.get((topic, queue_id))
+            if queue is None:
+                continue
             kept = [pull for pull in queue if pull.connection is not connection]
             self.count -= len(queue) - len(kept)
             self._keep(topic, queue_id, kept)

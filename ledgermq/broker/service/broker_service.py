@@ -15,6 +15,7 @@ import gc
 import socket
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from random import Random
 from typing import Any, Final
 
@@ -50,6 +51,8 @@ from ledgermq.protocol.transport import CommandProtocol, CommandServer, TurnOutp
 # Pairs of topic and group that may have offsets.
 _OFFSET_KEYS_MAX: Final = 1_000_000
 _DRAIN_CHECK_MS: Final = 10
+# Least time between two registrations because of topics: each carries the whole table.
+_REGISTER_DISTANCE_MS: Final = 200
 # Allocations between two collections of the youngest generation; the default is 700.
 _GC_THRESHOLDS: Final = (50_000, 25, 50)
 
@@ -128,6 +131,8 @@ class BrokerService:
         self._processors: Processors | None = None
         self._replica: Replica | None = None
         self._stopped: Deferred[None] | None = None
+        # When name servers were last told because of a change.
+        self._registered_ms = -inf
 
     def _new_state(self) -> BrokerState:
         config = self.config
@@ -417,7 +422,14 @@ class BrokerService:
         self._proposals.add_own(messages, size, answered)
 
     def _topics_changed(self) -> None:
-        self._schedule.soon(self._registration.register)
+        """Registers at once, or a little later when topics change in quick succession."""
+        now_ms = self._clock_ms()
+        wait_ms = max(0, int(max(self._registered_ms, 0.0) + _REGISTER_DISTANCE_MS - now_ms))
+        self._schedule.after(wait_ms, self._register)
+
+    def _register(self) -> None:
+        self._registered_ms = self._clock_ms()
+        self._registration.register()
 
     def _topic_removed(self, name: str) -> None:
         self._messages.delete_topic(name)
