@@ -69,9 +69,7 @@ def encode(codec: EntryCodec, bodies: list[bytes]) -> EntrySlice:
 
 def parse(codec: EntryCodec, entries: EntrySlice) -> EntrySlice:
     """Bytes to checked entries, nothing written."""
-    return codec.parse(
-        entries.data, position=entries.position, previous=None, previous_chain_crc=0
-    )
+    return codec.parse(entries.data, position=entries.position, previous=None, previous_chain_crc=0)
 
 
 @contextmanager
@@ -141,9 +139,7 @@ def main() -> None:
         follower.close()
 
 
-def open_full_segment(
-    store: DLedgerMmapFileStore, codec: EntryCodec, bodies: list[bytes]
-) -> None:
+def open_full_segment(store: DLedgerMmapFileStore, codec: EntryCodec, bodies: list[bytes]) -> None:
     """Fills the segment, syncs it, and opens the store as after a kill."""
     while store.end_position < _SEGMENT_BYTES - len(bodies) * (_BODY_BYTES + 48) - 8:
         lead(store, codec, bodies)

@@ -95,6 +95,36 @@ COLUMNS = (
 )  # fmt: skip
 
 
+def pull_row(seconds: float) -> tuple[str, ...]:
+    """One row: consumers read a topic that lies in memory, 32 messages a request."""
+    with cluster(3, ("flushDiskType=ASYNC_FLUSH",)) as running:
+        running.create_topic(TOPIC, 4)
+        measure(ROWS[0], running, 2.0)
+        leader = running.leader()
+        pid = int(str(leader["pid"]))
+        before = cpu_seconds(pid)
+        words = ["--address", str(leader["address"]), "--topic", TOPIC, "--seconds", str(seconds)]
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.pull_load", *words],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        result: dict[str, float] = json.loads(done.stdout)
+        used_us = (cpu_seconds(pid) - before) * 1e6 / result["messages"]
+    return (
+        "1 KiB, 4 queues, 32 a pull",
+        f"{result['messages_per_second']:,.0f}",
+        f"{result['mb_per_second']:.0f}",
+        f"{used_us:.1f}",
+        f"{result['p50_ms']:.2f}",
+        f"{result['p99_ms']:.2f}",
+    )
+
+
+PULL_COLUMNS = ("load", "messages/s", "MB/s", "leader µs", "p50 ms", "p99 ms")
+
+
 def table(seconds: float = 4.0) -> list[tuple[str, ...]]:
     """All rows."""
     return [run_row(row, seconds, replicated_limit_mb_per_second(row.nodes)) for row in ROWS]
