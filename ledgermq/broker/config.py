@@ -257,6 +257,7 @@ def _derive_ledger(values: dict[str, Any]) -> None:
         values["ledger_self_id"] = "n0"
         port = _port_beside(values["listen_port"])
         values["ledger_peers"] = (Peer(member_id="n0", host="127.0.0.1", port=port),)
+        values["preferred_leader_ids"] = ()
         return
     self_id = values["ledger_self_id"] or ""
     if not _SELF_ID.fullmatch(self_id):
@@ -264,6 +265,10 @@ def _derive_ledger(values: dict[str, Any]) -> None:
     values["ledger_peers"] = _parse_peers(values["ledger_peers"] or "")
     if self_id not in {peer.member_id for peer in values["ledger_peers"]}:
         raise ConfigError("dLegerSelfId", self_id, "one of the ids in dLegerPeers")
+    known = {peer.member_id for peer in values["ledger_peers"]}
+    for preferred in values["preferred_leader_ids"]:
+        if preferred not in known:
+            raise ConfigError("preferredLeaderId", preferred, "ids in dLegerPeers, joined with ;")
 
 
 def _port_beside(listen_port: int) -> int:

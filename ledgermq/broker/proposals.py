@@ -18,7 +18,7 @@ each message on this way, only tuples.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ledgermq.broker.errors import (
     BrokerError,
@@ -27,6 +27,15 @@ from ledgermq.broker.errors import (
     ServiceUnavailableError,
     SystemBusyError,
 )
+from ledgermq.broker.waiting import (
+    SIZE,
+    Done,
+    Request,
+    Waiting,
+    WaitingTuple,
+    encode_untraced_response,
+    take_request_at,
+)
 from ledgermq.commitlog import AppendMessage, AppendResult, CommitLogError, MessageIllegalError
 from ledgermq.dledger.errors import (
     EntryTooLargeError,
@@ -34,12 +43,7 @@ from ledgermq.dledger.errors import (
     NotLeaderError,
     ProposalDroppedError,
 )
-from ledgermq.protocol.codes import RESPONSE_FLAG
-from ledgermq.protocol.command import RemotingCommand, encode
 from ledgermq.protocol.headers import encode_send_response
-
-# Told what became of records of the broker itself: the results, or why there are none.
-Done = Callable[[Sequence[AppendResult] | None, BrokerError | None], None]
 
 
 class Appender(Protocol):
@@ -60,39 +64,6 @@ class Limits(NamedTuple):
     messages_max: int
     bytes_max: int
     commit_timeout_ms: int
-
-
-# Who waits, before the append: connection (None for one-way and own records), opaque, serialize
-# type, queue id, number of messages, their bytes, done.
-_Request = tuple[Any, int, int, int, int, int, Done | None]
-_COUNT: Final = 4
-_SIZE: Final = 5
-
-
-class _Waiting(NamedTuple):
-    """Who waits for a commit; on the hot path it is built and taken apart as a plain tuple."""
-
-    last_index: int
-    connection: Any
-    opaque: int
-    serialize_type: int
-    # Offset message ids joined by commas.
-    message_id: str
-    queue_id: int
-    # Of the first message.
-    queue_offset: int
-    message_count: int
-    size_bytes: int
-    deadline_ms: float
-    done: Done | None
-    # For `done` only.
-    results: Sequence[AppendResult] | None
-
-
-# The same without the work of a NamedTuple's constructor, a third of its time.
-_WaitingTuple = tuple[
-    int, Any, int, int, str, int, int, int, int, float, Done | None, Sequence[AppendResult] | None
-]
 
 
 class Proposals:
@@ -136,8 +107,8 @@ class Proposals:
         self._encode = encode_send_response if is_trace_on else encode_untraced_response
         self._refuse = refuse
         self._messages: list[AppendMessage] = []
-        self._requests: list[_Request] = []
-        self._waiting: deque[_WaitingTuple] = deque()
+        self._requests: list[Request] = []
+        self._waiting: deque[WaitingTuple] = deque()
         # Messages and their bytes that are gathered or wait.
         self.count = 0
         self.bytes = 0
@@ -209,12 +180,12 @@ class Proposals:
         """
         self._gather(messages, (None, 0, 0, 0, len(messages), size_bytes, done))
 
-    def _gather(self, messages: Sequence[AppendMessage], request: _Request) -> None:
+    def _gather(self, messages: Sequence[AppendMessage], request: Request) -> None:
         assert messages
         if not self._requests:
             self._call_at_end_of_turn(self.flush)
         self.count += len(messages)
-        self.bytes += request[_SIZE]
+        self.bytes += request[SIZE]
         self._messages.extend(messages)
         self._requests.append(request)
 
@@ -229,7 +200,7 @@ class Proposals:
                 results = self._store.append(messages)
                 break
             except MessageIllegalError as error:
-                culprit = _take_request_at(messages, requests, error.position)
+                culprit = take_request_at(messages, requests, error.position)
                 self._fail_unappended([culprit], IllegalMessageError(str(error)))
             except (CommitLogError, LedgerError, OSError) as error:
                 self._fail_unappended(requests, _broker_error(error, len(messages)))
@@ -238,7 +209,7 @@ class Proposals:
                 return
         self._wait_for(requests, results)
 
-    def _wait_for(self, requests: Sequence[_Request], results: Sequence[AppendResult]) -> None:
+    def _wait_for(self, requests: Sequence[Request], results: Sequence[AppendResult]) -> None:
         """Queues requests whose messages are in the log now."""
         deadline = self._clock_ms() + self._limits.commit_timeout_ms
         prefix = self._id_prefix
@@ -315,7 +286,7 @@ class Proposals:
                 f"no majority confirmed the message at index {self._waiting[0][0]} in"
                 f" {timeout_ms} ms (key maxWaitAckTimeMs); it may still be stored later"
             )
-            self._fail(_Waiting(*self._waiting.popleft()), error)
+            self._fail(Waiting(*self._waiting.popleft()), error)
 
     def fail_all(self, error: BrokerError) -> None:
         """Fails everything that is gathered or waits; used when leadership is lost."""
@@ -324,16 +295,16 @@ class Proposals:
         self._fail_unappended(requests, error)
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
-            self._fail(_Waiting(*entry), error)
+            self._fail(Waiting(*entry), error)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing is gathered and nothing waits."""
         return not self._requests and not self._waiting
 
-    def _fail_unappended(self, requests: Sequence[_Request], error: BrokerError) -> None:
+    def _fail_unappended(self, requests: Sequence[Request], error: BrokerError) -> None:
         for connection, opaque, serialize_type, queue_id, count, size, done in requests:
-            entry = _Waiting(
+            entry = Waiting(
                 -1,
                 connection,
                 opaque,
@@ -349,7 +320,7 @@ class Proposals:
             )
             self._fail(entry, error)
 
-    def _fail(self, entry: _Waiting, error: BrokerError) -> None:
+    def _fail(self, entry: Waiting, error: BrokerError) -> None:
         self.count -= entry.message_count
         self.bytes -= entry.size_bytes
         self.failed_count += entry.message_count
@@ -365,42 +336,6 @@ class Proposals:
             f" {count} more came; allowed are {limits.messages_max} messages (key"
             f" sendThreadPoolQueueCapacity) and {limits.bytes_max} bytes (key maxSendBytesInFlight)"
         )
-
-
-def encode_untraced_response(
-    opaque: int, serialize_type: int, msg_id: str, queue_id: int, queue_offset: int, region_id: str
-) -> bytes:
-    """Returns what encode_send_response does, but tells the client not to trace (key traceOn)."""
-    fields = {
-        "MSG_REGION": region_id,
-        "TRACE_ON": "false",
-        "msgId": msg_id,
-        "queueId": str(queue_id),
-        "queueOffset": str(queue_offset),
-    }
-    return encode(
-        RemotingCommand(
-            code=0,
-            opaque=opaque,
-            flag=RESPONSE_FLAG,
-            ext_fields=fields,
-            serialize_type=serialize_type,
-        )
-    )
-
-
-def _take_request_at(
-    messages: list[AppendMessage], requests: list[_Request], position: int
-) -> _Request:
-    """Takes the request that a message belongs to out of a gathered turn, with all its messages."""
-    start = 0
-    for number, request in enumerate(requests):
-        end = start + request[_COUNT]
-        if position < end:
-            del messages[start:end]
-            return requests.pop(number)
-        start = end
-    raise IndexError(f"message {position} of {len(messages)} gathered ones")
 
 
 def _broker_error(error: Exception, count: int) -> BrokerError:

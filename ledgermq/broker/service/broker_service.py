@@ -1,10 +1,6 @@
-"""BrokerService: builds a broker's parts in order, starts them, steers them by what the ledger
-tells, and stops them.
+"""BrokerService: builds a broker's parts in order, starts and stops them.
 
-It is the applier of its ledger member. What is committed is dispatched, then answers go to those
-who sent it, then parked pulls
-wake: three calls a turn, whatever came. A change of role closes the broker for writes at once; a
-member that leads opens it when everything of former terms is applied.
+What the ledger tells is carried out by `applier.py`, what time demands by `upkeep.py`.
 
     start   lock and files -> port -> processors -> ledger member -> timers -> name servers
     stop    no more sends -> name servers -> what waits is committed -> port -> ledger member ->
@@ -33,14 +29,15 @@ from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
 from ledgermq.broker.registration import Registration
+from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.processor_table import Parts, Processors, bind_processors
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import Storage, machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_log import BrokerState, OnCommitted
-from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
-from ledgermq.broker.topics import TopicTable, built_in_topics
+from ledgermq.broker.subscriptions import SubscriptionGroupTable
+from ledgermq.broker.topics import TopicTable
 from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult, opening_record
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
@@ -99,8 +96,6 @@ class BrokerService:
         self.state = self._new_state()
         self._storage = Storage(config, reactor, self.state, wall_clock_ms)
         self._messages = self._storage.messages
-        # Messages of the range that is being applied, for parked pulls.
-        self._arrivals: list[tuple[str, int, int, int]] = []
         self._dispatcher = Dispatcher(
             send_fields={
                 "MSG_REGION": config.region_id,
@@ -239,6 +234,18 @@ class BrokerService:
         )
         self._store_host = store_host
         self._dispatcher.install(self._processors.table)
+        self._applier = BrokerApplier(
+            config,
+            self.leadership,
+            self.state,
+            self._messages,
+            self._proposals,
+            self._processors.pulls,
+            self._locks,
+            self._output,
+            on_role_changed=self._role_changed,
+            on_ready=self._ready,
+        )
         self._replica = Replica(
             replica_config(config),
             self._reactor,
@@ -246,11 +253,10 @@ class BrokerService:
             self._storage.vote_file,
             self._storage.codec,
             self._rng,
-            self,
+            self._applier,
             lambda term: opening_record(term, store_host, wall_clock_ms()),
         )
         self._messages.attach(self._replica)
-        self._messages.on_dispatched(self._arrivals.extend)
         return self._replica.start(applied_index=self._messages.dispatched_index)
 
     def _run(self, _: object) -> None:
@@ -349,59 +355,6 @@ class BrokerService:
         assert self._stopped is not None
         self._stopped.callback(result)
 
-    # Applier: what the ledger tells.
-
-    def committed(self, start_index: int, end_index: int) -> None:
-        """Dispatches a committed range, answers its senders, wakes parked pulls."""
-        self._messages.committed(start_index, end_index)
-        assert self._proposals is not None and self._processors is not None
-        self._proposals.committed(end_index)
-        if self._arrivals:
-            arrivals = self._arrivals.copy()
-            self._arrivals.clear()
-            self._processors.pulls.messages_dispatched(arrivals)
-        self._output.flush()
-
-    def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
-        """Opens or closes this broker for writes."""
-        leadership = self.leadership
-        is_leader = role is Role.LEADER
-        if leadership.is_serving and is_leader and is_ready and leadership.term == term:
-            return
-        leadership.changed(role.name, term, leader_id)
-        self._messages.resign()
-        self.state.follow()
-        self._locks.clear()
-        if self._proposals is not None:
-            self._proposals.fail_all(leadership.refusal())
-        if is_leader and is_ready and not leadership.is_stopping:
-            self._begin_to_serve(term)
-        _log.info(
-            "{member} is {role} in term {term}, leader {leader}, serving {serving}",
-            member=self.config.ledger_self_id,
-            role=role.name,
-            term=term,
-            leader=leader_id,
-            serving=leadership.is_serving,
-        )
-        self._schedule.soon(self._registration.register)
-        self._output.flush()
-
-    def _begin_to_serve(self, term: int) -> None:
-        self._messages.become_leader()
-        self.leadership.serve()
-        self.state.adopt(built_in_topics(self.config), built_in_groups())
-        self.state.lead(f"{self.config.ledger_self_id}/{term}")
-        if self._on_ready is not None:
-            self._schedule.soon(self._on_ready)
-
-    def failed(self, error: BaseException) -> None:
-        """The ledger member has stopped for good: this broker takes no writes any more."""
-        self.leadership.fail(f"{type(error).__name__}: {error}")
-        if self._proposals is not None:
-            self._proposals.fail_all(self.leadership.refusal())
-        self._schedule.soon(self._registration.register)
-
     # Parts calling back.
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
@@ -420,6 +373,13 @@ class BrokerService:
             done(error)
 
         self._proposals.add_own(messages, size, answered)
+
+    def _role_changed(self) -> None:
+        self._schedule.soon(self._registration.register)
+
+    def _ready(self) -> None:
+        if self._on_ready is not None:
+            self._schedule.soon(self._on_ready)
 
     def _topics_changed(self) -> None:
         """Registers at once, or a little later when topics change in quick succession."""
@@ -447,8 +407,8 @@ class BrokerService:
         """A failed flush is final for this member: it leaves the group and says so."""
         if self._stopped is None and self._replica is not None:
             self._replica.stop()
-            self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
-            self.failed(error)
+            self._applier.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
+            self._applier.failed(error)
 
 
 def wall_clock_ms() -> int:

@@ -61,6 +61,9 @@ class Upkeep:
         self._rates = rates
         self._clock_ms = clock_ms
         self._flush_failed = flush_failed
+        # Segment of the log that the last snapshot stands in: each has one, so that what retention
+        # leaves of the log always holds the whole state.
+        self._snapshot_segment = 0
         # Dispatched index at the last snapshot.
         self._snapshot_index = -1
 
@@ -90,8 +93,11 @@ class Upkeep:
                 "transferred": pulls.message_count,
             },
         )
-        if self._state.is_snapshot_due and self._leadership.is_serving:
-            self._state.write_snapshot()
+        if self._leadership.is_serving:
+            segment = self._storage.messages.max_physical_offset // self._config.segment_bytes
+            if self._state.is_snapshot_due or segment != self._snapshot_segment:
+                self._snapshot_segment = segment
+                self._state.write_snapshot()
         self._storage.save_topics_and_groups()
         self._storage.flush_if_due(self._flush_failed)
 
@@ -109,7 +115,7 @@ class Upkeep:
             leadership.closed_because = None
 
     def _write_snapshot(self) -> None:
-        """Keeps the whole state in what retention leaves of the log."""
+        """Keeps the whole state in the log, unless nothing was written since the last time."""
         index = self._storage.messages.dispatched_index
         if self._leadership.is_serving and index > self._snapshot_index + 1:
             self._state.write_snapshot()

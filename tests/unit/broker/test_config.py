@@ -96,6 +96,7 @@ GROUP = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId
         ({**GROUP, "dLegerSelfId": "0"}, "dLegerSelfId", "a letter"),
         ({**GROUP, "dLegerPeers": "n0-h"}, "dLegerPeers", "id-host:port"),
         ({**GROUP, "dLegerPeers": "n0-h:1;n0-h:2"}, "dLegerPeers", "each id once"),
+        ({**GROUP, "preferredLeaderId": "n0;n7"}, "preferredLeaderId", "dLegerPeers"),
         ({"minVoteIntervalMs": "5", "maxVoteIntervalMs": "5"}, "minVoteIntervalMs", "less than"),
     ],
 )

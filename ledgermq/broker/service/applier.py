@@ -1,0 +1,120 @@
+"""BrokerApplier: what the ledger tells, carried out on the broker's parts.
+
+What is committed is dispatched, then answers go to those who sent it, then parked pulls wake:
+three calls a turn, whatever came. A change of role closes the broker for writes at once; a member
+that leads opens it when everything of former terms is applied, and from then on writes the state
+of topics, groups and offsets.
+"""
+
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.pull import PullProcessor
+from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.queue_locks import QueueLocks
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.subscriptions import built_in_groups
+from ledgermq.broker.topics import built_in_topics
+from ledgermq.commitlog import MessageStore
+from ledgermq.dledger.member_state import Role
+from ledgermq.protocol.transport import TurnOutput
+
+_log = Logger()
+
+
+class BrokerApplier:
+    """The Applier of one broker's ledger member.
+
+    Invariant: the state is written and sends are taken between `_begin_to_serve` and the next
+    change of role only.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        messages: MessageStore,
+        proposals: Proposals,
+        pulls: PullProcessor,
+        locks: QueueLocks,
+        output: TurnOutput,
+        *,
+        on_role_changed: Callable[[], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        """Binds the parts.
+
+        Args:
+            output: flushed when a range is applied, so that answers do not wait for the end of the
+                turn.
+            on_role_changed: called after each change.
+            on_ready: called when this member begins to serve.
+        """
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._messages = messages
+        self._proposals = proposals
+        self._pulls = pulls
+        self._locks = locks
+        self._output = output
+        self._on_role_changed = on_role_changed
+        self._on_ready = on_ready
+        # Messages of the range that is being applied, for parked pulls.
+        self._arrivals: list[tuple[str, int, int, int]] = []
+        messages.on_dispatched(self._arrivals.extend)
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        """Dispatches a committed range, answers its senders, wakes parked pulls."""
+        if start_index > self._messages.dispatched_index + 1:
+            # The log of this member was replaced by a later part of the leader's.
+            self._messages.reset()
+        self._messages.committed(start_index, end_index)
+        self._proposals.committed(end_index)
+        if self._arrivals:
+            arrivals = self._arrivals.copy()
+            self._arrivals.clear()
+            self._pulls.messages_dispatched(arrivals)
+        self._output.flush()
+
+    def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
+        """Opens or closes this broker for writes."""
+        leadership = self._leadership
+        is_ready_leader = role is Role.LEADER and is_ready
+        if leadership.is_serving and is_ready_leader and leadership.term == term:
+            return
+        leadership.changed(role.name, term, leader_id)
+        self._messages.resign()
+        self._state.follow()
+        self._locks.clear()
+        self._proposals.fail_all(leadership.refusal())
+        if is_ready_leader and not leadership.is_stopping:
+            self._begin_to_serve(term)
+        _log.info(
+            "{member} is {role} in term {term}, leader {leader}, serving {serving}",
+            member=self._config.ledger_self_id,
+            role=role.name,
+            term=term,
+            leader=leader_id,
+            serving=leadership.is_serving,
+        )
+        self._on_role_changed()
+        self._output.flush()
+
+    def _begin_to_serve(self, term: int) -> None:
+        self._messages.become_leader()
+        self._leadership.serve()
+        self._state.adopt(built_in_topics(self._config), built_in_groups())
+        self._state.lead(f"{self._config.ledger_self_id}/{term}")
+        self._on_ready()
+
+    def failed(self, error: BaseException) -> None:
+        """The ledger member has stopped for good: this broker takes no writes any more."""
+        self._leadership.fail(f"{type(error).__name__}: {error}")
+        self._state.follow()
+        self._proposals.fail_all(self._leadership.refusal())
+        self._on_role_changed()
