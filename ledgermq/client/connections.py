@@ -293,6 +293,11 @@ class Connections:
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._is_closed = False
 
+    @property
+    def is_closed(self) -> bool:
+        """True when nothing can be opened any more."""
+        return self._is_closed
+
     def find(self, address: str) -> Connection | None:
         """Returns the connection to an address when it is open."""
         return self._open.get(address)
@@ -368,37 +373,3 @@ class Connections:
     def _lost(self, connection: Connection) -> None:
         if self._open.get(connection.address) is connection:
             del self._open[connection.address]
-
-
-class NameServers:
-    """The name servers: one is used as long as it answers, then the next."""
-
-    def __init__(
-        self, addresses: tuple[str, ...], connections: Connections, timeout_s: float
-    ) -> None:
-        self.addresses = addresses
-        self._connections = connections
-        self._timeout_s = timeout_s
-        self._used = 0
-
-    async def request(self, command: RemotingCommand) -> RemotingCommand:
-        """Asks the first name server that answers.
-
-        Returns:
-            Its answer, whatever its code.
-
-        Raises:
-            UnreachableError: none of them answers; the last failure.
-        """
-        failure: UnreachableError | None = None
-        for _ in self.addresses:
-            address = self.addresses[self._used]
-            try:
-                return await self._connections.request(address, command, self._timeout_s)
-            except UnreachableError as error:
-                failure = error
-                # Unless another caller has moved on already.
-                if self.addresses[self._used] == address:
-                    self._used = (self._used + 1) % len(self.addresses)
-        assert failure is not None
-        raise failure

@@ -13,7 +13,7 @@ from typing import Final
 from ledgermq.client.allocation import allocate
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.errors import ClientError, RefusedError, UnreachableError
-from ledgermq.client.instance import ClientInstance
+from ledgermq.client.instance import ClientInstance, tell_failure
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue, offset_after_illegal
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
@@ -179,6 +179,7 @@ class Holding:
         held = _Held(ProcessQueue(queue, offset))
         self._held[queue] = held
         held.puller = asyncio.get_running_loop().create_task(self._pull(held, tags))
+        held.puller.add_done_callback(tell_failure)
 
     async def _drop(self, queue: MessageQueue) -> None:
         held = self._held.pop(queue)

@@ -8,6 +8,7 @@ asks at once.
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import socket
 import time
@@ -15,8 +16,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ledgermq.client.config import ClientConfig, parse_addresses
-from ledgermq.client.connections import NOBODY, Connection, Connections, NameServers, OnRequest
+from ledgermq.client.connections import NOBODY, Connection, Connections, OnRequest
 from ledgermq.client.errors import ClientError, ClosedError, NoRouteError
+from ledgermq.client.name_servers import NameServers
 from ledgermq.client.routes import RouteCache
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -30,6 +32,7 @@ _LOOK_INTERVAL_S: Final = 1.0
 # How long close waits for brokers to take the news.
 _UNREGISTER_TIMEOUT_S: Final = 1.0
 
+_log = logging.getLogger("ledgermq.client")
 _numbers = itertools.count()
 
 
@@ -81,8 +84,15 @@ class ClientInstance:
         self._tending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to keep routes and heartbeats fresh; needs a running loop."""
+        """Begins to keep routes and heartbeats fresh; needs a running loop.
+
+        Raises:
+            ClosedError: it was closed before: a client is opened once.
+        """
+        if self.connections.is_closed:
+            raise ClosedError("this client was closed; make a new one")
         self._tending = asyncio.get_running_loop().create_task(self._tend())
+        self._tending.add_done_callback(tell_failure)
 
     async def close(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Tells all connected brokers that the client goes, and closes everything."""
@@ -180,6 +190,12 @@ class ClientInstance:
             if loop.time() >= beat_due:
                 beat_due = loop.time() + self.config.heartbeat_interval_s
                 await self.send_heartbeats()
+
+
+def tell_failure(task: asyncio.Task[None]) -> None:
+    """Logs why a task that runs for ever has ended, unless it was cancelled."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a task of the client has failed", exc_info=error)
 
 
 def check_open(is_open: bool, what: str) -> None:

@@ -13,7 +13,8 @@ from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.instance import ClientInstance, check_open
 from ledgermq.client.messages import ReceivedMessage
-from ledgermq.client.queue_requests import PullResult, QueueRequests
+from ledgermq.client.process_queue import offset_after_illegal
+from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
 from ledgermq.client.retry import back_off_ms
 from ledgermq.protocol.bodies import MessageQueue
 
@@ -56,6 +57,8 @@ class PullConsumer:
         # Pulled by poll, but more than its caller wanted.
         self._ready: list[ReceivedMessage] = []
         self._failures = 0
+        # When a broker first said that the position of a queue is not in it.
+        self._illegal_since_s: dict[MessageQueue, float] = {}
 
     async def __aenter__(self) -> Self:
         self._instance.start()
@@ -219,11 +222,28 @@ class PullConsumer:
                 raise
             self._failures += 1
             return
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            self._move(queue, result)
+            return
         self._failures = 0
+        self._illegal_since_s.pop(queue, None)
         if result.messages:
             self._ready += result.messages
         elif not any(message.queue == queue for message in self._ready):
             self._positions[queue] = result.next_offset
+
+    def _move(self, queue: MessageQueue, result: PullResult) -> None:
+        """Takes the news that the position is not in the queue; a new leader may just lag."""
+        now_s = asyncio.get_running_loop().time()
+        waited_s = now_s - self._illegal_since_s.setdefault(queue, now_s)
+        moved = offset_after_illegal(
+            self._positions[queue], result.min_offset, result.max_offset, waited_s
+        )
+        if moved is None:
+            self._failures += 1
+        else:
+            self._illegal_since_s.pop(queue)
+            self._positions[queue] = moved
 
     async def _cancel_pulls(self, queues: list[MessageQueue]) -> None:
         tasks = [self._pulls.pop(queue) for queue in queues if queue in self._pulls]

@@ -22,7 +22,7 @@ from typing import Final, Self, TypeAlias
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
-from ledgermq.client.instance import ClientInstance, check_open, now_ms
+from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_failure
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.queue_requests import QueueRequests, tags_of
@@ -126,11 +126,13 @@ class PushConsumer:
             if error.code is None:
                 await self._instance.connections.close()
                 raise
-        self._is_open = True
         self._instance.start()
+        self._is_open = True
         await self._instance.send_heartbeats()
         create_task = asyncio.get_running_loop().create_task
         self._tasks = [create_task(self._share_out()), create_task(self._commit_now_and_then())]
+        for task in self._tasks:
+            task.add_done_callback(tell_failure)
         if self._listener is not None:
             if not _is_coroutine_function(self._listener):
                 self._threads = ThreadPoolExecutor(

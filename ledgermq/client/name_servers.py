@@ -1,0 +1,39 @@
+"""NameServers: one of several is used as long as it answers, then the next."""
+
+from ledgermq.client.connections import Connections
+from ledgermq.client.errors import UnreachableError
+from ledgermq.protocol.command import RemotingCommand
+
+
+class NameServers:
+    """The name servers of a client."""
+
+    def __init__(
+        self, addresses: tuple[str, ...], connections: Connections, timeout_s: float
+    ) -> None:
+        self.addresses = addresses
+        self._connections = connections
+        self._timeout_s = timeout_s
+        self._used = 0
+
+    async def request(self, command: RemotingCommand) -> RemotingCommand:
+        """Asks the first name server that answers.
+
+        Returns:
+            Its answer, whatever its code.
+
+        Raises:
+            UnreachableError: none of them answers; the last failure.
+        """
+        failure: UnreachableError | None = None
+        for _ in self.addresses:
+            address = self.addresses[self._used]
+            try:
+                return await self._connections.request(address, command, self._timeout_s)
+            except UnreachableError as error:
+                failure = error
+                # Unless another caller has moved on already.
+                if self.addresses[self._used] == address:
+                    self._used = (self._used + 1) % len(self.addresses)
+        assert failure is not None
+        raise failure

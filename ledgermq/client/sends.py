@@ -1,0 +1,271 @@
+"""Sends on their way: tries, retries, and the lanes of ordering keys.
+
+A send is written at once when route and connection are there; everything else (no route, no
+connection, a refusal that may pass, no answer) goes through one slow way that waits, asks for the
+route and connects before it tries again. Of each ordering key one send is on its way at a time.
+"""
+
+import asyncio
+import random
+from collections import deque
+from typing import Final
+
+from ledgermq.client.config import ProducerConfig
+from ledgermq.client.errors import (
+    ClientError,
+    ClosedError,
+    NoRouteError,
+    RefusedError,
+    SendError,
+    UnreachableError,
+)
+from ledgermq.client.instance import ClientInstance
+from ledgermq.client.messages import SendResult, SendStatus
+from ledgermq.client.retry import (
+    UNSAFE_STORE_CODES,
+    Retry,
+    is_retriable,
+    retry_after_code,
+    retry_after_loss,
+)
+from ledgermq.client.selection import next_queue, queue_of_key
+from ledgermq.client.send_frame import FrameTemplate, SendBody
+from ledgermq.client.window import SendWindow
+from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
+from ledgermq.protocol.headers import SendMessageResponseHeader
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+
+class Send:
+    """One send on its way: a message or a batch. It is also the sink of its answer."""
+
+    __slots__ = (
+        "attempts", "avoided_broker", "body", "deadline_s", "future", "lane", "message_id",
+        "queue", "road", "template", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        road: "SendRoad",
+        template: FrameTemplate,
+        topic: str,
+        message_id: str,
+        body: SendBody,
+        deadline_s: float,
+        lane: str | None,
+    ) -> None:
+        self.road = road
+        self.template = template
+        self.topic = topic
+        self.message_id = message_id
+        self.body = body
+        # On the loop's clock.
+        self.deadline_s = deadline_s
+        # Ordering key.
+        self.lane = lane
+        self.future: asyncio.Future[SendResult] = road.loop.create_future()
+        self.attempts = 0
+        self.queue: MessageQueue | None = None
+        self.avoided_broker: str | None = None
+
+    def answered(self, answer: RemotingCommand) -> None:
+        """The broker has answered the last try."""
+        self.road.answered(self, answer)
+
+    def failed(self, error: ProtocolError) -> None:
+        """The last try got no answer."""
+        queue = self.queue
+        name = queue.broker_name if queue is not None else None
+        self.road.lost(
+            self, UnreachableError(str(error), retriable=True, broker=name, topic=self.topic)
+        )
+
+
+class SendRoad:
+    """The way of sends to brokers and back: tries, retries, lanes of ordering keys."""
+
+    def __init__(self, instance: ClientInstance, config: ProducerConfig) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.window = SendWindow(config.in_flight_max, config.in_flight_bytes_max)
+        self._instance = instance
+        self._config = config
+        self._turn = random.randrange(1 << 16)
+        # (topic, key) -> sends that wait for the one on its way.
+        self._lanes: dict[tuple[str, str], deque[Send]] = {}
+        self._retries: set[asyncio.Task[None]] = set()
+        self._on_way: set[Send] = set()
+        self._is_closed = False
+
+    def start(self, send: Send) -> None:
+        """Sends for the first time, unless another message of the same key is on its way."""
+        self._on_way.add(send)
+        if send.lane is not None:
+            waiting = self._lanes.get((send.topic, send.lane))
+            if waiting is not None:
+                waiting.append(send)
+                return
+            self._lanes[send.topic, send.lane] = deque()
+        self._try(send)
+
+    def answered(self, send: Send, answer: RemotingCommand) -> None:
+        """Takes the answer to the last try."""
+        queue = send.queue
+        assert queue is not None
+        code = answer.code
+        if code == _SUCCESS or (code in UNSAFE_STORE_CODES and self._config.accept_unsafe_store):
+            try:
+                header = answer.header(SendMessageResponseHeader)
+            except RemoteProtocolError as error:
+                self._give_up(send, UnreachableError(f"unreadable answer: {error}"))
+                return
+            self._finish(
+                send,
+                SendResult(
+                    SendStatus.SEND_OK if code == _SUCCESS else SendStatus(code),
+                    send.message_id,
+                    header.msg_id,
+                    send.topic,
+                    header.queue_id,
+                    header.queue_offset,
+                    queue.broker_name,
+                ),
+            )
+            return
+        refused = RefusedError(
+            code,
+            answer.remark,
+            retriable=is_retriable(code),
+            broker=queue.broker_name,
+            topic=send.topic,
+            queue_id=queue.queue_id,
+        )
+        retry = retry_after_code(code, send.attempts, self._left_ms(send), random.random())
+        self._again_or_not(send, refused, retry)
+
+    def lost(self, send: Send, error: ClientError) -> None:
+        """Takes the news that the last try will have no answer."""
+        retry = None
+        if error.retriable and not self._is_closed:
+            retry = retry_after_loss(max(1, send.attempts), self._left_ms(send), random.random())
+        self._again_or_not(send, error, retry)
+
+    async def close(self) -> None:
+        """Fails whatever is still on its way."""
+        self._is_closed = True
+        for task in list(self._retries):
+            task.cancel()
+        if self._retries:
+            await asyncio.wait(list(self._retries))
+        self._lanes.clear()
+        for send in list(self._on_way):
+            self._give_up(send, ClosedError("the producer was closed"))
+
+    async def idle(self) -> None:
+        """Returns when nothing is on its way."""
+        while self._on_way:
+            await asyncio.wait([send.future for send in self._on_way])
+
+    def choose(self, topic: str, lane: str | None, avoided: str | None) -> MessageQueue | None:
+        """Returns the queue for a send by the route as it is known; None when that has none."""
+        route = self._instance.routes.find(topic)
+        if route is None or not route.write_queues:
+            return None
+        if lane is not None:
+            return queue_of_key(route.write_queues, lane)
+        self._turn += 1
+        return next_queue(route.write_queues, route.masters, self._turn, avoided)
+
+    def _try(self, send: Send) -> None:
+        """Writes the request when route and connection are there, else goes to get them."""
+        if send not in self._on_way:
+            return
+        if send.deadline_s <= self.loop.time():
+            self.lost(send, UnreachableError("no time left", retriable=True, topic=send.topic))
+            return
+        queue = send.queue = self.choose(send.topic, send.lane, send.avoided_broker)
+        if queue is not None:
+            route = self._instance.routes.find(send.topic)
+            address = route.masters.get(queue.broker_name) if route is not None else None
+            connection = self._instance.connections.find(address) if address else None
+            if connection is not None and connection.is_open:
+                timeout_s = min(self._config.attempt_timeout_s, send.deadline_s - self.loop.time())
+                send.attempts += 1
+                try:
+                    opaque = connection.expect(send.body.code, send, max(timeout_s, 0.001))
+                except ClientError as error:
+                    self.lost(send, error)
+                    return
+                connection.write(send.template.frame(send.body, queue.queue_id, opaque))
+                return
+        self._later(send, Retry(delay_ms=0, needs_route=False))
+
+    def _later(self, send: Send, retry: Retry) -> None:
+        task = self.loop.create_task(self._try_again(send, retry))
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+
+    async def _try_again(self, send: Send, retry: Retry) -> None:
+        """Waits, makes sure of a route and a connection, and sends."""
+        await asyncio.sleep(retry.delay_ms / 1000)
+        routes = self._instance.routes
+        try:
+            route = routes.find(send.topic)
+            if retry.needs_route or route is None:
+                route = await routes.refresh(send.topic, may_create=True)
+            queue = self.choose(send.topic, send.lane, send.avoided_broker)
+            if queue is None or queue.broker_name not in route.masters:
+                name = queue.broker_name if queue is not None else None
+                raise NoRouteError("no leader now", retriable=True, broker=name, topic=send.topic)
+            await self._instance.connections.open(route.masters[queue.broker_name])
+        except ClientError as error:
+            send.attempts += 1
+            self.lost(send, error)
+            return
+        self._try(send)
+
+    def _again_or_not(self, send: Send, error: ClientError, retry: Retry | None) -> None:
+        if retry is None or self._is_closed or send.future.done():
+            self._give_up(send, error)
+            return
+        send.avoided_broker = send.queue.broker_name if send.queue is not None else None
+        self._later(send, retry)
+
+    def _give_up(self, send: Send, error: ClientError) -> None:
+        failure = SendError(
+            f"not acknowledged after {send.attempts} tries: {error.what}",
+            attempts=send.attempts,
+            retriable=error.retriable,
+            broker=error.broker,
+            topic=send.topic,
+            queue_id=error.queue_id,
+            code=error.code,
+        )
+        failure.__cause__ = error
+        self._finish(send, failure)
+
+    def _finish(self, send: Send, outcome: SendResult | SendError) -> None:
+        if send not in self._on_way:
+            return
+        self._on_way.discard(send)
+        self.window.release(send.body.size_bytes)
+        future = send.future
+        if not future.done():
+            if isinstance(outcome, SendError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+        if send.lane is not None:
+            lane = (send.topic, send.lane)
+            waiting = self._lanes.get(lane)
+            if waiting:
+                # Not from here: a row of failures would nest as deep as it is long.
+                self.loop.call_soon(self._try, waiting.popleft())
+            else:
+                self._lanes.pop(lane, None)
+
+    def _left_ms(self, send: Send) -> float:
+        return (send.deadline_s - self.loop.time()) * 1000
