@@ -47,7 +47,7 @@ class Claims:
         if self.generation != generation:
             return False
         self._marks.write_checkpoint(min(commit_index, last_index), last_index)
-        self._marks.write_durable(generation, last_index)
+        self._marks.write_durable(generation, last_index, min(commit_index, last_index))
         return True
 
     def void(self, durable_index: int, first_index: int, first_position: int) -> None:

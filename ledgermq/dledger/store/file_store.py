@@ -14,7 +14,7 @@ sync is final: nobody knows then what is on disk, and every later append or sync
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -96,16 +96,31 @@ class DLedgerMmapFileStore:
         # Why the store takes no more writes; None while it does.
         self._failure: OSError | None = None
 
-    def open(self) -> RecoveryReport:
+    def open(
+        self,
+        *,
+        verify_all: bool = False,
+        on_damage: Callable[[CorruptStoreError], None] | None = None,
+    ) -> RecoveryReport:
         """Finds the good entries, cuts a torn tail, mends the index; tells what it did.
+
+        Args:
+            verify_all: verify the checksums of all entries, not of the last ones alone.
+            on_damage: called when entries that were on disk for certain are bad or gone, before
+                the log is cut there. It must note durably that this member is recovering.
 
         Raises:
             StoreFormatError: a file is not as this configuration has it.
-            CorruptStoreError: entries that were on disk for certain are bad or gone. The files are
-                left as they are.
+            CorruptStoreError: there is damage, and no `on_damage`. The files are left as they are.
         """
         opening = Opening(
-            self._file_system, self.data, self._index, self._marks, self._codec.crc32c
+            self._file_system,
+            self.data,
+            self._index,
+            self._marks,
+            self._codec.crc32c,
+            verify_all=verify_all,
+            on_damage=on_damage,
         )
         opened = opening.run()
         report = opened.report
@@ -127,7 +142,8 @@ class DLedgerMmapFileStore:
         """
         if self._last_term_from <= index <= self.last_index:
             return self.last_term
-        return self._unit_at(index).term
+        # By the head, that has to agree: a flipped bit in the unit would pass for another history.
+        return self.head_at(index).term
 
     def position_at(self, index: int) -> int:
         """Returns where the entry begins. Raises as `term_at`."""
@@ -414,4 +430,3 @@ class DLedgerMmapFileStore:
         except OSError as error:
             self._failure = error
             raise
-

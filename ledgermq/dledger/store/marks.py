@@ -5,12 +5,14 @@
     start        ours: first_index and first_position of the log, so that it may begin inside a
                  segment; generation and durable_index, see below
     durable      ours: durable_index, up to which entries were on disk for certain when it was
-                 written; generation; checkpoint_crc32
+                 written; committed_index; generation; checkpoint_crc32
 
 `start` is written by the thread that appends, `checkpoint` and `durable` by the one that syncs. The
 claim in `durable` holds when its generation is not below that of `start`; else the one in `start`
 does: a truncation below a claim writes `start` first, with the next generation and what is left of
-the claim. No claim holds when the checkpoint is another than the one that `durable` was written
+the claim. The checkpoint has no checksum of its own, and a flipped bit in it must not make entries
+committed that are not: what is taken as committed is the lower one of it and of `durable`. No claim
+holds when the checkpoint is another than the one that `durable` was written
 with: Java ran here meanwhile. A store that Java wrote has neither of our files.
 """
 
@@ -101,13 +103,26 @@ class Marks:
             return start.durable_index
         return index
 
-    def write_durable(self, generation: int, durable_index: int) -> None:
+    def read_trusted_committed(self, start: Start | None) -> int:
+        """Returns up to which index entries are committed for certain; -1 when nobody can say.
+
+        A store that Java wrote has nothing to compare its checkpoint with.
+        """
+        committed = self.read_committed(start)
+        data = self._read(DURABLE)
+        if not data:
+            return committed
+        claimed = parse_int(unseal(data) or {}, "committed_index")
+        return min(committed, claimed) if claimed is not None else -1
+
+    def write_durable(self, generation: int, durable_index: int, committed_index: int) -> None:
         """Replaces the claim; durable on return."""
         self._replace(
             DURABLE,
             seal(
                 {
                     "durable_index": str(durable_index),
+                    "committed_index": str(committed_index),
                     "generation": str(generation),
                     "checkpoint_crc32": self._checkpoint_crc(),
                 }

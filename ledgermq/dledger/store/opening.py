@@ -7,6 +7,7 @@ the first one was killed.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledgermq.dledger.entry import (
@@ -17,9 +18,9 @@ from ledgermq.dledger.entry import (
     read_head,
 )
 from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
-from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.errors import CorruptStoreError, StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem
-from ledgermq.dledger.store.marks import Marks
+from ledgermq.dledger.store.marks import Marks, Start
 from ledgermq.dledger.store.recovery import (
     WALKED_SEGMENTS,
     Walk,
@@ -45,7 +46,7 @@ class RecoveryReport:
     last_index: int
     first_position: int
     end_position: int
-    # From the checkpoint, -1 when unknown.
+    # From the checkpoint, as far as it can be trusted; -1 when unknown.
     committed_index: int
     # Index at which the walk over the entries began.
     walked_from_index: int
@@ -84,7 +85,22 @@ class Opening:
         index: EntryIndex,
         marks: Marks,
         crc32c: Crc32c,
+        *,
+        verify_all: bool = False,
+        on_damage: Callable[[CorruptStoreError], None] | None = None,
     ) -> None:
+        """Reads the marks.
+
+        Args:
+            verify_all: verify the checksums of all entries, not of the last ones alone.
+            on_damage: told of damage before the log is cut there; its owner must never again vouch
+                for what is cut. None: damage is an error.
+        """
+        self._verify_all = verify_all
+        self._on_damage = on_damage
+        self._marks = marks
+        # Not one entry of the log is good.
+        self._is_given_up = False
         self._file_system = file_system
         self._data = data
         self._index = index
@@ -92,6 +108,7 @@ class Opening:
         self._start = marks.read_start()
         self._durable_index = marks.read_durable(self._start)
         self._committed_index = marks.read_committed(self._start)
+        self._trusted_committed = marks.read_trusted_committed(self._start)
         self._generation = marks.read_generation(self._start)
 
     def run(self) -> Opened:
@@ -103,7 +120,7 @@ class Opening:
         """
         data = self._data
         data.open()
-        self._index.segments.open()
+        self._open_index()
         self._finish_removal()
         first_index, first_position = self._find_first()
         verify_from = self._verify_from()
@@ -122,9 +139,13 @@ class Opening:
             find_unit=self._index.find,
             is_good=self._is_good,
         ):
-            raise self._corrupt(state)
+            first_index, first_position, state = self._give_up_from(
+                first_index, first_position, state
+            )
         copies = self._copy_tail(state.position)
-        if data.starts:
+        if self._is_given_up:
+            data.reset(0)
+        elif data.starts:
             data.truncate(state.position)
         data.first_position, data.end_position = first_position, state.position
         rebuilt = self._mend_index(first_index, state)
@@ -139,7 +160,7 @@ class Opening:
             last_index=state.next_index - 1,
             first_position=first_position,
             end_position=state.position,
-            committed_index=self._committed_index,
+            committed_index=min(self._trusted_committed, state.next_index - 1),
             walked_from_index=walked_from,
             unfilled_count=state.unfilled_count,
             cut_reason=reason,
@@ -187,10 +208,52 @@ class Opening:
                 return found.index, position
         return 0, position
 
+    def _open_index(self) -> None:
+        """Opens the index; where its files are not whole, it is made anew from the data."""
+        segments = self._index.segments
+        try:
+            segments.open()
+        except StoreFormatError as error:
+            if error.field == "name":
+                raise
+            segments.remove_all()
+
+    def _give_up_from(
+        self, first_index: int, first_position: int, state: Walk
+    ) -> tuple[int, int, Walk]:
+        """Ends the log before the damage; returns its beginning and its end.
+
+        The claims on disk are lowered first, so that a stop in between leaves a store whose owner
+        was told, and which opens.
+        """
+        error = self._corrupt(state)
+        if self._on_damage is None:
+            raise error
+        self._on_damage(error)
+        if state.next_index == first_index:
+            # Not one good entry: like an empty disk, whatever the marks say.
+            self._is_given_up = True
+            first_index = first_position = 0
+            state = Walk(next_index=0, position=0, flaw=state.flaw)
+        self._generation += 1
+        self._durable_index = state.next_index - 1
+        self._start = Start(
+            first_index=first_index,
+            first_position=first_position,
+            generation=self._generation,
+            durable_index=self._durable_index,
+        )
+        self._marks.write_start(self._start)
+        self._trusted_committed = min(self._trusted_committed, self._durable_index)
+        return first_index, first_position, state
+
     def _find_walk_start(self, first_index: int, first_position: int, verify_from: int) -> Walk:
         """Returns a walk that begins at one of the last segments, where an entry is for certain."""
         data = self._data
         starts = data.starts
+        has_first_unit = self._index.segments.holds(first_index * INDEX_UNIT_BYTES)
+        if self._verify_all or not has_first_unit:
+            return Walk(next_index=first_index, position=first_position)
         for start in reversed(starts[1 : max(len(starts) - WALKED_SEGMENTS, 0) + 1]):
             buffer = data.segment_at(start).buffer
             if start <= verify_from and is_sane_first(buffer, start, 0, self._index.find):
@@ -203,6 +266,8 @@ class Opening:
         What lies before was verified when it was written and is again when it is read.
         """
         data = self._data
+        if self._verify_all:
+            return 0
         used = [start for start in data.starts if any(data.read(start, HEAD_BYTES))]
         if self._durable_index is None:
             return used[max(len(used) - WALKED_SEGMENTS, 0)] if used else 0

@@ -179,6 +179,14 @@ class Segments:
         self._file_system.make_directory(self.directory)
         self.first_position = self.end_position = position
 
+    def remove_all(self) -> None:
+        """Removes every file in the directory, also those that `open` refused; the log is empty."""
+        self._starts = []
+        self.first_position = self.end_position = 0
+        for name in self._file_system.names(self.directory):
+            self._file_system.remove(os.path.join(self.directory, name))
+        self._file_system.sync_directory(self.directory)
+
     def drop_before(self, position: int) -> int:
         """Removes the files wholly below `position`, but never the last one.
 

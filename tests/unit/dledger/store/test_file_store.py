@@ -74,9 +74,7 @@ def test_both_stores_are_ledger_stores(tmp_path: Path) -> None:
     assert len(stores) == 2
 
 
-def test_an_empty_store_leaves_nothing_in_data(
-    tmp_path: Path, store: DLedgerMmapFileStore
-) -> None:
+def test_an_empty_store_leaves_nothing_in_data(tmp_path: Path, store: DLedgerMmapFileStore) -> None:
     assert (store.first_index, store.last_index, store.last_term) == (0, -1, -1)
     assert (store.end_position, store.last_chain_crc, store.read_checkpoint()) == (0, 0, -1)
     assert not (tmp_path / "dledger-n0/data").exists()
@@ -329,7 +327,7 @@ def test_a_failed_sync_is_final(tmp_path: Path) -> None:
         ("data/" + "٠" * 20, 1024, "name"),
         ("data/00000000000000000007", 1024, "start"),
         ("data/00000000000000004096", 1024, "start"),
-        ("index/00000000000000000256", 100, "size"),
+        ("index/notes.txt", 100, "name"),
     ],
 )
 def test_a_stray_file_is_named(
@@ -342,6 +340,21 @@ def test_a_stray_file_is_named(
         make_store(tmp_path).open()
     assert caught.value.field == field
     assert caught.value.path.endswith(name)
+
+
+@pytest.mark.parametrize("name", ["index/00000000000000000000", "index/00000000000000000256"])
+def test_an_index_that_is_not_whole_is_made_anew(
+    tmp_path: Path, store: DLedgerMmapFileStore, name: str
+) -> None:
+    fill(store, 30)
+    store.close()
+    index = sorted((tmp_path / "dledger-n0" / "index").iterdir())
+    content = {path: path.read_bytes() for path in index}
+    (tmp_path / "dledger-n0" / name).write_bytes(b"x" * 100)
+    assert make_store(tmp_path).open().rebuilt_units == 30
+    (tmp_path / "dledger-n0" / name).unlink()
+    assert make_store(tmp_path).open().rebuilt_units == 30
+    assert {path: path.read_bytes() for path in index} == content
 
 
 def test_another_segment_size_is_refused(tmp_path: Path, store: DLedgerMmapFileStore) -> None:
