@@ -92,6 +92,15 @@ class Config:
     push_timeout_ms: int = 1000
     # An idle Java follower hears the commit index this often (DLedgerEntryPusher).
     commit_interval_ms: int = 1000
+    # Members that should lead when they can (preferredLeaderIds); may be empty.
+    preferred_leader_ids: tuple[str, ...] = ()
+    # A follower that lacks this many entries is not asked to lead (maxLeadershipTransferWaitIndex).
+    transfer_lag_max: int = 1000
+    # A leader that hands over refuses proposals for so long at most (DLedger: its RPC's 3 s).
+    transfer_timeout_ms: int = 3000
+    # A follower that was asked to lead waits so long for the entries it lacks
+    # (leadershipTransferWaitTimeout).
+    takeover_wait_ms: int = 1000
     # Entries kept in memory for followers that are a little behind.
     recent_bytes_max: int = 8 * MIB
 
@@ -102,6 +111,9 @@ class Config:
         _check(all(members), "members", members, "ids that are not empty")
         _check(len(set(members)) == len(members), "members", members, "different ids")
         _check(self.self_id in members, "self_id", self.self_id, f"one of {members}")
+        preferred = self.preferred_leader_ids
+        is_member = all(peer_id in members for peer_id in preferred)
+        _check(is_member, "preferred_leader_ids", preferred, f"ids of {members}")
         for key, low in (
             ("entry_bytes_max", 49),
             ("proposals_max", 1),
@@ -113,6 +125,9 @@ class Config:
             ("push_timeout_ms", 1),
             ("commit_interval_ms", 1),
             ("recent_bytes_max", 0),
+            ("transfer_lag_max", 1),
+            ("transfer_timeout_ms", 1),
+            ("takeover_wait_ms", 1),
         ):
             value = getattr(self, key)
             _check(value >= low, key, value, f"{low} or more")

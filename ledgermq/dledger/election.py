@@ -75,6 +75,10 @@ class LeaderElector:
         """
         state = self._state
         assert not state.recovering
+        if candidate.is_transferee:
+            candidate.is_transferee = False
+            state.raise_term(state.term + 1)
+            return self._ask(candidate, Phase.VOTE, state.term, now_ms)
         if not state.is_mixed and state.dialects:
             return self._ask(candidate, Phase.PRE_VOTE, state.term + 1, now_ms)
         if not state.is_mixed or candidate.raises_term:

@@ -32,19 +32,43 @@ class DropReason(Enum):
     TRANSFERRING = "the leadership is being handed over"
 
 
+class TransferRefusal(Enum):
+    """Why a leader does not begin to hand over."""
+
+    UNKNOWN_MEMBER = "it is no other member of the group"
+    UNDER_WAY = "the leadership is being handed over already, since so many ms"
+    SILENT = "it was not heard of for so many ms"
+    RECOVERING = "it has lost state and counts for nothing"
+    BEHIND = "it lacks so many entries"
+
+
 class ProposalDroppedError(LedgerError):
-    """A leader refuses a proposal at a limit; nothing was appended and a later attempt may pass.
+    """A leader refuses a proposal for now; nothing was appended and a later attempt may pass.
 
     Source: DLedger answers LEADER_PENDING_FULL (503) and LEADER_TRANSFERRING (506).
     """
 
     def __init__(self, reason: DropReason, value: int, limit: int) -> None:
         self.reason = reason
-        # What was measured, and the limit it would have passed, in the unit of the reason (entries
-        # or bytes).
+        # What was measured, and the limit, in the unit of the reason (entries, bytes, or ms since
+        # the transfer began).
         self.value = value
         self.limit = limit
         super().__init__(f"proposal refused: {reason.value} ({value}, limit {limit})")
+
+
+class TransferRefusedError(LedgerError):
+    """A leader does not begin to hand over; it leads on as before."""
+
+    def __init__(self, reason: TransferRefusal, target_id: str, value: int, limit: int) -> None:
+        self.reason = reason
+        self.target_id = target_id
+        # What was measured, and the limit, in the unit of the reason (entries or ms).
+        self.value = value
+        self.limit = limit
+        super().__init__(
+            f"not handing the leadership to {target_id!r}: {reason.value} ({value}, limit {limit})"
+        )
 
 
 class EntryTooLargeError(LedgerError):

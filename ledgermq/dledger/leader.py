@@ -12,7 +12,12 @@ from typing import Final
 
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
-from ledgermq.dledger.errors import DropReason, ProposalDroppedError
+from ledgermq.dledger.errors import (
+    DropReason,
+    ProposalDroppedError,
+    TransferRefusal,
+    TransferRefusedError,
+)
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import MemberState, Outbox
 from ledgermq.dledger.messages import (
@@ -22,9 +27,13 @@ from ledgermq.dledger.messages import (
     HeartBeatResponse,
     PeerDialect,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
 )
 from ledgermq.dledger.quorum import QuorumAckChecker
+from ledgermq.dledger.transfer import PREFERENCE_INTERVAL_MS, PreferredLeaders, Standing, Transfer
 
+_NEVER: Final = float("inf")
 # A member that was not ready to follow gets its next heart beat after this (DLedger: at once).
 NOT_READY_RETRY_MS: Final = 20
 
@@ -39,7 +48,13 @@ class Leader:
     """
 
     def __init__(
-        self, state: MemberState, log: RaftLog, outbox: Outbox, commit_index: int, now_ms: float
+        self,
+        state: MemberState,
+        log: RaftLog,
+        outbox: Outbox,
+        preferred: PreferredLeaders,
+        commit_index: int,
+        now_ms: float,
     ) -> None:
         """Begins the leadership of the present term; nothing is sent yet."""
         config = state.config
@@ -67,6 +82,13 @@ class Leader:
         self._next_heart_beat_ms = now_ms
         # Number of the last heart beat round.
         self._round = 0
+        # The attempt to hand over that is under way; no proposals are taken meanwhile.
+        self._transfer: Transfer | None = None
+        self._preferred = preferred
+        # When to look for a preferred leader; never, when there is none to look for.
+        self._next_preference_ms = _NEVER
+        if preferred.wants_another:
+            self._next_preference_ms = now_ms + PREFERENCE_INTERVAL_MS
 
     def open_term(self, make_body: Callable[[int], bytes] | None) -> None:
         """Appends the record that opens the term, which all older entries commit with (Raft 8)."""
@@ -75,10 +97,14 @@ class Leader:
             self.opening_index = self.ready_index = self._log.last_index
 
     def propose(
-        self, bodies: Sequence[bytes], commit_index: int, segment_bytes: int
+        self, bodies: Sequence[bytes], commit_index: int, segment_bytes: int, now_ms: float
     ) -> list[EntrySlice]:
         """Appends bodies, within the limits; see `Raft.propose`."""
         log, config = self._log, self._config
+        if self._transfer is not None:
+            waited_ms = int(now_ms - self._transfer.started_ms)
+            limit = config.transfer_timeout_ms
+            raise ProposalDroppedError(DropReason.TRANSFERRING, waited_ms, limit)
         check_fits(
             max(map(len, bodies)), min(config.entry_bytes_max, segment_bytes - BLANK_BYTES_MIN)
         )
@@ -108,7 +134,11 @@ class Leader:
 
     def deadline_ms(self) -> float:
         """Tells when `tick` is due."""
-        deadline_ms = min(self._next_heart_beat_ms, self._silence_deadline_ms())
+        deadline_ms = min(
+            self._next_heart_beat_ms, self._silence_deadline_ms(), self._next_preference_ms
+        )
+        if self._transfer is not None:
+            deadline_ms = min(deadline_ms, self._transfer.deadline_ms)
         for dispatcher in self._dispatchers.values():
             deadline_ms = min(deadline_ms, dispatcher.deadline_ms())
         return deadline_ms
@@ -126,12 +156,49 @@ class Leader:
             self._send_heart_beats(commit_index, now_ms)
         for dispatcher in self._dispatchers.values():
             dispatcher.tick(now_ms)
+        if self._transfer is not None and now_ms >= self._transfer.deadline_ms:
+            self._end_transfer(DLedgerCode.TIMEOUT, now_ms)
+        if now_ms >= self._next_preference_ms:
+            self._next_preference_ms = now_ms + PREFERENCE_INTERVAL_MS
+            self._look_for_preferred(commit_index, now_ms)
         return True
 
     def make_pushes(self, commit_index: int, now_ms: float) -> None:
         """Puts what each follower may be sent now into the outbox."""
         for dispatcher in self._dispatchers.values():
             self._outbox.messages += dispatcher.make_pushes(commit_index, now_ms)
+        if self._transfer is not None:
+            self._ask_transferee(self._transfer, commit_index)
+
+    def transfer(self, target_id: str, now_ms: float) -> Transfer:
+        """Begins to hand over; see `Raft.transfer`."""
+        if target_id not in self._dispatchers:
+            raise TransferRefusedError(TransferRefusal.UNKNOWN_MEMBER, target_id, 0, 0)
+        config, under_way = self._config, self._transfer
+        if under_way is not None:
+            waited_ms, limit = int(now_ms - under_way.started_ms), config.transfer_timeout_ms
+            raise TransferRefusedError(TransferRefusal.UNDER_WAY, target_id, waited_ms, limit)
+        if target_id in self._recovering:
+            raise TransferRefusedError(TransferRefusal.RECOVERING, target_id, 0, 0)
+        silent_ms, limit = int(now_ms - self._heard_ms[target_id]), self._live_silence_ms()
+        if silent_ms >= limit:
+            raise TransferRefusedError(TransferRefusal.SILENT, target_id, silent_ms, limit)
+        lag_count = self._lag_of(target_id)
+        if lag_count >= config.transfer_lag_max:
+            limit = config.transfer_lag_max
+            raise TransferRefusedError(TransferRefusal.BEHIND, target_id, lag_count, limit)
+        self._transfer = Transfer(
+            self._state.term, target_id, now_ms, now_ms + config.transfer_timeout_ms
+        )
+        return self._transfer
+
+    def on_transfer_response(self, response: TransferResponse, now_ms: float) -> None:
+        """Takes the answer of the member that was asked to lead; 200 is told by its votes, too."""
+        transfer = self._transfer
+        if transfer is None or not transfer.is_asked or transfer.target_id != response.sender:
+            return
+        if response.code != DLedgerCode.SUCCESS and response.request_id == _request_id(transfer):
+            self._end_transfer(response.code, now_ms)
 
     def on_heart_beat_response(self, response: HeartBeatResponse, now_ms: float) -> bool:
         """Takes an answer of this term; False when it ends the leadership (409)."""
@@ -156,6 +223,54 @@ class Leader:
     def unreachable(self, peer_id: str, now_ms: float) -> None:
         """See `Raft.unreachable`."""
         self._dispatchers[peer_id].unreachable(now_ms)
+
+    def _ask_transferee(self, transfer: Transfer, commit_index: int) -> None:
+        """Asks the target once it has all that this leader has, and all of it is committed."""
+        last_index = self._log.last_index
+        target_id = transfer.target_id
+        if transfer.is_asked or commit_index < last_index or self._lag_of(target_id) > 0:
+            return
+        transfer.is_asked = True
+        self._outbox.messages.append(
+            TransferRequest(
+                term=self._state.term,
+                sender=self._config.self_id,
+                target=target_id,
+                last_index=last_index,
+                request_id=_request_id(transfer),
+            )
+        )
+
+    def _end_transfer(self, code: DLedgerCode, now_ms: float) -> None:
+        """Gives the attempt up: this leader goes on as if nothing had been."""
+        transfer, self._transfer = self._transfer, None
+        assert transfer is not None
+        transfer.code = code
+        self._preferred.not_taken(transfer.target_id, now_ms)
+
+    def _look_for_preferred(self, commit_index: int, now_ms: float) -> None:
+        """Hands over to a preferred member that could lead as well as this one."""
+        if self._transfer is not None or commit_index < self.ready_index:
+            return
+        limit_ms = self._live_silence_ms()
+        standings = [
+            Standing(
+                peer_id,
+                self._lag_of(peer_id),
+                peer_id not in self._recovering and now_ms - self._heard_ms[peer_id] < limit_ms,
+            )
+            for peer_id in self._dispatchers
+        ]
+        target_id = self._preferred.find_target(standings, now_ms)
+        if target_id is not None:
+            self.transfer(target_id, now_ms)
+
+    def _lag_of(self, peer_id: str) -> int:
+        return self._log.last_index - self._dispatchers[peer_id].match_index
+
+    def _live_silence_ms(self) -> int:
+        """A member that answers has been heard of within this: it missed one heart beat at most."""
+        return 2 * self._state.timing.heart_beat_ms
 
     def _heard(self, peer_id: str, recovering: bool, now_ms: float) -> None:
         self._heard_ms[peer_id] = now_ms
@@ -192,3 +307,8 @@ class Leader:
                     read_round=round_number,
                 )
             )
+
+
+def _request_id(transfer: Transfer) -> int:
+    """Tells attempts apart: two of one term do not begin within the same microsecond."""
+    return int(transfer.started_ms * 1000)

@@ -55,6 +55,9 @@ class Candidate:
     round_term: int = -1
     # Answers of this round, own one included: the result and the term that came with it.
     tally: dict[str, tuple[VoteResult, int]] = field(default_factory=dict)
+    # The leader asked this member to lead: the next round raises the term and needs no pre-vote,
+    # for the leader that is alive wants it.
+    is_transferee: bool = False
     # DLedger's order of things only: whether the next round raises the term
     # (lastParseResult == WAIT_TO_VOTE_NEXT), and the largest term heard of (knownMaxTermInGroup).
     raises_term: bool = False

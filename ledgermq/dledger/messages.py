@@ -234,6 +234,31 @@ class PushResponse:
     recovering: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRequest:
+    """The leader of `term` asks a follower to lead the next term (LEADERSHIP_TRANSFER).
+
+    `last_index` (takeLeadershipLedgerIndex) is the entry that the follower must have first.
+    """
+
+    term: int
+    sender: str
+    target: str
+    last_index: int
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferResponse:
+    """Answer to a transfer: 200 by the new leader, with its term; else why it does not lead."""
+
+    term: int
+    sender: str
+    target: str
+    code: DLedgerCode
+    request_id: int
+
+
 PushRequest = CompareRequest | TruncateRequest | AppendRequest | CommitRequest
 Message = (
     VoteRequest
@@ -245,4 +270,6 @@ Message = (
     | AppendRequest
     | CommitRequest
     | PushResponse
+    | TransferRequest
+    | TransferResponse
 )

@@ -35,6 +35,8 @@ from ledgermq.dledger.messages import (
     PeerDialect,
     PushRequest,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
     TruncateRequest,
     VoteRequest,
     VoteResponse,
@@ -42,6 +44,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.storage import HardState, LedgerStore
+from ledgermq.dledger.transfer import PreferredLeaders, Takeover, Transfer
 from ledgermq.dledger.votes import raises_term
 
 
@@ -94,6 +97,10 @@ class Raft:
         self._log = RaftLog(store, codec, config.recent_bytes_max)
         self._elector = LeaderElector(self._state, self._log, rng, self._outbox)
         self._handler = EntryHandler(self._state, self._log, self._outbox)
+        self._takeover = Takeover(config, self._outbox)
+        self._preferred = PreferredLeaders(config)
+        # The driver has a reason for this member not to lead: it refuses to take over.
+        self.declines_leadership = False
         # Under a Java leader, a committed entry of a later term than this ends the recovery: the
         # term of the first leader that was met, None before.
         self._recovery_term: int | None = None
@@ -148,7 +155,8 @@ class Raft:
         """Tells when `tick` is due; infinity when nothing is waited for."""
         duty = self._duty
         if isinstance(duty, Follower):
-            return duty.contact_ms + self._state.timing.election_timeout_ms + duty.jitter_ms
+            silence_ms = self._state.timing.election_timeout_ms + duty.jitter_ms
+            return min(duty.contact_ms + silence_ms, self._takeover.deadline_ms)
         return duty.deadline_ms if isinstance(duty, Candidate) else duty.deadline_ms()
 
     # -- what goes in
@@ -188,7 +196,26 @@ class Raft:
             raise NotLeaderError(self.leader_id, self.term)
         if not bodies:
             return []
-        return self._duty.propose(bodies, self.commit_index, self._segment_bytes)
+        return self._duty.propose(bodies, self.commit_index, self._segment_bytes, now_ms)
+
+    def transfer(self, target_id: str, now_ms: float) -> Transfer:
+        """Begins to hand the leadership to a follower; proposals are refused meanwhile.
+
+        Args:
+            target_id: a member that is alive and lacks few entries.
+            now_ms: monotonic time.
+
+        Returns:
+            The attempt. It has failed when its `code` is set; it is over, too, when this member
+            leads its term no longer.
+
+        Raises:
+            NotLeaderError, TransferRefusedError: nothing was begun.
+        """
+        self._now_ms = now_ms
+        if not isinstance(self._duty, Leader):
+            raise NotLeaderError(self.leader_id, self.term)
+        return self._duty.transfer(target_id, now_ms)
 
     def tick(self, now_ms: float) -> None:
         """Does what time asks for: elections, heart beats, second attempts."""
@@ -200,6 +227,10 @@ class Raft:
             return
         if now_ms < self.deadline_ms():
             return
+        if now_ms >= self._takeover.deadline_ms:
+            self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
+            if now_ms < self.deadline_ms():
+                return
         if isinstance(duty, Follower):
             duty = self._become_candidate(self.term)
             if self.recovering:
@@ -278,6 +309,7 @@ class Raft:
         self._announced_role = RoleChange(
             role=self.role, term=state.term, leader_id=state.leader_id, is_ready_leader=is_ready
         )
+        self._preferred.leader_changed(state.leader_id, self._now_ms)
         return self._announced_role
 
     # -- terms and roles
@@ -302,6 +334,11 @@ class Raft:
                 self._on_push_response(message)
             case AppendRequest() | CompareRequest() | TruncateRequest() | CommitRequest():
                 self._on_push(message)
+            case TransferRequest():
+                self._on_transfer_request(message)
+            case TransferResponse():
+                if isinstance(self._duty, Leader) and message.sender in self._state.dialects:
+                    self._duty.on_transfer_response(message, self._now_ms)
             case _:
                 assert_never(message)
 
@@ -316,6 +353,7 @@ class Raft:
 
     def _become_follower(self, leader_id: str) -> Follower:
         self._state.leader_id = leader_id
+        self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
         if self._recovery_term is None:
             self._recovery_term = self.term
         jitter_ms = self._elector.draw_patience_ms()
@@ -326,7 +364,8 @@ class Raft:
         """Leads the term: opens it with a record of its own, and says so (Raft 5.2, 8)."""
         state, now_ms = self._state, self._now_ms
         state.leader_id = self.config.self_id
-        leader = Leader(state, self._log, self._outbox, self.commit_index, now_ms)
+        leader = Leader(state, self._log, self._outbox, self._preferred, self.commit_index, now_ms)
+        self._takeover.settle(DLedgerCode.SUCCESS, self.term)
         self._duty = leader
         leader.open_term(self._opening_body)
         leader.tick(self.commit_index, now_ms)
@@ -432,6 +471,31 @@ class Raft:
         if response.term == self.term and not duty.on_heart_beat_response(response, self._now_ms):
             self._become_candidate(self.term)
 
+    # -- handing over
+
+    def _on_transfer_request(self, request: TransferRequest) -> None:
+        """Notes that the leader wants this member to lead (handleTakeLeadership)."""
+        code = None
+        if request.term != self.term:
+            code = DLedgerCode.INCONSISTENT_TERM
+        elif not isinstance(self._duty, Follower) or self.leader_id != request.sender:
+            code = DLedgerCode.INCONSISTENT_LEADER
+        elif self.recovering or self.declines_leadership:
+            code = DLedgerCode.TAKE_LEADERSHIP_FAILED
+        if code is not None:
+            self._takeover.answer(request, code, request.term)
+            return
+        self._takeover.begin(request, self._now_ms)
+        self._take_over_if_due()
+
+    def _take_over_if_due(self) -> None:
+        """Stands for election when the leader has asked for it and the log is long enough."""
+        if self._takeover.takes_over(self._log.last_index):
+            duty = self._become_candidate(self.term)
+            duty.is_transferee = True
+            if self._elector.start_round(duty, self._now_ms):
+                self._become_leader()
+
     # -- replication
 
     def _on_push(self, request: PushRequest) -> None:
@@ -448,6 +512,7 @@ class Raft:
         if code is DLedgerCode.SUCCESS:
             self._commit_to(min(request.commit_index, follower.verified_index))
         self._handler.answer(request, code, request.term)
+        self._take_over_if_due()
 
     def _on_push_response(self, response: PushResponse) -> None:
         duty = self._duty

@@ -21,6 +21,7 @@ from ledgermq.dledger.messages import (
     HeartBeatResponse,
     Message,
     PushResponse,
+    TransferResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
@@ -71,7 +72,8 @@ def raises_term(message: Message, is_mixed: bool) -> bool:
     A pre-vote never does. With a Java member in the group (`is_mixed`), votes and heart beats
     follow DLedger's order: a vote raises the term only after the log was compared, a heart beat
     while it is answered. A push comes from an elected leader, so its term is entered at once
-    (DLedger waits for the heart beat). Answers raise it where a peer refuses an outdated leader.
+    (DLedger waits for the heart beat). Answers raise it where a peer refuses an outdated leader, or
+    has taken over from this one.
     """
     match message:
         case VoteRequest():
@@ -82,6 +84,8 @@ def raises_term(message: Message, is_mixed: bool) -> bool:
             return message.code is DLedgerCode.EXPIRED_TERM
         case PushResponse():
             return message.code is DLedgerCode.INCONSISTENT_TERM
+        case TransferResponse():
+            return message.code is DLedgerCode.SUCCESS
         case _:
             return True
 

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
-from ledgermq.dledger.errors import NotLeaderError
+from ledgermq.dledger.errors import NotLeaderError, ProposalDroppedError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica import FlushDiskType
@@ -103,6 +103,37 @@ class ReplicaGroupTest(TestCase):
         self.assertIs(group.find_leader(), new)
         self.assertEqual(old.bodies()[-1], b"after 199")
         self._assert_identical(group)
+
+    async def test_leadership_is_handed_on_without_loss_or_silence(self) -> None:
+        group = self.group()
+        await group.start()
+        leader = await group.wait_for_leader()
+        await self._propose_all(group, leader, [b"before %d" % i for i in range(200)])
+        term = leader.running.term
+        for _ in range(3):
+            targets = [member for member in group.up if member is not leader]
+            target = targets[0]
+            leader.running.propose([b"under way"] * 20)
+            leader.running.transfer(target.running.self_id)
+            with self.assertRaises(ProposalDroppedError):
+                leader.running.propose([b"refused"])
+            await group.wait(lambda to=target: to.running.is_ready_leader, "the transferee to lead")
+            term += 1
+            self.assertEqual(target.running.term, term)
+            leader = target
+            await self._propose_all(group, leader, [b"after %d" % i for i in range(50)])
+        bodies = leader.bodies()
+        self.assertEqual(bodies.count(b"under way"), 60)
+        self.assertNotIn(b"refused", bodies)
+        self._assert_identical(group)
+
+    async def test_preferred_member_gets_the_leadership_and_keeps_it(self) -> None:
+        group = self.group(preferred_leader_ids=("n2",))
+        await group.start()
+        preferred = group.members["n2"]
+        await group.wait(lambda: preferred.running.is_ready_leader, "n2 to lead")
+        await self._propose_all(group, preferred, [b"a", b"b"])
+        self.assertIs(await group.wait_for_leader(), preferred)
 
     async def test_all_members_restart_with_all_that_was_committed(self) -> None:
         group = self.group()

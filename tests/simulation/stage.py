@@ -5,6 +5,7 @@ A script is a text of commands, each behind `> `, with all that happens printed 
     group N                  a new group of N LedgerMQ members
     campaign ID              time passes for ID until it leads; only votes and their answers move
     propose ID COUNT         the leader ID takes proposals
+    transfer ID ID           the leader, named first, hands over to the other one
     deliver [ID ID]          messages move until none is left (between two members only)
     drop                     all messages under way are lost
     cut ID [ID ...]          these members are cut off from all others; `cut` alone heals
@@ -28,6 +29,8 @@ from ledgermq.dledger.messages import (
     Message,
     PeerDialect,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
     TruncateRequest,
     VoteRequest,
     VoteResponse,
@@ -63,6 +66,10 @@ def tell(message: Message) -> str:
             return f"{way} COMMIT {message.commit_index}"
         case PushResponse():
             return f"{way} {message.kind.name} answer {int(message.code)} end {message.end_index}"
+        case TransferRequest():
+            return f"{way} TRANSFER term {message.term} end {message.last_index}"
+        case TransferResponse():
+            return f"{way} TRANSFER answer {int(message.code)} term {message.term}"
 
 
 class Stage:
@@ -79,6 +86,7 @@ class Stage:
             "group": self._group,
             "campaign": self._campaign,
             "propose": self._propose,
+            "transfer": self._transfer,
             "deliver": self._deliver,
             "drop": self._drop,
             "wait": self._wait,
@@ -158,6 +166,11 @@ class Stage:
     def _propose(self, member_id: str, count: str) -> None:
         member = self.members[member_id]
         member.running.propose([b"body"] * int(count), self.now_ms)
+        self._work(member)
+
+    def _transfer(self, member_id: str, target_id: str) -> None:
+        member = self.members[member_id]
+        member.running.transfer(target_id, self.now_ms)
         self._work(member)
 
     def _deliver(self, *pair: str) -> None:

@@ -1,10 +1,11 @@
-"""What DLedger's own tools ask a member: METADATA, APPEND and GET, in JSON.
+"""What DLedger's own tools ask a member: METADATA, APPEND, GET, LEADERSHIP_TRANSFER, in JSON.
 
 APPEND is answered when its entry is committed, 501 when the term changes before, 502 when it takes
 too long (the entry may still be committed later). GET gives committed entries only, which upstream
-does not promise. Upstream answers both on the leader only; so does this.
+does not promise. Upstream answers both on the leader only; so does this. A transfer is
+answered when another leader is known: 200 when it is the one that was asked for.
 
-Source: DLedgerServer.handleAppend, handleGet, handleMetadata.
+Source: DLedgerServer.handleAppend, handleGet, handleMetadata, handleLeadershipTransfer.
 """
 
 from collections import deque
@@ -20,6 +21,8 @@ from ledgermq.dledger.errors import (
     EntryTooLargeError,
     NotLeaderError,
     ProposalDroppedError,
+    TransferRefusal,
+    TransferRefusedError,
 )
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import DLedgerCode
@@ -33,9 +36,12 @@ from ledgermq.dledger.replica.json_bodies import (
     GetBody,
     MetadataAnswerBody,
     RequestBody,
+    RpcBody,
+    TransferBody,
 )
 from ledgermq.dledger.replica.wire_json import JsonCode
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.transport import CommandProtocol
 
@@ -56,6 +62,7 @@ class ServingLedger(Protocol):
     @property
     def now_ms(self) -> float: ...
     def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]: ...
+    def transfer(self, target_id: str) -> Transfer: ...
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -71,10 +78,32 @@ class _WaitingAppend:
     request: RequestBody
 
 
+@dataclass(slots=True, frozen=True, kw_only=True)
+class _WaitingTransfer:
+    """A LEADERSHIP_TRANSFER that was begun; no other one is begun before it is over."""
+
+    transfer: Transfer
+    deadline_ms: float
+    connection: CommandProtocol
+    command: RemotingCommand
+
+
+# What a Java leader answers for the same reason.
+_REFUSALS: Final = {
+    TransferRefusal.UNKNOWN_MEMBER: DLedgerCode.UNKNOWN_MEMBER,
+    TransferRefusal.UNDER_WAY: DLedgerCode.LEADER_TRANSFERRING,
+    TransferRefusal.SILENT: DLedgerCode.FALL_BEHIND_TOO_MUCH,
+    TransferRefusal.RECOVERING: DLedgerCode.FALL_BEHIND_TOO_MUCH,
+    TransferRefusal.BEHIND: DLedgerCode.FALL_BEHIND_TOO_MUCH,
+}
+
+
 class ClientRequests:
     """Answers the requests of DLedger's tools, which are in JSON."""
 
-    CODES: Final = frozenset({JsonCode.METADATA, JsonCode.APPEND, JsonCode.GET})
+    CODES: Final = frozenset(
+        {JsonCode.METADATA, JsonCode.APPEND, JsonCode.GET, JsonCode.LEADERSHIP_TRANSFER}
+    )
 
     def __init__(self, config: ReplicaConfig, ledger: ServingLedger) -> None:
         """Keeps both; nothing waits yet."""
@@ -82,6 +111,7 @@ class ClientRequests:
         self._ledger = ledger
         # In the order of their indexes; as many as the core lets wait for a majority, at most.
         self._waiting: deque[_WaitingAppend] = deque()
+        self._transfer: _WaitingTransfer | None = None
 
     def receive(
         self, connection: CommandProtocol, code: int, command: RemotingCommand, request: RequestBody
@@ -92,6 +122,8 @@ class ClientRequests:
                 self._append(connection, command, request)
             case GetBody():
                 self._get(connection, command, request)
+            case TransferBody():
+                self._hand_over(connection, command, request)
             case _:
                 answer = MetadataAnswerBody(
                     group=self._config.group,
@@ -115,14 +147,68 @@ class ClientRequests:
             self._finish(self._waiting.popleft(), DLedgerCode.TERM_CHANGED)
 
     def expire(self, now_ms: float) -> None:
-        """Answers the appends that have waited too long."""
+        """Answers what has waited too long."""
+        if self._transfer is not None and self._transfer.deadline_ms <= now_ms:
+            self._finish_transfer(DLedgerCode.TIMEOUT)
         waiting = self._waiting
         while waiting and waiting[0].deadline_ms <= now_ms:
             self._finish(waiting.popleft(), DLedgerCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def deadline_ms(self) -> float:
         """Tells when `expire` is due; infinity when nothing waits."""
-        return self._waiting[0].deadline_ms if self._waiting else float("inf")
+        deadline_ms = self._waiting[0].deadline_ms if self._waiting else float("inf")
+        if self._transfer is not None:
+            deadline_ms = min(deadline_ms, self._transfer.deadline_ms)
+        return deadline_ms
+
+    def look_at_transfer(self) -> None:
+        """Answers a transfer that has failed, or after which a leader is known."""
+        waiting, ledger = self._transfer, self._ledger
+        if waiting is None:
+            return
+        transfer = waiting.transfer
+        if transfer.code is not None:
+            self._finish_transfer(transfer.code)
+        elif ledger.term > transfer.term and ledger.leader_id is not None:
+            is_target = ledger.leader_id == transfer.target_id
+            done, failed = DLedgerCode.SUCCESS, DLedgerCode.TAKE_LEADERSHIP_FAILED
+            self._finish_transfer(done if is_target else failed)
+
+    def _hand_over(
+        self, connection: CommandProtocol, command: RemotingCommand, request: TransferBody
+    ) -> None:
+        ledger = self._ledger
+        remark = None
+        try:
+            if ledger.role is Role.LEADER and request.term != ledger.term:
+                code = DLedgerCode.INCONSISTENT_TERM
+            else:
+                transfer = ledger.transfer(request.transferee_id or "")
+                self._transfer = _WaitingTransfer(
+                    transfer=transfer,
+                    deadline_ms=transfer.deadline_ms + self._config.request_timeout_ms,
+                    connection=connection,
+                    command=command,
+                )
+                return
+        except NotLeaderError as error:
+            code, remark = DLedgerCode.NOT_LEADER, str(error)
+        except TransferRefusedError as error:
+            code, remark = _REFUSALS[error.reason], str(error)
+        answer = RpcBody(
+            code=code,
+            group=request.group,
+            leader_id=ledger.leader_id,
+            remote_id=request.remote_id,
+            term=ledger.term,
+        )
+        _send(connection, command, answer, remark)
+
+    def _finish_transfer(self, code: DLedgerCode) -> None:
+        waiting, self._transfer = self._transfer, None
+        assert waiting is not None
+        answer = RpcBody(code=code, leader_id=self._ledger.leader_id, term=self._ledger.term)
+        _send(waiting.connection, waiting.command, answer)
 
     def _append(
         self, connection: CommandProtocol, command: RemotingCommand, request: AppendBody
@@ -207,8 +293,9 @@ class ClientRequests:
 def _send(
     connection: CommandProtocol,
     command: RemotingCommand,
-    answer: AppendAnswerBody | GetAnswerBody | MetadataAnswerBody,
+    answer: RpcBody,
+    remark: str | None = None,
 ) -> None:
     answer.leader_id = answer.leader_id or UNSET
     body = wire_json.encode_struct(answer)
-    connection.send(command.response(DLedgerCode.SUCCESS, body=body))
+    connection.send(command.response(DLedgerCode.SUCCESS, remark, body=body))

@@ -113,6 +113,10 @@ class ReplicaConfig:
     proposal_bytes_max: int = 64 * MIB
     push_frames_max: int = 4
     push_bytes_max: int = 256 * KIB
+    preferred_leader_ids: tuple[str, ...] = ()
+    transfer_lag_max: int = 1000
+    transfer_timeout_ms: int = 3000
+    takeover_wait_ms: int = 1000
 
     def __post_init__(self) -> None:
         if not self.group:
@@ -158,4 +162,8 @@ class ReplicaConfig:
             proposal_bytes_max=self.proposal_bytes_max,
             push_frames_max=self.push_frames_max,
             push_bytes_max=self.push_bytes_max,
+            preferred_leader_ids=self.preferred_leader_ids,
+            transfer_lag_max=self.transfer_lag_max,
+            transfer_timeout_ms=self.transfer_timeout_ms,
+            takeover_wait_ms=self.takeover_wait_ms,
         )

@@ -5,7 +5,7 @@ sent in one turn goes out together when `flush` is called; runs of entries go at
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred, DeferredList
 
@@ -15,6 +15,7 @@ from ledgermq.dledger.messages import (
     Message,
     PeerDialect,
     PushResponse,
+    TransferResponse,
     VoteResponse,
 )
 from ledgermq.dledger.replica.client_requests import ClientRequests
@@ -23,6 +24,8 @@ from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.peers import MemberEvents, Peer
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.transport import CommandServer, TurnOutput
+
+_ANSWERS: Final = (PushResponse, HeartBeatResponse, VoteResponse, TransferResponse)
 
 
 class Links(Protocol):
@@ -91,7 +94,7 @@ class Connections:
 
     def send(self, message: Message) -> None:
         """Sends a message to its target, or drops it when there is no way."""
-        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse):
+        if isinstance(message, _ANSWERS):
             self._listener.answer(message)
         else:
             self._peers[message.target].send(message)

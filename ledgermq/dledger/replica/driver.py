@@ -34,6 +34,7 @@ from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.errors import VoteStateLostError
 from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.transfer import Transfer
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
 _READIES_MAX: Final = 4
@@ -221,6 +222,19 @@ class Replica:
         self._schedule_turn()
         return entries
 
+    def transfer(self, target_id: str) -> Transfer:
+        """Begins to hand the leadership to another member; proposals are refused meanwhile.
+
+        Raises:
+            NotLeaderError, TransferRefusedError: nothing was begun.
+        """
+        raft = self._raft
+        if raft is None or not self._is_running:
+            raise NotLeaderError(None, self.term)
+        transfer = raft.transfer(target_id, self.now_ms)
+        self._schedule_turn()
+        return transfer
+
     def stop(self) -> Deferred[None]:
         """Leaves the group; fires when all is closed and synced, and the store may be closed."""
         was_running = self._is_running
@@ -316,6 +330,7 @@ class Replica:
             else:
                 self._schedule_turn()
             self._apply(raft)
+            self._clients.look_at_transfer()
             if self._clients.deadline_ms() <= now_ms:
                 self._clients.expire(now_ms)
             self._arm(raft, now_ms)

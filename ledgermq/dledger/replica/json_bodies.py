@@ -131,4 +131,18 @@ class GetAnswerBody(RpcBody, kw_only=True):
     entries: list[EntryBody] = msgspec.field(default_factory=list)
 
 
-RequestBody = RpcBody | VoteBody | PushBody | AppendBody | GetBody
+class TransferBody(msgspec.Struct, rename="camel", kw_only=True):
+    """Request LEADERSHIP_TRANSFER, of a tool to the leader and of the leader to the transferee."""
+
+    code: I32 = SUCCESS
+    group: Text = UNSET
+    leader_id: Text = UNSET
+    local_id: Text = UNSET
+    remote_id: Text = UNSET
+    take_leadership_ledger_index: I64 = 0
+    term: I64 = -1
+    transfer_id: Text = UNSET
+    transferee_id: Text = UNSET
+
+
+RequestBody = RpcBody | VoteBody | PushBody | AppendBody | GetBody | TransferBody

@@ -22,6 +22,7 @@ from ledgermq.dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushResponse,
+    TransferResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
@@ -29,7 +30,7 @@ from ledgermq.dledger.messages import (
 from ledgermq.dledger.replica import wire_binary, wire_json
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
-from ledgermq.dledger.replica.json_bodies import RequestBody
+from ledgermq.dledger.replica.json_bodies import RequestBody, TransferBody
 from ledgermq.dledger.replica.peers import MemberEvents, send_binary
 from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
 from ledgermq.dledger.replica.wire_json import JsonCode, MemberAnswer, MemberRequest
@@ -219,7 +220,7 @@ class Listener:
             connection.send(command.response(_SYSTEM_ERROR, str(error), body=body))
             return
         refusal = self._refusal_of(code, request)
-        if refusal is None and code not in _MEMBER_CODES:
+        if refusal is None and not self._is_of_member(code, request):
             self._clients.receive(connection, code, command, request)
             return
         if refusal is None:
@@ -241,6 +242,12 @@ class Listener:
         self._complain(connection, f"request {code} is refused: {refusal.name}")
         self._refuse(connection, code, command, request, refusal)
 
+    def _is_of_member(self, code: int, request: RequestBody) -> bool:
+        """A leader asks whom it hands over to; a tool asks the leader, with the same code."""
+        if isinstance(request, TransferBody):
+            return request.transferee_id == self._config.self_id
+        return code in _MEMBER_CODES
+
     def _refusal_of(self, code: int, request: RequestBody) -> DLedgerCode | None:
         """Checks ids in Java's order (DLedgerRpcNettyService, DLedgerServer)."""
         if code not in _MEMBER_CODES and code not in ClientRequests.CODES:
@@ -255,7 +262,16 @@ class Listener:
             return DLedgerCode.UNKNOWN_MEMBER
         if code == JsonCode.PUSH and request.leader_id not in self._peer_ids:
             return DLedgerCode.INCONSISTENT_LEADER
+        if isinstance(request, TransferBody):
+            return self._refusal_of_transfer(request)
         return None
+
+    def _refusal_of_transfer(self, request: TransferBody) -> DLedgerCode | None:
+        if request.transferee_id == self._config.self_id:
+            is_peer = request.leader_id in self._peer_ids
+            return None if is_peer else DLedgerCode.INCONSISTENT_LEADER
+        is_here = request.transfer_id == self._config.self_id
+        return None if is_here else DLedgerCode.UNEXPECTED_ARGUMENT
 
     def _receive_member(
         self,
@@ -336,5 +352,5 @@ def _key_of_answer(message: MemberAnswer) -> _Key:
             return message.target, message.round_term
         case HeartBeatResponse():
             return message.round
-        case PushResponse():
+        case PushResponse() | TransferResponse():
             return message.request_id

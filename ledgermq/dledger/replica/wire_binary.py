@@ -33,6 +33,8 @@ from ledgermq.dledger.messages import (
     Message,
     PushKind,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
     TruncateRequest,
     VoteRequest,
     VoteResponse,
@@ -59,6 +61,8 @@ class BinaryCode(IntEnum):
     APPEND = 52008
     COMMIT = 52009
     PUSH_ANSWER = 52010
+    TRANSFER = 52011
+    TRANSFER_ANSWER = 52012
 
 
 class Hello(msgspec.Struct, kw_only=True):
@@ -91,6 +95,10 @@ _COMMIT: Final = Struct(">qqq")
 # 8 term, 8 index (-1: None), 8 begin_index, 8 end_index, 8 request_id, 4 count, 2 code, 1 kind,
 # 1 recovering
 _PUSH_ANSWER: Final = Struct(">qqqqqihB?")
+# 8 term, 8 last_index, 8 request_id
+_TRANSFER: Final = Struct(">qqq")
+# 8 term, 8 request_id, 2 code
+_TRANSFER_ANSWER: Final = Struct(">qqh")
 # Stands for None where -1 has a meaning of its own.
 _NONE: Final = -2
 
@@ -173,6 +181,12 @@ def encode(message: Message) -> list[bytes | memoryview]:
             is_compare = isinstance(message, CompareRequest)
             code = BinaryCode.COMPARE if is_compare else BinaryCode.TRUNCATE
             return _frame(code, fixed, message.entry.data)
+        case TransferRequest():
+            fixed = _TRANSFER.pack(message.term, message.last_index, message.request_id)
+            return _frame(BinaryCode.TRANSFER, fixed)
+        case TransferResponse():
+            fixed = _TRANSFER_ANSWER.pack(message.term, message.request_id, message.code)
+            return _frame(BinaryCode.TRANSFER_ANSWER, fixed)
 
 
 def decode(
@@ -214,6 +228,24 @@ def decode(
             )
         case BinaryCode.COMPARE | BinaryCode.TRUNCATE:
             return _decode_one_entry(code, body, sender, target, codec)
+        case BinaryCode.TRANSFER:
+            term, last_index, request_id = _unpack(_TRANSFER, code, body)
+            return TransferRequest(
+                term=term,
+                sender=sender,
+                target=target,
+                last_index=last_index,
+                request_id=request_id,
+            )
+        case BinaryCode.TRANSFER_ANSWER:
+            term, request_id, answer_code = _unpack(_TRANSFER_ANSWER, code, body)
+            return TransferResponse(
+                term=term,
+                sender=sender,
+                target=target,
+                code=_CODES.get(answer_code) or _refuse("code", answer_code, DLedgerCode),
+                request_id=request_id,
+            )
         case _:
             return _decode_voice(code, body, sender, target)
 

@@ -32,6 +32,8 @@ from ledgermq.dledger.messages import (
     PushKind,
     PushRequest,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
     TruncateRequest,
     VoteRequest,
     VoteResponse,
@@ -45,6 +47,7 @@ from ledgermq.dledger.replica.json_bodies import (
     PushBody,
     RequestBody,
     RpcBody,
+    TransferBody,
     VoteAnswerBody,
     VoteBody,
 )
@@ -64,8 +67,8 @@ class JsonCode(IntEnum):
     LEADERSHIP_TRANSFER = 51005
 
 
-MemberRequest = VoteRequest | HeartBeatRequest | PushRequest
-MemberAnswer = VoteResponse | HeartBeatResponse | PushResponse
+MemberRequest = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest
+MemberAnswer = VoteResponse | HeartBeatResponse | PushResponse | TransferResponse
 
 # The head of an entry with its checksums signed, as a Java int holds them.
 _HEAD: Final = Struct(">iiqqqiiii")
@@ -80,9 +83,10 @@ _REQUEST_DECODERS: Final[dict[int, Callable[[bytes], RequestBody]]] = {
     JsonCode.VOTE: msgspec.json.Decoder(VoteBody).decode,
     JsonCode.HEART_BEAT: msgspec.json.Decoder(RpcBody).decode,
     JsonCode.PUSH: msgspec.json.Decoder(PushBody).decode,
+    JsonCode.LEADERSHIP_TRANSFER: msgspec.json.Decoder(TransferBody).decode,
 }
 _decode_vote_answer = msgspec.json.Decoder(VoteAnswerBody).decode
-_decode_heart_beat_answer = msgspec.json.Decoder(RpcBody).decode
+_decode_rpc_answer = msgspec.json.Decoder(RpcBody).decode
 _decode_push_answer = msgspec.json.Decoder(PushAnswerBody).decode
 # What msgspec raises on bad bytes; the last one for nesting deeper than the interpreter's stack.
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -117,6 +121,18 @@ def encode_request(message: MemberRequest, group: str) -> tuple[int, bytes]:
                 term=message.term,
             )
             return JsonCode.HEART_BEAT, encode_struct(body)
+        case TransferRequest():
+            body = TransferBody(
+                group=group,
+                leader_id=message.sender,
+                local_id=message.sender,
+                remote_id=message.target,
+                take_leadership_ledger_index=message.last_index,
+                term=message.term,
+                transfer_id=message.sender,
+                transferee_id=message.target,
+            )
+            return JsonCode.LEADERSHIP_TRANSFER, encode_struct(body)
         case _:
             return JsonCode.PUSH, encode_struct(_push_body(message, group))
 
@@ -140,7 +156,7 @@ def decode_request(code: int, body: bytes) -> RequestBody:
 def message_of(
     code: int, body: RequestBody, *, target: str, codec: EntryCodec, request_id: int
 ) -> MemberRequest:
-    """Turns a decoded VOTE, HEART_BEAT or PUSH into a message.
+    """Turns a decoded request of a member into a message.
 
     Args:
         target: this member.
@@ -165,6 +181,16 @@ def message_of(
             )
         case PushBody():
             return _push_message(body, sender, target, codec, request_id)
+        case TransferBody():
+            if body.transfer_id != sender:
+                raise RemoteProtocolError("transferId", body.transfer_id, f"leaderId {sender!r}")
+            return TransferRequest(
+                term=body.term,
+                sender=sender,
+                target=target,
+                last_index=body.take_leadership_ledger_index,
+                request_id=request_id,
+            )
         case _ if code == JsonCode.HEART_BEAT:
             return HeartBeatRequest(
                 term=body.term, sender=sender, target=target, read_round=request_id
@@ -175,8 +201,8 @@ def message_of(
 def encode_answer(message: MemberAnswer, request: RequestBody) -> bytes:
     """Returns the body of the answer to a request of a Java member.
 
-    A vote repeats the ids of its request; a heart beat is answered bare; a push with the request's
-    group.
+    A vote repeats the ids of its request; heart beat and transfer are answered bare; a push with
+    the request's group.
     """
     match message:
         case VoteResponse():
@@ -205,6 +231,8 @@ def encode_answer(message: MemberAnswer, request: RequestBody) -> bytes:
                 index=UNSET if message.index is None else message.index,
                 term=request.term,
             )
+        case TransferResponse():
+            answer = RpcBody(code=message.code, term=message.term)
     return encode_struct(answer)
 
 
@@ -250,13 +278,22 @@ def decode_answer(request: MemberRequest, body: bytes) -> MemberAnswer:
                     round_term=request.term,
                 )
             case HeartBeatRequest():
-                beat = _decode_heart_beat_answer(body)
+                beat = _decode_rpc_answer(body)
                 return HeartBeatResponse(
                     term=beat.term if beat.code == DLedgerCode.EXPIRED_TERM else request.term,
                     sender=sender,
                     target=target,
                     code=_CODES.get(beat.code, DLedgerCode.UNKNOWN),
                     round=request.read_round,
+                )
+            case TransferRequest():
+                taken = _decode_rpc_answer(body)
+                return TransferResponse(
+                    term=taken.term,
+                    sender=sender,
+                    target=target,
+                    code=_CODES.get(taken.code, DLedgerCode.UNKNOWN),
+                    request_id=request.request_id,
                 )
             case _:
                 push = _decode_push_answer(body)

@@ -10,7 +10,13 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 
 from ledgermq.dledger.entry import EntryCodec, EntryHead, EntryId, EntrySlice, read_head
-from ledgermq.dledger.errors import DropReason, NotLeaderError, ProposalDroppedError
+from ledgermq.dledger.errors import (
+    DropReason,
+    NotLeaderError,
+    ProposalDroppedError,
+    TransferRefusal,
+    TransferRefusedError,
+)
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
     AppendRequest,
@@ -22,6 +28,8 @@ from ledgermq.dledger.messages import (
     PeerDialect,
     PushKind,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
@@ -33,6 +41,7 @@ from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.wire_binary import Hello
 from ledgermq.dledger.replica.wire_json import JsonCode
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
@@ -79,6 +88,12 @@ class FakeMember:
         if self.error is not None:
             raise self.error
         return [CODEC.encode(bodies, first_index=3, term=1, position=147, previous_chain_crc=1)]
+
+    def transfer(self, target_id: str) -> Transfer:
+        if self.error is not None:
+            raise self.error
+        self.transfer_begun = Transfer(self.term, target_id, self.now_ms, self.now_ms + 3000)
+        return self.transfer_begun
 
 
 class Rig:
@@ -316,6 +331,9 @@ def test_code_of_a_binary_header_is_understood() -> None:
         (51004, {"type": "APPEND"}, 411),
         (51004, {"type": "NONSENSE"}, 411),
         (50000, {"group": "other"}, 400),
+        (51005, {"transferId": "n1", "transfereeId": "n2"}, 411),
+        (51005, {"transferId": "n5", "transfereeId": "n0", "leaderId": "n5"}, 409),
+        (51005, {"transferId": "n2", "transfereeId": "n0", "leaderId": "n1"}, 411),
     ],
 )
 def test_wrong_json_request_is_answered_with_its_code(
@@ -439,3 +457,92 @@ def test_refused_append_is_answered(error: Exception, code: int) -> None:
 def test_append_is_not_served_where_the_log_belongs_to_a_broker() -> None:
     ((_, _, body),) = Rig().connect().ask_json(JsonCode.APPEND, body="aGVsbG8=")
     assert body["code"] == 303
+
+
+# -- handing over
+
+
+def ask_to_hand_over(caller: Caller, target_id: str = "n2", term: int = 1) -> Any:
+    fields = {"leaderId": None, "localId": None, "term": term}
+    return caller.ask_json(51005, transferId="n0", transfereeId=target_id, **fields)
+
+
+def test_leader_asks_this_member_to_take_over() -> None:
+    rig = Rig()
+    caller = rig.connect()
+    fields = {"transferId": "n1", "transfereeId": "n0", "takeLeadershipLedgerIndex": 2}
+    assert caller.ask_json(51005, **fields) == []
+    (message,) = rig.member.messages
+    assert message == TransferRequest(
+        term=1, sender="n1", target="n0", last_index=2, request_id=message.request_id
+    )
+    rig.listener.answer(
+        TransferResponse(
+            term=2,
+            sender="n0",
+            target="n1",
+            code=DLedgerCode.SUCCESS,
+            request_id=message.request_id,
+        )
+    )
+    (answer,) = caller.answers()
+    assert json.loads(answer.body) == {"code": 200, "term": 2}
+
+
+@pytest.mark.parametrize(("leader_id", "code"), [("n2", 200), ("n1", 418)])
+def test_tool_hears_who_leads_after_a_transfer(leader_id: str, code: int) -> None:
+    rig = Rig()
+    caller = rig.connect()
+    assert ask_to_hand_over(caller) == []
+    assert rig.member.transfer_begun.target_id == "n2"
+    rig.member.term, rig.member.leader_id = 2, None
+    rig.clients.look_at_transfer()
+    assert caller.answers() == []
+    rig.member.leader_id = leader_id
+    rig.clients.look_at_transfer()
+    (answer,) = caller.answers()
+    assert json.loads(answer.body) == {"code": code, "leaderId": leader_id, "term": 2}
+    assert rig.clients.deadline_ms() == float("inf")
+
+
+def test_tool_hears_why_a_transfer_failed() -> None:
+    rig = Rig()
+    caller = rig.connect()
+    ask_to_hand_over(caller)
+    rig.member.transfer_begun.code = DLedgerCode.TIMEOUT
+    rig.clients.look_at_transfer()
+    (answer,) = caller.answers()
+    assert json.loads(answer.body) == {"code": 300, "leaderId": "n0", "term": 1}
+    ask_to_hand_over(caller)
+    assert rig.clients.deadline_ms() == 6000
+    rig.clients.expire(6000)
+    (answer,) = caller.answers()
+    assert json.loads(answer.body)["code"] == 300
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotLeaderError("n1", 1), 404),
+        (TransferRefusedError(TransferRefusal.UNKNOWN_MEMBER, "n9", 0, 0), 401),
+        (TransferRefusedError(TransferRefusal.UNDER_WAY, "n2", 5, 3000), 506),
+        (TransferRefusedError(TransferRefusal.BEHIND, "n2", 5000, 1000), 417),
+        (TransferRefusedError(TransferRefusal.SILENT, "n2", 5000, 1000), 417),
+        (TransferRefusedError(TransferRefusal.RECOVERING, "n2", 0, 0), 417),
+    ],
+)
+def test_transfer_is_refused_with_java_codes_and_a_reason(error: Exception, code: int) -> None:
+    rig = Rig()
+    rig.member.error = error
+    caller = rig.connect()
+    body = {"group": "g", "remoteId": "n0", "transferId": "n0", "transfereeId": "n2", "term": 1}
+    (answer,) = caller.ask(51005, json.dumps(body).encode())
+    assert answer.remark == str(error)
+    assert json.loads(answer.body)["code"] == code
+
+
+def test_transfer_of_a_past_term_is_refused() -> None:
+    rig = Rig()
+    rig.member.term = 7
+    ((_, _, body),) = ask_to_hand_over(rig.connect(), term=6)
+    assert (body["code"], body["term"]) == (407, 7)

@@ -16,6 +16,8 @@ from ledgermq.dledger.messages import (
     Message,
     PushKind,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
     TruncateRequest,
     VoteRequest,
     VoteResponse,
@@ -112,6 +114,10 @@ MESSAGES: list[Message] = [
         begin_index=-1,
         end_index=-1,
         request_id=12,
+    ),
+    TransferRequest(term=4, sender="n0", target="n1", last_index=-1, request_id=2**50),
+    TransferResponse(
+        term=5, sender="n0", target="n1", code=DLedgerCode.TAKE_LEADERSHIP_FAILED, request_id=2**50
     ),
 ]
 

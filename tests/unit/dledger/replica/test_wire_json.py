@@ -16,6 +16,8 @@ from ledgermq.dledger.messages import (
     HeartBeatResponse,
     PushKind,
     PushResponse,
+    TransferRequest,
+    TransferResponse,
     TruncateRequest,
     VoteRequest,
     VoteResponse,
@@ -55,6 +57,10 @@ BATCH = (
     b'"firstEntryIndex":2,"group":"g1","lastEntryIndex":3,"leaderId":"n0","localId":"n0",'
     b'"remoteId":"n2","term":1,"totalSize":98,"type":"APPEND"}'
 )
+TRANSFER = (
+    b'{"code":200,"group":"g1","leaderId":"n0","localId":"n0","remoteId":"n2",'
+    b'"takeLeadershipLedgerIndex":4,"term":1,"transferId":"n0","transfereeId":"n2"}'
+)
 PUSH_ANSWER = b'{"beginIndex":0,"code":200,"count":1,"endIndex":4,"group":"g1","index":1,"term":1}'
 
 
@@ -77,6 +83,7 @@ def changed(body: bytes, **changes: Any) -> bytes:
         (JsonCode.PUSH, BATCH),
         (JsonCode.PUSH, PUSH.replace(b'"APPEND"', b'"COMPARE"')),
         (JsonCode.PUSH, PUSH.replace(b'"APPEND"', b'"TRUNCATE"')),
+        (JsonCode.LEADERSHIP_TRANSFER, TRANSFER),
     ],
 )
 def test_request_is_written_as_java_writes_it(code: int, body: bytes) -> None:
@@ -103,6 +110,24 @@ def test_requests_are_read() -> None:
     assert isinstance(compare, CompareRequest)
     truncate = message_from(JsonCode.PUSH, changed(PUSH, type="TRUNCATE"))
     assert isinstance(truncate, TruncateRequest)
+
+
+def test_transfer_is_read_and_answered() -> None:
+    request = TransferRequest(term=1, sender="n0", target="n2", last_index=4, request_id=77)
+    assert message_from(JsonCode.LEADERSHIP_TRANSFER, TRANSFER) == request
+    with pytest.raises(RemoteProtocolError, match="transferId"):
+        message_from(JsonCode.LEADERSHIP_TRANSFER, changed(TRANSFER, transferId="n1"))
+    answer = TransferResponse(
+        term=2, sender="n2", target="n0", code=DLedgerCode.SUCCESS, request_id=77
+    )
+    body = wire_json.decode_request(JsonCode.LEADERSHIP_TRANSFER, TRANSFER)
+    assert wire_json.encode_answer(answer, body) == b'{"code":200,"term":2}'
+    assert wire_json.decode_answer(request, b'{"code":200,"term":2}') == answer
+    refused = wire_json.decode_answer(
+        request, b'{"code":407,"group":"g1","leaderId":"n2","remoteId":"n0","term":7}'
+    )
+    assert isinstance(refused, TransferResponse)
+    assert (refused.code, refused.term) == (DLedgerCode.INCONSISTENT_TERM, 7)
 
 
 def test_request_without_optional_keys_and_with_unknown_ones_is_read() -> None:
