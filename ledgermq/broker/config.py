@@ -17,6 +17,7 @@ from typing import Any, Final
 from ledgermq.broker.config_ignored import IGNORED_KEYS
 from ledgermq.broker.config_key import Key, Kind
 from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS
+from ledgermq.broker.delay_levels import LEVELS_MAX, DelayLevels
 from ledgermq.broker.errors import ConfigError
 from ledgermq.protocol.properties_file import parse_properties
 
@@ -74,7 +75,11 @@ class BrokerConfig:
     # Traffic.
     accept_sends_from_ms: int
     message_bytes_max: int
+    delay_levels: DelayLevels
     refuses_transactions: bool
+    transaction_check_ms: int
+    transaction_immunity_ms: int
+    transaction_checks_max: int
     is_long_polling_on: bool
     short_polling_ms: int
     notifies_members: bool
@@ -164,6 +169,7 @@ def load_broker_config(
     values: dict[str, Any] = {key.field: _read(key, entries.get(key.name)) for key in KEYS}
     _derive_identity(values)
     _derive_store(values)
+    _derive_delays(values)
     _derive_ledger(values)
     others = [name for name in entries if name not in KEY_BY_NAME]
     values["unknown_keys"] = tuple(name for name in others if name not in IGNORED_KEYS)
@@ -246,6 +252,15 @@ def _derive_store(values: dict[str, Any]) -> None:
             )
         hours.append(int(part))
     values["delete_hours"] = tuple(hours)
+
+
+def _derive_delays(values: dict[str, Any]) -> None:
+    text = values["delay_levels"]
+    try:
+        values["delay_levels"] = DelayLevels.parse(text)
+    except ValueError as error:
+        allowed = f"1 to {LEVELS_MAX} delays joined with blanks, each a number with s, m, h or d"
+        raise ConfigError("messageDelayLevel", text, allowed) from error
 
 
 def _derive_ledger(values: dict[str, Any]) -> None:

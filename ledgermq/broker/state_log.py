@@ -9,12 +9,14 @@ queue, here and in a Java member. Bodies are JSON objects:
     {"kind":"offsets","by":B,"put":{"topic@group":{"queue":offset}},
      "removedGroups":[name],"removedTopics":[name]}
     {"kind":"snapshot","by":B,"id":text,"part":i,"parts":n,"topics":{...},"groups":{...},
-     "offsets":{...},"topicsVersion":{...},"groupsVersion":{...}}
+     "offsets":{...},"topicsVersion":{...},"groupsVersion":{...}}, in part 0 "progress":{...}
+    {"kind":"plan",...}, which `queue_progress.py` explains
 
 `by` is the member and term that wrote the record. The leader changes its own tables first and
 skips its own records of the same term when they come back; what it wrote and lost with its
 leadership is put right by the snapshot that every leader writes when it begins to serve. A
-snapshot counts when its last part is there.
+snapshot counts when its last part is there. Only the progress through internal queues follows the
+log alone, on every member.
 """
 
 import json
@@ -26,6 +28,7 @@ from ledgermq.broker import names
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable, OffsetsByKey, offsets_from_json
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import BrokerError, GroupNotFoundError
+from ledgermq.broker.queue_progress import QueueProgress, Run
 from ledgermq.broker.subscriptions import (
     SubscriptionGroup,
     SubscriptionGroupTable,
@@ -80,6 +83,8 @@ class BrokerState:
         self.topics = topics
         self.groups = groups
         self.offsets = offsets
+        # How far delay levels and half messages are worked off.
+        self.progress = QueueProgress()
         self._write = write
         self._now_ms = now_ms
         self._auto_create_groups = auto_create_groups
@@ -123,11 +128,13 @@ class BrokerState:
     def lead(self, writer: str) -> None:
         """This member begins to write; `writer` names it and its term. A snapshot follows."""
         self._writer = writer
+        self.progress.lead()
         self.write_snapshot()
 
     def follow(self) -> None:
         """This member no longer writes."""
         self._writer = None
+        self.progress.follow()
         self.is_snapshot_due = False
 
     @property
@@ -237,10 +244,18 @@ class BrokerState:
                 "topicsVersion": self.topics.version.to_json(),
                 "groupsVersion": self.groups.version.to_json(),
             }
+            if part == 0:
+                record["progress"] = self.progress.to_record()
             start = part * _ENTRIES_PER_RECORD
             for table, name, value in pieces[start : start + _ENTRIES_PER_RECORD]:
                 record.setdefault(table, {})[name] = value
             self._write_record(record, None)
+
+    @staticmethod
+    def plan_body(runs: Sequence[Run]) -> bytes:
+        """Returns the record that goes before deliveries out of an internal queue."""
+        record = {"kind": "plan", "runs": runs}
+        return json.dumps(record, separators=(",", ":")).encode("utf-8")
 
     def _write_table(
         self,
@@ -284,6 +299,7 @@ class BrokerState:
         if record.get("kind") == "topics":
             for name in _texts(record.get("removed")):
                 self._on_topic_removed(name)
+        self.progress.follow_record(record, index)
         if self._writer is not None and record.get("by") == self._writer:
             return
         self.applied_count += 1

@@ -102,9 +102,11 @@ def test_leader_serves_and_its_state_survives_it(group: Group) -> None:
 
 def _check_follower(group: Group, number: int, leader: int) -> None:
     """A follower gives committed messages away, and refuses everything that changes state."""
-    status = group.members[number].status
+    member = group.members[number]
+    wait_until(lambda: member.status.get("role") == "FOLLOWER", what="a follower")
+    status = member.status
     assert (status["broker_id"], status["serving"]) == (number + 1, False)
-    with WireClient(group.members[number].address) as client:
+    with WireClient(member.address) as client:
         refused = client.send("Kept", 0, b"x")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert refused.remark is not None and f"n{leader} leads" in refused.remark
@@ -154,5 +156,6 @@ def test_stopped_leader_answers_what_waits_and_ends_cleanly(group: Group) -> Non
         assert client.send("Graceful", 0, b"x").code == 0
     assert member.stop() == 0
     assert "Traceback" not in member.log_text()
+    assert "hands the leadership to" in member.log_text()
     assert not (member._log.parent / str(leader) / "abort").exists()
     assert group.leader() != leader

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
@@ -39,8 +40,10 @@ from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
 from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult, opening_record
+from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.record import RECORD_FIXED_BYTES
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from ledgermq.protocol.transport import CommandProtocol, CommandServer, TurnOutput
@@ -48,6 +51,8 @@ from ledgermq.protocol.transport import CommandProtocol, CommandServer, TurnOutp
 # Pairs of topic and group that may have offsets.
 _OFFSET_KEYS_MAX: Final = 1_000_000
 _DRAIN_CHECK_MS: Final = 10
+# How long a stopping leader waits for another one.
+_HAND_OVER_MS_MAX: Final = 2000
 # Least time between two registrations because of topics: each carries the whole table.
 _REGISTER_DISTANCE_MS: Final = 200
 # Allocations between two collections of the youngest generation; the default is 700.
@@ -308,13 +313,19 @@ class BrokerService:
         if self.leadership.is_serving:
             self.state.write_offsets()
         self.leadership.stop()
-        steps = self._registration.unregister()
-        steps.addBoth(lambda _: self._drained())
-        steps.addBoth(lambda _: self._close_port())
-        steps.addBoth(lambda _: self._leave_group())
-        steps.addBoth(lambda _: self._storage.stop_flusher())
-        steps.addBoth(lambda _: self._registration.stop())
-        steps.addBoth(lambda _: self._close_files())
+        # Name servers are told first, but nobody waits for a slow one before the group is left.
+        unregistered = self._registration.unregister()
+        steps: Deferred[Any] = self._drained()
+        for step in (
+            self._hand_over,
+            self._close_port,
+            self._leave_group,
+            self._storage.stop_flusher,
+            lambda: unregistered,
+            self._registration.stop,
+            self._close_files,
+        ):
+            steps.addBoth(_next_step, step)
         steps.addBoth(self._finish)
         return stopped
 
@@ -332,6 +343,34 @@ class BrokerService:
 
         check()
         return drained
+
+    def _hand_over(self) -> Deferred[None]:
+        """Asks another member to lead, so that nobody has to wait for an election time-out."""
+        handed: Deferred[None] = Deferred()
+        transfer = self._begin_transfer()
+
+        def check() -> None:
+            is_over = transfer is None or transfer.code is not None
+            if is_over or not self.leadership.is_leader or self._clock_ms() >= deadline_ms:
+                handed.callback(None)
+            else:
+                self._schedule.after(_DRAIN_CHECK_MS, check)
+
+        deadline_ms = self._clock_ms() + _HAND_OVER_MS_MAX
+        check()
+        return handed
+
+    def _begin_transfer(self) -> Transfer | None:
+        if self._replica is None or not self.leadership.is_leader:
+            return None
+        for peer_id in self._replica.peer_ids:
+            try:
+                transfer = self._replica.transfer(peer_id)
+            except LedgerError:
+                continue
+            _log.info("hands the leadership to {member}", member=peer_id)
+            return transfer
+        return None
 
     def _close_port(self) -> Deferred[None]:
         if self._processors is not None:
@@ -414,6 +453,13 @@ class BrokerService:
 def wall_clock_ms() -> int:
     """Returns ms since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def _next_step(result: object, step: Callable[[], Any]) -> Any:
+    """Takes the next step of a stop, whatever became of the one before; a failure is told."""
+    if isinstance(result, Failure):
+        _log.failure("a step of the stop failed", result)
+    return step()
 
 
 def _report_keys(config: BrokerConfig) -> None:

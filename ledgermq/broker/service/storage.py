@@ -73,6 +73,7 @@ class Storage:
         self._topics_file = StateFile(folder / "topics.json")
         self._groups_file = StateFile(folder / "subscriptionGroup.json")
         self._offsets_file = StateFile(folder / "consumerOffset.json")
+        self._delays_file = StateFile(folder / "delayOffset.json")
         self._flusher = Flusher(reactor, self._run_flush)
         # The flush under way, and the state files to be written by it.
         self._job: FlushJob | None = None
@@ -98,6 +99,9 @@ class Storage:
                     copies=", ".join(ledger.copies),
                 )
             self._load_state()
+            self._state.progress.attach(
+                self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
+            )
             self.messages.watch_topic(STATE_TOPIC, self._state.apply)
             report = self.messages.open()
         except BaseException:
@@ -126,6 +130,9 @@ class Storage:
         offsets = self._offsets_file.load()
         if offsets is not None:
             state.offsets.load_json(offsets)
+        delays = self._delays_file.load()
+        if delays is not None:
+            state.progress.load_json(delays)
 
     # State files between two flushes: replaced, not yet durable.
 
@@ -161,6 +168,7 @@ class Storage:
             (self._topics_file, state.topics.to_json()),
             (self._groups_file, state.groups.to_json()),
             (self._offsets_file, state.offsets.to_json()),
+            (self._delays_file, state.progress.to_json()),
         )
         self._job_files = [(file, file.encode(value)) for file, value in tables]
         self._job = self.messages.begin_flush(now_ms)
@@ -215,6 +223,7 @@ class Storage:
             self._topics_file.save(self._state.topics.to_json(), is_durable=True)
             self._groups_file.save(self._state.groups.to_json(), is_durable=True)
             self._offsets_file.save(self._state.offsets.to_json(), is_durable=True)
+            self._delays_file.save(self._state.progress.to_json(), is_durable=True)
             if self._job is None:
                 self.messages.close()
             self.ledger_store.close()
@@ -239,6 +248,7 @@ def store_config(config: BrokerConfig) -> StoreConfig:
         memory_count_max=config.pull_count_max,
         machine_memory_bytes=machine_memory_bytes(),
         query_count_max=config.query_hits_max,
+        delays_ms=config.delay_levels.delays_ms,
         delete_hours=config.delete_hours,
         reserved_hours=config.retention_hours,
         force_clean=config.cleans_forcibly,

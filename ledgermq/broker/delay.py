@@ -1,0 +1,279 @@
+"""Delayed messages: where they wait, and their delivery when they are due.
+
+A message with a delay level is stored in the topic SCHEDULE_TOPIC_XXXX, in the queue of its level,
+with its real topic and queue as properties and its deliver time as the tags code of its unit. All
+messages of a level wait equally long, so the queue of a level is in the order of delivery, and the
+head of each queue tells the next deadline. The leader looks at the heads that are due, appends the
+messages again in their real topics, with a plan before them (`queue_progress.py`), and goes on when
+that is committed: one bounded append at a time, however much is due.
+
+No I/O and no clock of its own: `run` is called from time to time with the time.
+Source: `ScheduleMessageService.java`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from twisted.logger import Logger
+
+from ledgermq.broker import names
+from ledgermq.broker.delay_levels import DelayLevels
+from ledgermq.broker.errors import BrokerError, CommitTimeoutError
+from ledgermq.broker.queue_progress import QueueProgress, Run
+from ledgermq.commitlog import AppendMessage, MessageIllegalError, check_message
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.properties import REAL_QUEUE_ID, REAL_TOPIC, decode_properties
+from ledgermq.protocol.record import decode_record
+from ledgermq.protocol.sysflag import HOST_V6_MASK
+
+# What is appended at once: enough for tens of thousands of deliveries a second, little beside the
+# sends of a turn.
+DELIVERIES_MAX: Final = 256
+_BYTES_MAX: Final = 1 << 20
+# Wait after an append that failed.
+_PAUSE_MS: Final = 1000
+_QUEUE_ID_MAX: Final = 2**31 - 1
+# Topics that no delivery may go to: it would wait again, or pass for something else.
+_INTERNAL_TOPICS: Final = (names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.HALF_DONE_TOPIC)
+_INTERNAL_PREFIX: Final = "rmq_sys_LEDGERMQ_"
+
+_log = Logger()
+
+
+class DelayQueues(Protocol):
+    """What is needed of a message store."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def queue_units(
+        self, topic: str, queue_id: int, offset: int, count_max: int
+    ) -> Sequence[tuple[int, int, int]]: ...
+
+    def record_at(self, physical_offset: int) -> bytes | None: ...
+
+
+# Appends a plan and its deliveries; told what became of them.
+Deliver = Callable[
+    [Sequence[Run], Sequence[AppendMessage], Callable[[BrokerError | None], None]], None
+]
+
+
+class Target(NamedTuple):
+    """Where a message really goes."""
+
+    topic: str
+    queue_id: int
+
+
+class Batch:
+    """The deliveries of one append, as they are gathered."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.messages: list[AppendMessage] = []
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True when no more should be appended at once."""
+        return len(self.messages) >= DELIVERIES_MAX or self._bytes >= _BYTES_MAX
+
+    def deliver(self, queue: int, next_offset: int, message: AppendMessage) -> None:
+        """Adds a delivery that takes the cursor of a queue to `next_offset`."""
+        last = self.runs[-1] if self.runs else None
+        if (
+            last is not None
+            and last.queue == queue
+            and last.delivery_count
+            and last.next_offset + last.delivery_count == next_offset
+        ):
+            self.runs[-1] = last._replace(delivery_count=last.delivery_count + 1)
+        else:
+            self.runs.append(Run(queue, next_offset, 1))
+        self.messages.append(message)
+        self._bytes += len(message.body) + len(message.properties)
+
+    def skip(self, queue: int, next_offset: int) -> None:
+        """Moves the cursor of a queue without a delivery."""
+        last = self.runs[-1] if self.runs else None
+        if last is not None and last.queue == queue and not last.delivery_count:
+            self.runs.pop()
+        self.runs.append(Run(queue, next_offset, 0))
+
+
+class DelayedDelivery:
+    """Delivers delayed messages while this member leads.
+
+    Invariant: at most one append is on its way.
+    """
+
+    def __init__(
+        self,
+        levels: DelayLevels,
+        store: DelayQueues,
+        progress: QueueProgress,
+        deliver: Deliver,
+        *,
+        has_room: Callable[[], bool],
+        again: Callable[[], None],
+        body_bytes_max: int,
+    ) -> None:
+        """Binds the parts.
+
+        Args:
+            has_room: False while so much waits for its commit that senders are near their limit.
+            again: has `run` called again soon.
+            body_bytes_max: what the store takes.
+        """
+        self._levels = levels
+        self._store = store
+        self._progress = progress
+        self._deliver = deliver
+        self._has_room = has_room
+        self._again = again
+        self._body_bytes_max = body_bytes_max
+        # Deliver time of the head of a level, where it is known and lies ahead; wall clock.
+        self._due_ms: dict[int, int] = {}
+        # Level that is looked at first: it changes, so that no level can keep the others waiting.
+        self._first_level = 1
+        self._is_waiting = False
+        # Nothing is done before this time, after a failure.
+        self._paused_until_ms = 0
+        # Messages delivered by this member since it started.
+        self.delivered_count = 0
+
+    def run(self, now_ms: int) -> None:
+        """Delivers what is due, as far as one append takes it.
+
+        Args:
+            now_ms: wall clock.
+        """
+        if not self._progress.is_leading:
+            self._due_ms.clear()
+            return
+        if self._is_waiting or 0 < self._paused_until_ms - now_ms <= _PAUSE_MS:
+            return
+        if not self._has_room():
+            return
+        batch = self._gather(now_ms)
+        if not batch.runs:
+            return
+        former = self._progress.advance(batch.runs)
+        self._is_waiting = True
+
+        def done(error: BrokerError | None) -> None:
+            self._is_waiting = False
+            if error is None:
+                self.delivered_count += len(batch.messages)
+                self._again()
+                return
+            self._paused_until_ms = now_ms + _PAUSE_MS
+            # After a time-out the append stands in the log, and counts as soon as it commits.
+            if not isinstance(error, CommitTimeoutError):
+                self._progress.take_back(former)
+                self._due_ms.clear()
+
+        self._deliver(batch.runs, batch.messages, done)
+
+    def offsets(self) -> dict[int, tuple[int, int]]:
+        """Returns for each level that was ever used what was delivered, and the queue's end."""
+        cursors = self._progress.levels()
+        ends = {
+            level: self._store.max_offset(names.SCHEDULE_TOPIC, level - 1)
+            for level in range(1, self._levels.level_max + 1)
+        }
+        return {level: (cursors.get(level, 0), end) for level, end in ends.items() if end}
+
+    def _gather(self, now_ms: int) -> Batch:
+        batch = Batch()
+        count = self._levels.level_max
+        for step in range(count):
+            level = (self._first_level - 1 + step) % count + 1
+            self._gather_level(level, now_ms, batch)
+            if batch.is_full:
+                self._first_level = level % count + 1
+                break
+        return batch
+
+    def _gather_level(self, level: int, now_ms: int, batch: Batch) -> None:
+        latest_ms = now_ms + self._levels.delays_ms[level - 1]
+        # A head further ahead than its delay means that the clock was set back: look again.
+        if now_ms < self._due_ms.get(level, 0) <= latest_ms:
+            return
+        self._due_ms.pop(level, None)
+        store, queue_id = self._store, level - 1
+        end = store.max_offset(names.SCHEDULE_TOPIC, queue_id)
+        cursor = self._progress.cursor(level)
+        if cursor >= end:
+            return
+        cursor = max(cursor, store.min_offset(names.SCHEDULE_TOPIC, queue_id))
+        units = store.queue_units(names.SCHEDULE_TOPIC, queue_id, cursor, DELIVERIES_MAX)
+        for physical_offset, _, due_ms in units:
+            # What claims to be due later than possible is due now, as upstream has it.
+            if now_ms < due_ms <= latest_ms:
+                self._due_ms[level] = due_ms
+                return
+            cursor += 1
+            message = self._delivery(physical_offset)
+            if message is None:
+                batch.skip(level, cursor)
+            else:
+                batch.deliver(level, cursor, message)
+            if batch.is_full:
+                return
+
+    def _delivery(self, physical_offset: int) -> AppendMessage | None:
+        """The message as it is stored in its real topic; None when it cannot be."""
+        raw = self._store.record_at(physical_offset)
+        message = None if raw is None else delivered_message(raw)
+        if message is not None:
+            try:
+                check_message(message, self._body_bytes_max)
+            except MessageIllegalError as error:
+                _log.warn(
+                    "delayed message at {at} is left out: {error}", at=physical_offset, error=error
+                )
+                return None
+        return message
+
+
+def delivered_message(raw: bytes) -> AppendMessage | None:
+    """Returns a delayed record as the message that is delivered: the same, in its real topic.
+
+    The properties stay as they are, with delay level and real topic in them.
+
+    Returns:
+        None when the record does not name a place for it.
+    """
+    try:
+        record = decode_record(raw)
+        target = target_of(decode_properties(record.properties))
+    except RemoteProtocolError:
+        return None
+    if target is None:
+        return None
+    return AppendMessage(
+        target.topic,
+        target.queue_id,
+        record.flag,
+        record.sys_flag & ~HOST_V6_MASK,
+        record.born_timestamp,
+        record.born_host,
+        record.store_host,
+        record.reconsume_times,
+        0,
+        record.body,
+        record.properties,
+    )
+
+
+def target_of(properties: dict[str, str]) -> Target | None:
+    """Returns the real topic and queue that a waiting message names, None when it names none."""
+    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
+    if not topic or topic in _INTERNAL_TOPICS or topic.startswith(_INTERNAL_PREFIX):
+        return None
+    if not (queue_id.isascii() and queue_id.isdecimal()) or int(queue_id) > _QUEUE_ID_MAX:
+        return None
+    return Target(topic, int(queue_id))

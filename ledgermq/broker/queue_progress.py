@@ -1,0 +1,213 @@
+"""QueueProgress: how far the broker has worked off queues of its own: delay levels, half messages.
+
+A leader takes messages out of such a queue and appends what becomes of them, the deliveries.
+Nothing may be delivered twice or forgotten when the leader is lost between the two, so before its
+deliveries, in the same append, it writes a plan, a record of the broker's state:
+
+    {"kind":"plan","runs":[[queue, next_offset, count], ...]}
+
+The k-th entry behind a plan is its k-th delivery. A run says that `count` of them follow, the
+first of which takes the cursor of the queue to next_offset, the second to next_offset + 1, and so
+on; a run of none moves the cursor alone, past a message that is not there any more.
+
+The log may keep a plan with only some of its deliveries: its leader was lost while they were on
+their way. Which ones it keeps can be told from terms alone. A leader appends in order, so an entry
+behind the plan that has the plan's term is the delivery that the plan puts there. Every member
+follows the plans in log order; a new leader has the whole log applied before it delivers anything,
+and so begins exactly where the former one ended.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ledgermq.dledger.errors import LedgerError
+
+# Key of the queue of half messages; delay levels have their own numbers, from 1 on.
+HALF_QUEUE: Final = 0
+_OFFSET_MAX: Final = 2**63 - 1
+
+
+class Run(NamedTuple):
+    """Deliveries out of one queue that follow one another."""
+
+    queue: int
+    # Cursor of the queue behind the first of them.
+    next_offset: int
+    # 0 moves the cursor without a delivery.
+    delivery_count: int
+
+
+class _Plan(NamedTuple):
+    """The newest plan, as long as it is not known which of its deliveries the log keeps."""
+
+    # Of its entry.
+    index: int
+    runs: tuple[Run, ...]
+
+
+class QueueProgress:
+    """The cursors of the internal queues: the number of the next message to be worked off.
+
+    Invariant: `_offsets` and `_plan` change in log order, on every member alike; `_cursors` is what
+    a leader has planned, and is thrown away with its leadership.
+    """
+
+    def __init__(self) -> None:
+        self._offsets: dict[int, int] = {}
+        self._plan: _Plan | None = None
+        self._cursors: dict[int, int] | None = None
+        # Until `attach` names the log, all that was planned counts as delivered.
+        self._term_at: Callable[[int], int] = lambda index: 0
+        self._end_index: Callable[[], int] = lambda: _OFFSET_MAX
+
+    def attach(self, term_at: Callable[[int], int], end_index: Callable[[], int]) -> None:
+        """Names the log.
+
+        Args:
+            term_at: term of an entry; raises LedgerError for one that retention dropped.
+            end_index: index behind the last entry that is applied.
+        """
+        self._term_at = term_at
+        self._end_index = end_index
+
+    # In log order, on every member.
+
+    def planned(self, runs: Sequence[Run], index: int) -> None:
+        """Follows the plan in the entry at `index`; what came before it is decided now."""
+        self._settle(index)
+        self._plan = _Plan(index, tuple(runs))
+
+    def replace(self, offsets: Mapping[int, int]) -> None:
+        """Takes over all cursors of a leader, as of this place in the log."""
+        self._plan = None
+        self._offsets = dict(offsets)
+
+    def _settle(self, end_index: int) -> None:
+        """Applies what the entries below an index tell about the plan; idempotent."""
+        plan = self._plan
+        if plan is None:
+            return
+        total = sum(run.delivery_count for run in plan.runs)
+        kept = self._kept(plan, total, end_index)
+        left = kept
+        for queue, next_offset, count in plan.runs:
+            taken = min(count, left)
+            left -= taken
+            if taken or not count:
+                self._offsets[queue] = next_offset + max(taken - 1, 0)
+            if taken < count:
+                break
+        if kept == total or plan.index + kept + 1 < end_index:
+            self._plan = None
+
+    def _kept(self, plan: _Plan, total: int, end_index: int) -> int:
+        """How many deliveries of a plan stand in the log below an index."""
+        last = min(plan.index + total, end_index - 1)
+        try:
+            term = self._term_at(plan.index)
+            while last > plan.index and self._term_at(last) != term:
+                last -= 1
+        except LedgerError:
+            # So old that retention took it: it was decided long ago.
+            return total
+        return max(last - plan.index, 0)
+
+    # On the leader.
+
+    @property
+    def is_leading(self) -> bool:
+        """True between `lead` and `follow`."""
+        return self._cursors is not None
+
+    def lead(self) -> None:
+        """This member begins to deliver: all that former leaders wrote is applied."""
+        self._settle(self._end_index())
+        self._cursors = dict(self._offsets)
+
+    def follow(self) -> None:
+        """This member delivers no more."""
+        self._cursors = None
+
+    def cursor(self, queue: int) -> int:
+        """Returns the next message of a queue, 0 when nothing was ever worked off."""
+        return 0 if self._cursors is None else self._cursors.get(queue, 0)
+
+    def advance(self, runs: Sequence[Run]) -> dict[int, int]:
+        """Moves the cursors to where a plan leaves them; it is appended in this turn.
+
+        Returns:
+            The former cursors of those queues, for `take_back`.
+        """
+        assert self._cursors is not None, "a member that does not lead planned deliveries"
+        former = {run.queue: self._cursors.get(run.queue, 0) for run in runs}
+        for queue, next_offset, count in runs:
+            self._cursors[queue] = next_offset + max(count - 1, 0)
+        return former
+
+    def take_back(self, former: Mapping[int, int]) -> None:
+        """Undoes `advance`: the plan did not get into the log."""
+        if self._cursors is not None:
+            self._cursors.update(former)
+
+    # As records and files.
+
+    def to_record(self) -> dict[str, int]:
+        """Returns what a leader's snapshot says: where its last plan leaves the cursors."""
+        return {str(queue): offset for queue, offset in sorted((self._cursors or {}).items())}
+
+    def follow_record(self, record: Mapping[str, Any], index: int) -> None:
+        """Applies a record of the broker's state, if it says anything about progress."""
+        if record.get("kind") == "plan":
+            self.planned(_runs(record.get("runs")), index)
+        elif isinstance(record.get("progress"), Mapping):
+            self.replace(_offsets(record["progress"]))
+
+    def levels(self) -> dict[int, int]:
+        """Returns the cursors of the delay levels, as known here."""
+        if self._cursors is None:
+            self._settle(self._end_index())
+        offsets = self._offsets if self._cursors is None else self._cursors
+        return {queue: offset for queue, offset in offsets.items() if queue != HALF_QUEUE}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of delayOffset.json as of the last applied entry.
+
+        Upstream knows the offsetTable, and skips what stands beside it: the cursor of the half
+        messages, and a plan of which not all deliveries are applied.
+        """
+        self._settle(self._end_index())
+        offsets = self._offsets
+        value: dict[str, Any] = {
+            "offsetTable": {queue: at for queue, at in offsets.items() if queue != HALF_QUEUE}
+        }
+        if HALF_QUEUE in offsets:
+            value["halfOffset"] = offsets[HALF_QUEUE]
+        if self._plan is not None:
+            value["plan"] = [self._plan.index, [list(run) for run in self._plan.runs]]
+        return value
+
+    def load_json(self, value: Mapping[str, Any]) -> None:
+        """Takes over the content of delayOffset.json; what is not understood is left out."""
+        table = value.get("offsetTable")
+        self.replace(_offsets(table if isinstance(table, Mapping) else {}))
+        self._offsets.update(_offsets({HALF_QUEUE: value.get("halfOffset")}))
+        match value.get("plan"):
+            case [int(index), list(runs)]:
+                self._plan = _Plan(index, tuple(_runs(runs)))
+
+
+def _offsets(table: Mapping[Any, Any]) -> dict[int, int]:
+    return {
+        int(queue): offset
+        for queue, offset in table.items()
+        if str(queue).isdecimal() and isinstance(offset, int) and 0 <= offset <= _OFFSET_MAX
+    }
+
+
+def _runs(value: object) -> list[Run]:
+    runs = []
+    for run in value if isinstance(value, list) else []:
+        match run:
+            case [int(queue), int(next_offset), int(count)] if min(queue, next_offset, count) >= 0:
+                runs.append(Run(queue, next_offset, count))
+    return runs
