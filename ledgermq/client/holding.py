@@ -28,6 +28,10 @@ from ledgermq.protocol.headers import GetConsumerListByGroupRequestHeader
 # Tries of the last commit; a leader may just be changing.
 _LAST_COMMIT_TRIES: Final = 4
 
+# How long another member gets to commit what it consumed of a queue that is now this member's.
+# Without it most of the messages that it had in hand would come twice.
+_HANDOVER_S: Final = 0.25
+
 _log = logging.getLogger("ledgermq.client")
 
 
@@ -93,10 +97,11 @@ class Holding:
         mine = set(allocate(route.read_queues, members, self._instance.client_id))
         lost = [queue for queue in self._held if queue.topic == topic and queue not in mine]
         await asyncio.gather(*map(self._drop, lost))
-        taken = await asyncio.gather(
-            *(self._take(queue, tags) for queue in sorted(mine) if queue not in self._held)
-        )
-        return all(taken)
+        wanted = [queue for queue in sorted(mine) if queue not in self._held]
+        if wanted and len(members) > 1:
+            # The member that had them commits as it learns that it has them no more.
+            await asyncio.sleep(_HANDOVER_S)
+        return all(await asyncio.gather(*(self._take(queue, tags) for queue in wanted)))
 
     def made_room(self, process_queue: ProcessQueue) -> None:
         """Notes that a message of a queue was consumed."""
@@ -209,7 +214,13 @@ class Holding:
                 await held.room.wait()
             offset = process_queue.next_offset
             try:
-                result = await self._requests.pull(process_queue.queue, offset, tags=tags)
+                # As stock clients do, each pull tells what is consumed; commit() tells the rest.
+                result = await self._requests.pull(
+                    process_queue.queue,
+                    offset,
+                    tags=tags,
+                    commit_offset=process_queue.committable() or None,
+                )
             except ClientError as error:
                 failures += 1
                 level = logging.INFO if error.retriable else logging.WARNING
