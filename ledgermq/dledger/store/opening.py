@@ -149,6 +149,8 @@ class Opening:
             data.truncate(state.position)
         data.first_position, data.end_position = first_position, state.position
         rebuilt = self._mend_index(first_index, state)
+        data.distrust()
+        self._index.segments.distrust()
         flaw = state.flaw
         reason = None
         if flaw is not None:

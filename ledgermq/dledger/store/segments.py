@@ -60,6 +60,9 @@ class Segments:
                 raise StoreFormatError(path, "size", self.segment_bytes, found)
             self._file_system.remove(path)
             starts = starts[:-1]
+        if starts:
+            # A name that was made just before a kill may not be on disk yet.
+            self._file_system.sync_directory(self.directory)
         self._starts = starts
         self.first_position = starts[0] if starts else 0
         self.end_position = starts[-1] + self.segment_bytes if starts else 0
@@ -206,6 +209,14 @@ class Segments:
         for segment in tuple(self._open.values()):
             if segment.dirty:
                 segment.sync()
+
+    def distrust(self) -> None:
+        """Lets the next sync cover all that is mapped now.
+
+        A process that was killed leaves bytes in the page cache that nobody has synced.
+        """
+        for segment in self._open.values():
+            segment.dirty = True
 
     def close(self) -> None:
         """Closes the mappings without a sync, and removes a file made ahead and not used."""

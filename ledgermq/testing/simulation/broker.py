@@ -1,0 +1,242 @@
+"""The broker of a simulated member: production parts, joined as the broker service joins them.
+
+Message store, proposals, replicated state and leadership are the product's own; what is missing is
+the wire to clients and the parts that need none of the ledger. Files of the state stand on the
+simulated disk.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from twisted.internet.defer import Deferred
+from twisted.python.threadpool import ThreadPool
+
+from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.errors import BrokerError
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.proposals import Limits, Proposals
+from ledgermq.broker.state_files import StateFile, parse_tolerant
+from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
+from ledgermq.broker.topics import TopicConfig, TopicTable
+from ledgermq.commitlog import (
+    STATE_TOPIC,
+    AppendMessage,
+    AppendResult,
+    FlushJob,
+    GetMessageResult,
+    MessageStore,
+)
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+from ledgermq.testing.simulation.clock import SimReactor, SimThread
+from ledgermq.testing.simulation.disk import SimDisk
+
+STORE_HOST: Final = (bytes((127, 0, 0, 1)), 10911)
+_OFFSETS_PATH: Final = "/store/config/consumerOffset.json"
+_TICK_MS: Final = 250.0
+_OFFSETS_MS: Final = 1_000.0
+_SNAPSHOT_MS: Final = 10_000.0
+
+
+class SimBroker:
+    """Applier of one member, and what its clients reach."""
+
+    def __init__(
+        self,
+        self_id: str,
+        topics: Sequence[str],
+        queue_count: int,
+        disk: SimDisk,
+        reactor: SimReactor,
+        thread: SimThread,
+        messages: MessageStore,
+        wall_ms: Callable[[], int],
+        refuse: Callable[[Any, int, int, BrokerError], None],
+    ) -> None:
+        """Binds the parts; `open` comes next."""
+        self._self_id = self_id
+        self._topics = [TopicConfig(topic, queue_count, queue_count) for topic in topics]
+        self._disk = disk
+        self._reactor = reactor
+        self._wall_ms = wall_ms
+        self.messages = messages
+        self.leadership = Leadership(self_id, 1)
+        self.state = BrokerState(
+            TopicTable(1000),
+            SubscriptionGroupTable(1000),
+            ConsumerOffsetTable(1000),
+            write=self._write_state,
+            now_ms=wall_ms,
+            auto_create_groups=True,
+            on_topics_changed=lambda: None,
+            on_topic_removed=messages.delete_topic,
+        )
+        self.proposals = Proposals(
+            messages,
+            limits=Limits(2_000, 1 << 20, 5_000),
+            call_at_end_of_turn=lambda function: reactor.callLater(0, function),
+            clock_ms=lambda: reactor.seconds() * 1000.0,
+            store_host_hex="",
+            region_id="sim",
+            is_trace_on=True,
+            refuse=refuse,
+        )
+        self._flusher = Flusher(cast(Any, reactor), self._run_flush, cast(ThreadPool, thread))
+        self._job: FlushJob | None = None
+        self._job_offsets = b""
+        self._replica: Replica | None = None
+        # Why the member stopped by itself.
+        self.failure: BaseException | None = None
+        # Told when this member begins to serve.
+        self.on_serving: Callable[[], None] = _nothing
+        self._snapshot_at_ms = 0.0
+        self._offsets_at_ms = 0.0
+
+    def open(self) -> None:
+        """Loads the state and opens the store, as the broker's storage does."""
+        content = self._disk.read(_OFFSETS_PATH)
+        if content:
+            value = parse_tolerant(content.decode("utf-8"))
+            self.state.offsets.load_json(value)
+        self.messages.watch_topic(STATE_TOPIC, self.state.apply)
+        report = self.messages.open()
+        if report.rebuilt_because or report.rebuilt_queues:
+            self._disk.hit("CQ rebuilt")
+
+    def attach(self, replica: Replica) -> None:
+        """Names the ledger, and begins the periodic work."""
+        self._replica = replica
+        self.messages.attach(replica)
+        self._reactor.callLater(_TICK_MS / 1000, self._keep_up)
+
+    # -- Applier
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        """As in the broker service."""
+        self.messages.committed(start_index, end_index)
+        self.proposals.committed(end_index)
+
+    def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
+        """As in the broker service."""
+        leadership = self.leadership
+        is_leader = role is Role.LEADER
+        if leadership.is_serving and is_leader and is_ready and leadership.term == term:
+            return
+        leadership.changed(role.name, term, leader_id)
+        self.messages.resign()
+        self.state.follow()
+        self.proposals.fail_all(leadership.refusal())
+        if is_leader and is_ready:
+            self.messages.become_leader()
+            leadership.serve()
+            self.state.adopt(self._topics, built_in_groups())
+            self.on_serving()
+            self.state.lead(f"{self._self_id}/{term}")
+
+    def failed(self, error: BaseException) -> None:
+        """The member has stopped for good."""
+        self.failure = error
+        self.leadership.fail(str(error))
+        self.proposals.fail_all(self.leadership.refusal())
+
+    # -- clients
+
+    def send(self, message: AppendMessage, connection: Any, opaque: int, queue_id: int) -> None:
+        """Takes a send; what is refused at once is answered by an error.
+
+        Raises:
+            BrokerError: nothing was appended.
+        """
+        self.leadership.check_serving()
+        size = len(message.body) + len(message.properties) + 100
+        self.proposals.add(message, size, connection, opaque, 1, queue_id)
+
+    def pull(self, topic: str, queue_id: int, offset: int, count_max: int) -> GetMessageResult:
+        """Reads a queue; any member answers with what it has dispatched.
+
+        Raises:
+            BrokerError: a leader that may not serve yet.
+        """
+        if self.leadership.is_leader:
+            self.leadership.check_serving()
+        return self.messages.get_message("group", topic, queue_id, offset, count_max, None)
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Stores the offset of a group; the leader does.
+
+        Raises:
+            BrokerError: this member does not serve.
+        """
+        self.leadership.check_serving()
+        self.state.offsets.commit(group, topic, queue_id, offset)
+
+    def clean(self) -> None:
+        """Retention finds the disk nearly full: full segments go, whatever their age."""
+        if self.failure is None and self._job is None:
+            decision = self.messages.clean(self._wall_ms(), 0, 87)
+            if decision.drop_before:
+                self._disk.hit("segments dropped")
+
+    # -- periodic work
+
+    def _keep_up(self) -> None:
+        now_ms = self._reactor.seconds() * 1000.0
+        if self.failure is not None:
+            return
+        self._reactor.callLater(_TICK_MS / 1000, self._keep_up)
+        self.proposals.expire()
+        if now_ms - self._offsets_at_ms >= _OFFSETS_MS:
+            self._offsets_at_ms = now_ms
+            self.state.write_offsets()
+            if self.state.is_snapshot_due and self.leadership.is_serving:
+                self.state.write_snapshot()
+        if now_ms - self._snapshot_at_ms >= _SNAPSHOT_MS:
+            self._snapshot_at_ms = now_ms
+            if self.leadership.is_serving:
+                self.state.write_snapshot()
+        if self._job is None and self.messages.is_flush_due(int(now_ms)):
+            # As the broker: the state first, then the mark that makes it needed.
+            self._job_offsets = StateFile.encode(self.state.offsets.to_json())
+            self._job = self.messages.begin_flush(int(now_ms))
+            flushed: Deferred[Any] = self._flusher.request()
+            flushed.addCallbacks(self._flushed, self._flush_failed)
+
+    def _run_flush(self) -> None:
+        assert self._job is not None
+        self._disk.replace(_OFFSETS_PATH, self._job_offsets)
+        self._job.run()
+
+    def _flushed(self, _: object) -> None:
+        job, self._job = self._job, None
+        assert job is not None
+        self.messages.end_flush(job)
+
+    def _flush_failed(self, failure: Any) -> None:
+        """A failed flush is final for this member: it leaves the group."""
+        if self.failure is None and self._replica is not None:
+            self._replica.stop()
+            self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
+            self.failed(failure.value)
+
+    def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
+        now_ms = self._wall_ms()
+        messages = [
+            AppendMessage(
+                STATE_TOPIC, 0, 0, TRANSACTION_PREPARED, now_ms, STORE_HOST, STORE_HOST, 0, 0, body,
+                b"",
+            )
+            for body in bodies
+        ]
+        size = sum(len(body) + 120 for body in bodies)
+
+        def answered(_: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
+            done(error)
+
+        self.proposals.add_own(messages, size, answered)
+
+
+def _nothing() -> None:
+    """Nobody listens."""

@@ -1,0 +1,196 @@
+"""Time of a simulated world: one heap of events, and a reactor for each running program.
+
+Events are run in the order of their time, and of their making when times are equal; nothing else
+decides. A program's reactor can be paused (its events wait and then come in one burst) and ended
+(its events are dropped), as a stopped or killed process has it.
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from twisted.python.failure import Failure
+
+
+class SimCall:
+    """A planned call, as Twisted's IDelayedCall."""
+
+    __slots__ = ("arguments", "function", "is_pending", "keywords", "reactor", "time_ms")
+
+    def __init__(
+        self,
+        time_ms: float,
+        function: Callable[..., object],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        reactor: "SimReactor | None",
+    ) -> None:
+        self.time_ms = time_ms
+        self.function = function
+        self.arguments = arguments
+        self.keywords = keywords
+        self.reactor = reactor
+        self.is_pending = True
+
+    def active(self) -> bool:
+        """Tells whether the call is still to come."""
+        return self.is_pending
+
+    def cancel(self) -> None:
+        """Makes the call not happen."""
+        self.is_pending = False
+
+    def getTime(self) -> float:
+        """Returns when it comes, in seconds."""
+        return self.time_ms / 1000.0
+
+
+class Timeline:
+    """All that is going to happen."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        # Events run so far.
+        self.event_count = 0
+        self._heap: list[tuple[float, int, SimCall]] = []
+        self._made_count = 0
+
+    def at(self, delay_ms: float, function: Callable[..., object], *arguments: Any) -> SimCall:
+        """Plans a call of the world itself."""
+        call = SimCall(self.now_ms + delay_ms, function, arguments, {}, None)
+        self.push(call)
+        return call
+
+    def push(self, call: SimCall) -> None:
+        """Takes a call into the heap."""
+        self._made_count += 1
+        heapq.heappush(self._heap, (call.time_ms, self._made_count, call))
+
+    def run_until(self, end_ms: float, stop: Callable[[], bool] | None = None) -> bool:
+        """Runs what comes up to a time; with `stop`, tells whether that came true before."""
+        heap = self._heap
+        while heap and heap[0][0] <= end_ms:
+            time_ms, _, call = heapq.heappop(heap)
+            self.now_ms = max(self.now_ms, time_ms)
+            if not call.is_pending:
+                continue
+            reactor = call.reactor
+            if reactor is None:
+                call.is_pending = False
+                self.event_count += 1
+                call.function(*call.arguments)
+            elif reactor.takes(call):
+                call.is_pending = False
+                self.event_count += 1
+                reactor.run(call)
+            if stop is not None and stop():
+                return True
+        self.now_ms = max(self.now_ms, end_ms)
+        return False
+
+
+class SimReactor:
+    """The reactor of one running program; it ends with it."""
+
+    def __init__(
+        self, timeline: Timeline, enter: Callable[[Callable[[], object]], object]
+    ) -> None:
+        """Binds the program.
+
+        Args:
+            timeline: the world's.
+            enter: runs a piece of the program, and ends the program when that stops its machine.
+        """
+        self._timeline = timeline
+        self._enter = enter
+        self.is_dead = False
+        self.is_paused = False
+        # What came due while the program was paused.
+        self._backlog: list[SimCall] = []
+
+    def seconds(self) -> float:
+        """Returns the monotonic time."""
+        return self._timeline.now_ms / 1000.0
+
+    def callLater(
+        self, delay: float, function: Callable[..., object], *arguments: Any, **keywords: Any
+    ) -> SimCall:
+        """Plans a call of the program."""
+        time_ms = self._timeline.now_ms + delay * 1000.0
+        call = SimCall(time_ms, function, arguments, keywords, self)
+        self._timeline.push(call)
+        return call
+
+    def callFromThread(
+        self, function: Callable[..., object], *arguments: Any, **keywords: Any
+    ) -> None:
+        """Plans a call for the next turn."""
+        self.callLater(0.0, function, *arguments, **keywords)
+
+    def takes(self, call: SimCall) -> bool:
+        """Tells whether the program may run a call now; a paused one keeps it."""
+        if self.is_paused and not self.is_dead:
+            self._backlog.append(call)
+        return not (self.is_dead or self.is_paused)
+
+    def run(self, call: SimCall) -> None:
+        """Runs a call of the program."""
+        function, arguments, keywords = call.function, call.arguments, call.keywords
+        self._enter(lambda: function(*arguments, **keywords))
+
+    def resume(self) -> None:
+        """Lets a paused program go on: what came due comes at once, in order."""
+        self.is_paused = False
+        backlog, self._backlog = self._backlog, []
+        for call in backlog:
+            call.time_ms = self._timeline.now_ms
+            if call.is_pending:
+                self._timeline.push(call)
+
+    def end(self) -> None:
+        """Nothing of the program runs any more."""
+        self.is_dead = True
+        self._backlog.clear()
+
+
+class SimThread:
+    """A thread pool of one thread, whose work takes simulated time and is done at its end."""
+
+    started = True
+
+    def __init__(self, reactor: SimReactor, draw_ms: Callable[[], float]) -> None:
+        """Binds the thread to its program; `draw_ms` tells how long each piece of work takes."""
+        self._reactor = reactor
+        self._draw_ms = draw_ms
+
+    def start(self) -> None:
+        """It runs already."""
+
+    def stop(self) -> None:
+        """It ends with its program."""
+
+    def callInThreadWithCallback(
+        self,
+        answer: Callable[[bool, Any], object],
+        function: Callable[..., object],
+        *arguments: Any,
+        **keywords: Any,
+    ) -> None:
+        """Does the work when its time is over, and hands the result to `answer`."""
+        self._reactor.callLater(
+            self._draw_ms() / 1000.0, self._work, answer, function, arguments, keywords
+        )
+
+    def _work(
+        self,
+        answer: Callable[[bool, Any], object],
+        function: Callable[..., object],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+    ) -> None:
+        try:
+            result = function(*arguments, **keywords)
+        except Exception as error:
+            answer(False, Failure(error))
+        else:
+            answer(True, result)

@@ -1,0 +1,264 @@
+"""A simulated disk: what a program sees, what is on the platter, and what may go wrong between.
+
+A mapped file is written without telling anybody, as a real mapping is. At a power cut, what differs
+from the synced content is kept or lost sector by sector (512 bytes), in any combination; names that
+were made or removed without a sync of their directory are kept or lost one by one; a file under
+replacement has its old content or its new one. A killed process loses nothing that it has written.
+
+Faults: a machine that stops before any chosen operation, a sync that fails once (what it should
+have written counts as clean from then on, and is never written), a disk without room, flipped bytes.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ledgermq.dledger.store.errors import DiskFullError
+
+SECTOR_BYTES: Final = 512
+PAGE_BYTES: Final = 4096
+
+
+class MachineStoppedError(BaseException):
+    """The machine is gone; nothing of the program may catch this."""
+
+
+class SimFile:
+    """A mapped file: its pages in memory, and its content on the platter."""
+
+    def __init__(self, disk: "SimDisk", path: str, content: bytes) -> None:
+        self.disk = disk
+        self.path = path
+        self.content = bytearray(content)
+        self.durable = bytes(content)
+        self.buffer = memoryview(self.content)
+        # Sectors whose write failed, with what should have been written: clean, and lost.
+        self.lost: dict[int, bytes] = {}
+
+    def sync(self) -> None:
+        """As in MappedFile."""
+        disk = self.disk
+        disk.step("sync")
+        if disk.sync_errors > 0:
+            disk.sync_errors -= 1
+            disk.hit("fsync EIO hit")
+            for at in self._dirty_sectors():
+                self.lost[at] = bytes(self.content[at : at + SECTOR_BYTES])
+            raise OSError(5, "Input/output error", self.path)
+        self.durable = self._on_platter()
+
+    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
+        """As in MappedFile."""
+        yield offset, len(self.content)
+
+    def close(self) -> None:
+        """The mapping is gone; the content stays."""
+
+    def tear(self, rng: random.Random) -> bool:
+        """A power cut; tells whether anything was lost."""
+        dirty = [at for at in self._dirty_sectors() if at not in self.lost]
+        survival = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
+        kept = bytearray(self.durable)
+        for at in dirty:
+            if rng.random() < survival:
+                kept[at : at + SECTOR_BYTES] = self.content[at : at + SECTOR_BYTES]
+        is_torn = kept != self.content
+        self._become(bytes(kept))
+        return is_torn
+
+    def rot(self, offset: int, value: int) -> None:
+        """Changes one byte, in memory and on the platter."""
+        self.content[offset] ^= value
+        durable = bytearray(self.durable)
+        durable[offset] = self.content[offset]
+        self.durable = bytes(durable)
+
+    def _become(self, content: bytes) -> None:
+        # A new object: whoever still holds the old mapping belongs to a program that is gone.
+        self.content = bytearray(content)
+        self.buffer = memoryview(self.content)
+        self.durable = content
+        self.lost.clear()
+
+    def _dirty_sectors(self) -> list[int]:
+        content, durable = self.content, self.durable
+        dirty = []
+        for page in range(0, len(content), PAGE_BYTES):
+            if content[page : page + PAGE_BYTES] != durable[page : page + PAGE_BYTES]:
+                for at in range(page, min(page + PAGE_BYTES, len(content)), SECTOR_BYTES):
+                    if content[at : at + SECTOR_BYTES] != durable[at : at + SECTOR_BYTES]:
+                        dirty.append(at)
+        return dirty
+
+    def _on_platter(self) -> bytes:
+        if not self.lost:
+            return bytes(self.content)
+        synced = bytearray(self.content)
+        for at, data in list(self.lost.items()):
+            if synced[at : at + SECTOR_BYTES] == data:
+                synced[at : at + SECTOR_BYTES] = self.durable[at : at + SECTOR_BYTES]
+            else:
+                del self.lost[at]
+        return bytes(synced)
+
+
+class SimDisk:
+    """A FileSystem of one machine; it outlives the programs that run on it."""
+
+    def __init__(self, rng: random.Random, hit: Callable[[str], None]) -> None:
+        """Begins empty.
+
+        Args:
+            rng: decides what a crash leaves.
+            hit: counts what happened, by name.
+        """
+        self._rng = rng
+        self.hit = hit
+        self.files: dict[str, SimFile] = {}
+        self.texts: dict[str, bytes] = {}
+        # Names of mapped files as they would be after a power cut.
+        self.durable_names: dict[str, SimFile] = {}
+        self.step_count = 0
+        # The machine stops before the operation of this number.
+        self.stop_at: int | None = None
+        self.is_stopped = False
+        # So many syncs fail next.
+        self.sync_errors = 0
+        # Room left; None: enough.
+        self.free_bytes: int | None = None
+        self.wall_ms = 0
+
+    # -- life and faults
+
+    def step(self, kind: str) -> None:
+        """One operation of the program."""
+        if self.is_stopped:
+            raise MachineStoppedError(kind)
+        self.step_count += 1
+        if self.stop_at is not None and self.step_count >= self.stop_at:
+            self.is_stopped = True
+            raise MachineStoppedError(kind)
+
+    def restart(self) -> None:
+        """The machine runs again."""
+        self.is_stopped = False
+        self.stop_at = None
+
+    def cut_power(self) -> None:
+        """What was not synced is kept or lost, bit by bit."""
+        rng = self._rng
+        is_torn = False
+        for name in sorted(set(self.files) ^ set(self.durable_names)):
+            if rng.random() < 0.5:
+                continue
+            if name in self.files:
+                del self.files[name]
+            else:
+                self.files[name] = self.durable_names[name]
+        for name in sorted(self.files):
+            is_torn |= self.files[name].tear(rng)
+        self.durable_names = dict(self.files)
+        if is_torn:
+            self.hit("unsynced writes lost")
+
+    def reopen_pages(self) -> None:
+        """A process was killed: the page cache stays, but the mappings are new."""
+        for file in self.files.values():
+            file.content = bytearray(file.content)
+            file.buffer = memoryview(file.content)
+
+    def wipe(self) -> None:
+        """The disk was replaced by an empty one."""
+        self.files.clear()
+        self.texts.clear()
+        self.durable_names.clear()
+
+    # -- FileSystem
+
+    def make_directory(self, path: str) -> None:
+        """As in FileSystem."""
+        self.step("make_directory")
+
+    def names(self, directory: str) -> list[str]:
+        """As in FileSystem."""
+        inside = directory + "/"
+        length = len(inside)
+        found = [path[length:] for path in self.files if path.startswith(inside)]
+        found += [path[length:] for path in self.texts if path.startswith(inside)]
+        return sorted({name.partition("/")[0] for name in found})
+
+    def size_bytes(self, path: str) -> int:
+        """As in FileSystem."""
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return len(self.files[path].content)
+
+    def modified_ms(self, path: str) -> int:
+        """As in FileSystem."""
+        return self.wall_ms
+
+    def create(self, path: str, size_bytes: int) -> SimFile:
+        """As in FileSystem."""
+        self.step("create")
+        self._take_room(path, size_bytes)
+        file = SimFile(self, path, bytes(size_bytes))
+        self.files[path] = file
+        return file
+
+    def map(self, path: str) -> SimFile:
+        """As in FileSystem."""
+        return self.files[path]
+
+    def read(self, path: str) -> bytes | None:
+        """As in FileSystem."""
+        if path in self.files:
+            return bytes(self.files[path].content)
+        return self.texts.get(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """As in FileSystem: the old content or the new one, wherever the machine stops."""
+        self._take_room(path, 0)
+        try:
+            self.step("replace")
+        except MachineStoppedError:
+            if not self.is_stopped or self.stop_at is None:
+                raise
+            self.stop_at = None
+            self._stop_in_replace(path, data)
+            raise
+        self.texts[path] = data
+
+    def _stop_in_replace(self, path: str, data: bytes) -> None:
+        """The machine stops after the temporary file was written, or after the rename."""
+        self.hit("crash in replace of " + path.rpartition("/")[2])
+        kind = self._rng.randrange(3)
+        if kind == 0:
+            self.texts[path + ".tmp"] = data[: self._rng.randrange(len(data) + 1)]
+        elif kind == 1:
+            self.texts[path] = data
+
+    def remove(self, path: str) -> None:
+        """As in FileSystem."""
+        self.step("remove")
+        if path in self.files:
+            del self.files[path]
+        elif path in self.texts:
+            del self.texts[path]
+        else:
+            raise FileNotFoundError(path)
+
+    def sync_directory(self, directory: str) -> None:
+        """As in FileSystem."""
+        self.step("sync_directory")
+        inside = directory + "/"
+        for path in [path for path in self.durable_names if path.startswith(inside)]:
+            if path not in self.files:
+                del self.durable_names[path]
+        for path, file in self.files.items():
+            if path.startswith(inside):
+                self.durable_names[path] = file
+
+    def _take_room(self, path: str, size_bytes: int) -> None:
+        if self.free_bytes is not None and size_bytes + 1 > self.free_bytes:
+            self.hit("ENOSPC hit")
+            raise DiskFullError(path, size_bytes)

@@ -1,0 +1,340 @@
+"""The safety statements of Raft, as a watcher of the whole group that is asked after every event.
+
+It sees what each disk holds, each message that leaves a process and the state of each core; never
+what one member believes of another, but to compare it with the other's disk. Texts of failures
+begin with the number of the statement:
+
+    I1  one leader a term                     I8   the commit rule, asked of the disks
+    I2  one vote a term                       I9   commit index never falls
+    I3  terms never fall                      I10  what is committed is never cut, nor an entry of
+    I4  a leader only appends                      the leader who orders the cut
+    I5  equal index and term: equal logs      I11  a leader's match index is true
+    I6  a leader has what is committed        I13  a member that lost its state stays silent
+    I7  one entry for each committed index    I14  all disks are equal at the end
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from ledgermq.dledger.entry import EntrySlice
+from ledgermq.dledger.leader import Leader
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import Message, VoteResponse, VoteResult
+from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.storage import HardState
+from ledgermq.testing.simulation.member import SimMember
+
+_UNKNOWN: Final = -2
+
+
+class Violation(AssertionError):
+    """A statement does not hold."""
+
+
+def demand(holds: bool, statement: str, *facts: object) -> None:
+    """Raises Violation, with the facts, unless the statement holds."""
+    if not holds:
+        raise Violation(f"{statement}: {facts}")
+
+
+class Placed(NamedTuple):
+    """An entry that was once appended somewhere."""
+
+    # Term of the entry before it; _UNKNOWN when the log began with it.
+    previous_term: int
+    position: int
+    body: bytes
+
+
+class RaftWatch:
+    """What the group did so far, and what must therefore never change."""
+
+    def __init__(
+        self,
+        members: Mapping[str, SimMember],
+        *,
+        is_sync_flush: bool,
+        hit: Callable[[str], None],
+        on_committed: Callable[[int, Placed], None],
+    ) -> None:
+        """Begins with nothing.
+
+        Args:
+            members: of the group.
+            is_sync_flush: whether a commit needs a majority of platters, or of page caches.
+            hit: counts what was met.
+            on_committed: told of each entry when it is committed for the first time.
+        """
+        self._members = members
+        self._is_sync_flush = is_sync_flush
+        self._hit = hit
+        self._on_committed = on_committed
+        self._leaders: dict[int, str] = {}
+        self._votes: dict[tuple[str, int], str] = {}
+        self.entries: dict[tuple[int, int], Placed] = {}
+        # Term of each committed index, and the leader's term when it was first committed.
+        self.committed: dict[int, int] = {}
+        self._commit_terms: dict[int, int] = {}
+        self.commit_index = -1
+        self._seen: dict[str, tuple[int, int, int]] = {}
+        self._leading: dict[str, int] = {}
+        self._disk_terms: dict[str, int] = {}
+        self._matches: dict[tuple[str, str], int] = {}
+        # First index of each member as it was last seen.
+        self.first_indexes: dict[str, int] = {}
+        # Members that lost their disk once; what they acknowledged before may be gone.
+        self.losers: set[str] = set()
+        # Index that a member must hold again before it may vote.
+        self._needed: dict[str, int] = {}
+
+    # -- what the world tells
+
+    def on_change(self, member: SimMember, what: str, index: int, entries: EntrySlice | None) -> None:
+        """A log changes: I4, I5, I10."""
+        store = member.store
+        assert store is not None
+        if what == "append":
+            assert entries is not None
+            before = store.term_at(index - 1) if index > store.first_index else _UNKNOWN
+            self._learn(member, entries, -1 if index == 0 else before)
+            return
+        raft = member.raft
+        commit_index = self._seen.get(member.id, (-1, -1, -1))[1]
+        if what == "truncate" and raft is not None:
+            demand(index > commit_index, "I10 committed entry cut", member.id, index, commit_index)
+            demand(raft.role is not Role.LEADER, "I4 leader cuts its log", member.id, index)
+            is_own = store.last_term == raft.term and raft.leader_id is not None
+            demand(not is_own, "I10 cut of an entry of the present leader", member.id, index)
+            self._hit("truncation")
+            if store.last_index - index >= 2:
+                self._hit("truncation of 3 or more entries")
+            first, last = store.position_at(index), store.end_position - 1
+            if first // store.segment_bytes != last // store.segment_bytes:
+                self._hit("truncation across segments")
+        elif what == "reset":
+            self._hit("reset at begin index")
+
+    def _learn(self, member: SimMember, entries: EntrySlice, before: int) -> None:
+        index = entries.first_index
+        for i, body in enumerate(entries.bodies()):
+            term = entries.term_at(index + i)
+            position = entries.position + entries.starts[i]
+            self._compare(member, index + i, term, Placed(before, position, bytes(body)))
+            before = term
+
+    def _compare(self, member: SimMember, index: int, term: int, found: Placed) -> None:
+        known = self.entries.get((index, term))
+        if known is None or known.previous_term == _UNKNOWN:
+            demand(known is None or known.body == found.body, "I5 other body", member.id, index)
+            self.entries[index, term] = found
+        elif known != found:
+            is_same = known[1:] == found[1:] and found.previous_term == _UNKNOWN
+            demand(is_same, "I5 equal index and term, other log", member.id, index, term)
+        demand(found.previous_term <= term, "I5 terms fall", member.id, index)
+
+    def on_started(self, member: SimMember) -> None:
+        """A process runs again; its log is one that the group has seen: I5."""
+        self._seen.pop(member.id, None)
+        self._leading.pop(member.id, None)
+        for key in [key for key in self._matches if key[0] == member.id]:
+            del self._matches[key]
+        store = member.store
+        if store is None or member.replica is None:
+            return
+        index, before = store.first_index, -1 if store.first_index == 0 else _UNKNOWN
+        while index <= store.last_index:
+            run = store.read(index, 1 << 20)
+            for i, body in enumerate(run.bodies()):
+                term = run.term_at(index + i)
+                known = self.entries.get((index + i, term))
+                demand(known is not None, "I5 entry that nobody wrote", member.id, index + i, term)
+                assert known is not None
+                is_same = known.body == body and _UNKNOWN in (known[0], before)
+                is_same |= known.body == body and known[0] == before
+                demand(is_same, "I5 recovered log differs", member.id, index + i, term)
+                before = term
+            index = run.last_index + 1
+
+    def on_lost(self, member: SimMember) -> None:
+        """A disk lost what it held, by permission: it must catch up before it votes."""
+        self.losers.add(member.id)
+        self._needed[member.id] = self.commit_index
+        self._disk_terms.pop(member.id, None)
+        for key in [key for key in self._votes if key[0] == member.id]:
+            del self._votes[key]
+
+    def on_vote_saved(self, member: SimMember, state: HardState) -> None:
+        """Term and vote are durable: I2, I3."""
+        disk_term = self._disk_terms.get(member.id, -1)
+        demand(state.term >= disk_term, "I3 saved term falls", member.id, disk_term, state)
+        self._disk_terms[member.id] = state.term
+        if state.voted_for is not None:
+            known = self._votes.setdefault((member.id, state.term), state.voted_for)
+            demand(known == state.voted_for, "I2 voted twice", member.id, known, state)
+
+    def on_sent(self, message: Message) -> None:
+        """A message leaves a process: I2, I13."""
+        if not isinstance(message, VoteResponse) or message.pre_vote:
+            return
+        if message.result is not VoteResult.ACCEPT:
+            return
+        sender = self._members[message.sender]
+        key = (message.sender, message.round_term)
+        known = self._votes.setdefault(key, message.target)
+        demand(known == message.target, "I2 voted for two", key, known, message.target)
+        needed = self._needed.get(message.sender)
+        if needed is not None:
+            store = sender.store
+            assert store is not None
+            holds = needed < 0 or needed < store.first_index
+            holds |= needed <= store.last_index and store.term_at(
+                needed
+            ) == self.committed.get(needed)
+            demand(holds, "I13 votes without what it may have acknowledged", key, needed)
+            del self._needed[message.sender]
+
+    # -- after each event
+
+    def check(self, member: SimMember) -> None:
+        """Checks what one event may have changed at one member."""
+        raft = member.raft
+        if raft is None or member.store is None:
+            return
+        state = (raft.term, raft.commit_index, raft.last_index)
+        self.first_indexes[member.id] = member.store.first_index
+        is_leader = raft.role is Role.LEADER
+        before = self._seen.get(member.id)
+        if before == state and not is_leader:
+            return
+        old_term, old_commit, _ = before or (-1, -1, -1)
+        demand(raft.term >= old_term, "I3 term falls", member.id, old_term, raft.term)
+        demand(raft.commit_index >= old_commit, "I9 commit index falls", member.id, old_commit)
+        demand(raft.commit_index <= raft.last_index, "I9 committed behind the end", member.id)
+        if is_leader:
+            known = self._leaders.setdefault(raft.term, member.id)
+            demand(known == member.id, "I1 two leaders", raft.term, known, member.id)
+            if self._leading.get(member.id) != raft.term:
+                self._leading[member.id] = raft.term
+                self._on_elected(member, raft)
+            self._check_matches(member, raft)
+        if raft.commit_index > old_commit:
+            self._check_committed(member, raft, old_commit + 1)
+        self._seen[member.id] = state
+
+    def _on_elected(self, member: SimMember, raft: Raft) -> None:
+        """I6: what was committed in earlier terms is in a new leader's log."""
+        self._hit("election")
+        others = [
+            other.raft
+            for other in self._members.values()
+            if other is not member and other.raft is not None
+        ]
+        if any(other.role is Role.LEADER and other.term != raft.term for other in others):
+            self._hit("two leaders alive in different terms")
+        store = member.store
+        assert store is not None
+        for index, entry_term in self.committed.items():
+            if self._commit_terms[index] < raft.term and index >= store.first_index:
+                demand(index <= store.last_index, "I6 leader lacks", member.id, raft.term, index)
+                found = store.term_at(index)
+                demand(found == entry_term, "I6 leader differs", member.id, index, found)
+
+    def _check_committed(self, member: SimMember, raft: Raft, start_index: int) -> None:
+        """I7 on every member, I8 on a leader."""
+        store = member.store
+        assert store is not None
+        for index in range(max(start_index, store.first_index), raft.commit_index + 1):
+            term = store.term_at(index)
+            known = self.committed.get(index)
+            if known is not None:
+                demand(known == term, "I7 committed entry differs", member.id, index, known, term)
+                continue
+            demand(raft.role is Role.LEADER, "I8 committed first by a follower", member.id, index)
+            self._check_rule(raft, index, term)
+            self.committed[index] = term
+            self._commit_terms[index] = raft.term
+            self.commit_index = max(self.commit_index, index)
+            if term < raft.term:
+                self._hit("old-term entry committed")
+            self._on_committed(index, self.entries[index, term])
+
+    def _check_rule(self, leader: Raft, index: int, term: int) -> None:
+        position = self.entries[index, term].position
+        count = 0
+        for member in self._members.values():
+            if self._is_sync_flush:
+                holds = member.term_on_platter(index, term, position)
+            else:
+                holds = member.term_in_cache(index, term, position)
+            is_gone = index < self.first_indexes.get(member.id, 0) or member.id in self.losers
+            count += holds or is_gone
+        quorum = len(self._members) // 2 + 1
+        demand(count >= quorum, "I8 no majority on disk", leader.config.self_id, index, count)
+        last = leader.commit_index
+        is_own = self._term_of(leader, last) == leader.term
+        demand(is_own or count == len(self._members), "I8 old-term entry counted", index, term)
+
+    def _term_of(self, leader: Raft, index: int) -> int:
+        return leader._log.term_at(index)
+
+    def _check_matches(self, leader: SimMember, raft: Raft) -> None:
+        """I11: what a leader believes of a follower's log is on that follower's disk."""
+        duty = raft._duty
+        assert isinstance(duty, Leader)
+        for peer_id, dispatcher in duty._dispatchers.items():
+            match_index = dispatcher.match_index
+            key = (leader.id, peer_id)
+            known = self._matches.get(key, -1)
+            self._matches[key] = match_index
+            if match_index <= known or peer_id in self.losers:
+                continue
+            if match_index < self.first_indexes.get(peer_id, 0):
+                continue
+            store = leader.store
+            if store is None or match_index < store.first_index:
+                continue
+            term = raft._log.term_at(match_index)
+            position = self.entries[match_index, term].position
+            peer = self._members[peer_id]
+            is_sync = self._is_sync_flush
+            look = peer.term_on_platter if is_sync else peer.term_in_cache
+            demand(look(match_index, term, position), "I11 match index not true", key, match_index)
+
+    # -- at the end
+
+    def check_end(self) -> None:
+        """I14: all members hold the same bytes, and all that is committed."""
+        stores = {m.id: m.store for m in self._members.values() if m.store is not None}
+        begin = max(store.first_index for store in stores.values())
+        contents = {}
+        for member_id, store in stores.items():
+            last_index = store.last_index
+            for index, term in self.committed.items():
+                if index >= store.first_index:
+                    demand(index <= last_index, "I14 committed entry is gone", member_id, index)
+                    found = store.term_at(index)
+                    demand(found == term, "I14 committed entry differs", member_id, index)
+            contents[member_id] = _bytes_from(store, begin)
+        first = next(iter(contents.values()))
+        for member_id, content in contents.items():
+            demand(content == first, "I14 files differ", member_id, begin)
+
+
+def _bytes_from(store: object, begin: int) -> tuple[bytes, ...]:
+    """Returns all bytes of the data log from an entry on, blanks included, and its index units."""
+    from_store = store
+    assert hasattr(from_store, "data")
+    data = from_store.data
+    if begin > from_store.last_index:
+        return ()
+    position, end = from_store.position_at(begin), from_store.end_position
+    parts = []
+    while position < end:
+        rest = data.segment_bytes - position % data.segment_bytes
+        parts.append(data.read(position, min(rest, end - position)))
+        position += rest
+    for unit in from_store._index.units_from(begin):
+        if unit[0] != 1:
+            break
+        parts.append(repr(unit).encode())
+    return tuple(parts)

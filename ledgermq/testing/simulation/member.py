@@ -1,0 +1,345 @@
+"""A simulated machine and the broker process on it: production code on a simulated disk.
+
+The disk and a few numbers outlive the process. A process ends by a kill (its page cache stays), by
+a power cut (what was not synced may be lost), by a stop inside any operation of the disk, or by
+itself when its disk fails; then somebody starts it again.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from twisted.python.threadpool import ThreadPool
+
+from ledgermq.broker.errors import BrokerError
+from ledgermq.commitlog import MessageStore, StoreConfig, opening_record
+from ledgermq.dledger.entry import EntryCodec, EntrySlice
+from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.messages import PeerDialect
+from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.storage import HardState, VoteStore
+from ledgermq.dledger.store.errors import CorruptStoreError, StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
+from ledgermq.dledger.store.vote_file import VoteFile
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
+from ledgermq.testing.simulation.broker import STORE_HOST, SimBroker
+from ledgermq.testing.simulation.clock import SimReactor, SimThread, Timeline
+from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
+from ledgermq.testing.simulation.network import Network, SimLinks
+from ledgermq.testing.simulation.plan import Plan
+
+ROOT: Final = "/store"
+GROUP: Final = "sim"
+_INDEX_UNITS: Final = 64
+_WALL_START_MS: Final = 1_700_000_000_000
+# Told of a change of the log: what, its first index, and the run that was appended.
+Watch = Callable[[str, int, EntrySlice | None], None]
+
+
+class WatchedStore(DLedgerMmapFileStore):
+    """The product's file store, with somebody told of each change before it is made."""
+
+    watch: Watch
+
+    def append(self, entries: EntrySlice) -> None:
+        """Tells of the run behind the append."""
+        super().append(entries)
+        self.watch("append", entries.first_index, entries)
+
+    def truncate(self, from_index: int) -> None:
+        """Tells before the cut."""
+        self.watch("truncate", from_index, None)
+        super().truncate(from_index)
+
+    def reset(self, first_index: int, position: int) -> None:
+        """Tells before the log is begun anew."""
+        self.watch("reset", first_index, None)
+        super().reset(first_index, position)
+
+
+class WatchedVotes:
+    """The product's vote file, with somebody told of each state when it is durable."""
+
+    def __init__(self, votes: VoteFile, watch: Callable[[HardState], None]) -> None:
+        self._votes = votes
+        self._watch = watch
+
+    def load(self) -> HardState | None:
+        """As in VoteStore."""
+        return self._votes.load()
+
+    def save(self, state: HardState) -> None:
+        """Tells of it before it is spoken of."""
+        self._votes.save(state)
+        self._watch(state)
+
+
+class SimMember:
+    """One machine with its process."""
+
+    def __init__(
+        self,
+        member_id: str,
+        plan: Plan,
+        timeline: Timeline,
+        network: Network,
+        rng: random.Random,
+        topics: Sequence[str],
+        hit: Callable[[str], None],
+    ) -> None:
+        """The machine runs, the process does not yet."""
+        self.id = member_id
+        self.plan = plan
+        self._timeline = timeline
+        self._network = network
+        self._rng = rng
+        self._topics = topics
+        self.hit = hit
+        self.disk = SimDisk(random.Random(rng.random()), hit)
+        self.directory = f"{ROOT}/dledger-{member_id}"
+        # Distance of the wall clock to simulated time.
+        self.wall_offset_ms = _WALL_START_MS
+        # Mean of the time of a sync.
+        self.sync_ms = plan.sync_ms
+        # The disk is new or was found damaged: the member must not be trusted before it caught up.
+        self.is_lost = False
+        # Counts processes.
+        self.incarnation = 0
+        self.reactor: SimReactor | None = None
+        self.store: WatchedStore | None = None
+        self.replica: Replica | None = None
+        self.broker: SimBroker | None = None
+        # Why the process cannot start; None when it can.
+        self.refusal: LedgerError | None = None
+        # Set by the world.
+        self.watch: Watch = _ignore_change
+        self.watch_vote: Callable[[HardState], None] = _ignore_vote
+        self.on_stopped: Callable[[SimMember], None] = _ignore_stop
+        self.on_turn: Callable[[SimMember], None] = _ignore_stop
+        self.on_serving: Callable[[SimMember], None] = _ignore_stop
+        self.refuse: Callable[[Any, int, int, BrokerError], None] = _ignore_refusal
+
+    # -- what the world sees
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process runs; a paused one does."""
+        return self.reactor is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process runs, and is stopped for a while."""
+        return self.reactor is not None and self.reactor.is_paused
+
+    @property
+    def raft(self) -> Raft | None:
+        """The core, while it runs."""
+        replica = self.replica
+        return replica._raft if replica is not None and replica.failure is None else None
+
+    def wall_ms(self) -> int:
+        """The wall clock of this machine."""
+        return int(self.wall_offset_ms + self._timeline.now_ms)
+
+    def term_on_platter(self, index: int, term: int, position: int) -> bool:
+        """Tells whether this entry would be there after a power cut."""
+        return self._entry_at(index, term, position, is_platter=True)
+
+    def term_in_cache(self, index: int, term: int, position: int) -> bool:
+        """Tells whether this entry would be there after a kill."""
+        return self._entry_at(index, term, position, is_platter=False)
+
+    def _entry_at(self, index: int, term: int, position: int, *, is_platter: bool) -> bool:
+        start = position - position % self.plan.segment_bytes
+        path = f"{self.directory}/data/{start:020d}"
+        names = self.disk.durable_names if is_platter else self.disk.files
+        file = names.get(path)
+        if file is None:
+            return False
+        content = file.durable if is_platter else file.content
+        offset = position - start
+        found_index = int.from_bytes(content[offset + 8 : offset + 16], "big")
+        found_term = int.from_bytes(content[offset + 16 : offset + 24], "big")
+        size = int.from_bytes(content[offset + 4 : offset + 8], "big")
+        return found_index == index and found_term == term and size > 0
+
+    # -- life
+
+    def start(self) -> None:
+        """Starts the process on what the disk holds."""
+        assert self.reactor is None
+        self.disk.restart()
+        self.disk.wall_ms = self.wall_ms()
+        self.incarnation += 1
+        self.refusal = None
+        self.reactor = SimReactor(self._timeline, self.enter)
+        self.enter(self._start)
+
+    def enter(self, piece: Callable[[], object]) -> object:
+        """Runs a piece of the program; ends it when the machine stopped meanwhile."""
+        try:
+            result = piece()
+        except MachineStoppedError:
+            result = None
+        if self.disk.is_stopped:
+            self.on_stopped(self)
+        elif self.reactor is not None:
+            self.on_turn(self)
+        return result
+
+    def _start(self) -> None:
+        plan, disk, reactor = self.plan, self.disk, self.reactor
+        assert reactor is not None
+        codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
+        store = self.store = WatchedStore(
+            disk, self.directory, plan.segment_bytes, 32 * _INDEX_UNITS, codec
+        )
+        store.watch = self.watch
+        votes = VoteFile(disk, self.directory, self.id, group=GROUP)
+        try:
+            report = store.open()
+            votes.load()
+        except VoteStateLostError:
+            self.hit("vote state lost")
+            self.is_lost = True
+        except (CorruptStoreError, StoreFormatError) as error:
+            self.refusal = error
+            self.hit("damage found at start")
+            return
+        else:
+            if report.cut_reason is not None:
+                self.hit("torn record at tail")
+        thread = SimThread(reactor, self._draw_sync_ms)
+        messages = MessageStore(
+            StoreConfig(
+                root=ROOT,
+                queue_segment_bytes=20 * 50,
+                index_slot_count=20,
+                index_entry_count=60,
+                open_files_max=6,
+                flush_interval_ms=1_000,
+                flush_records=200,
+            ),
+            store,
+            disk,
+            self.wall_ms,
+            store.data.read,
+        )
+        broker = self.broker = SimBroker(
+            self.id,
+            self._topics,
+            plan.queue_count,
+            disk,
+            reactor,
+            thread,
+            messages,
+            self.wall_ms,
+            self._refuse,
+        )
+        broker.on_serving = lambda: self.on_serving(self)
+        broker.open()
+        self.replica = self._make_replica(store, votes, codec, broker, thread)
+        broker.attach(self.replica)
+        self.replica.start(
+            applied_index=messages.dispatched_index, recovering=self.is_lost
+        ).addErrback(self._not_started)
+
+    def _make_replica(
+        self,
+        store: WatchedStore,
+        votes: VoteFile,
+        codec: EntryCodec,
+        broker: SimBroker,
+        thread: SimThread,
+    ) -> Replica:
+        plan, reactor = self.plan, self.reactor
+        assert reactor is not None
+        flush = FlushDiskType.SYNC_FLUSH if plan.is_sync_flush else FlushDiskType.ASYNC_FLUSH
+        config = ReplicaConfig(
+            group=GROUP,
+            self_id=self.id,
+            peers=";".join(f"{peer}-127.0.0.1:{i + 1}" for i, peer in enumerate(plan.ids)),
+            flush_disk_type=flush,
+            checkpoint_interval_ms=1_000,
+            timing=plan.timing,
+            timing_with_java=plan.java_timing,
+            proposals_max=400,
+            push_bytes_max=2_000,
+        )
+        peer_ids = tuple(peer for peer in plan.ids if peer != self.id)
+
+        def make_links(_: Any, __: Any, ___: Any, ____: Any, events: Any, _____: Any) -> SimLinks:
+            return SimLinks(
+                self._network, reactor, self.id, peer_ids, store, codec, events, plan.java_ids
+            )
+
+        return Replica(
+            config,
+            reactor,
+            store,
+            cast(VoteStore, WatchedVotes(votes, self.watch_vote)),
+            codec,
+            random.Random(self._rng.random()),
+            broker,
+            lambda term: opening_record(term, STORE_HOST, self.wall_ms()),
+            make_links=make_links,
+            pool=cast(ThreadPool, thread),
+        )
+
+    def _not_started(self, failure: Any) -> None:
+        """The first sync failed: the process ends."""
+        if self.broker is not None and self.broker.failure is None:
+            self.broker.failure = failure.value
+
+    def _draw_sync_ms(self) -> float:
+        return self._rng.expovariate(1 / self.sync_ms)
+
+    def _refuse(self, connection: Any, opaque: int, _: int, error: BrokerError) -> None:
+        self.refuse(connection, opaque, self.incarnation, error)
+
+    def end(self, *, is_power_cut: bool) -> None:
+        """The process is gone, at once; the disk is left as the kind of the end has it."""
+        if self.reactor is not None:
+            self.reactor.end()
+        self.reactor = None
+        self.replica = self.broker = None
+        self.store = None
+        self._network.process_ended(self.id)
+        if is_power_cut:
+            self.disk.cut_power()
+        else:
+            self.disk.reopen_pages()
+
+    def pause(self) -> None:
+        """The process stops for a while; its sockets keep what comes."""
+        if self.reactor is not None:
+            self.reactor.is_paused = True
+
+    def resume(self) -> None:
+        """The paused process goes on."""
+        if self.reactor is not None and self.reactor.is_paused:
+            self.reactor.resume()
+
+    def dialect_of(self, peer_id: str) -> PeerDialect:
+        """How this member speaks with a peer."""
+        is_java = self.id in self.plan.java_ids or peer_id in self.plan.java_ids
+        return PeerDialect.JAVA if is_java else PeerDialect.LEDGERMQ
+
+
+def _ignore_change(what: str, index: int, entries: EntrySlice | None) -> None:
+    """Nobody watches."""
+
+
+def _ignore_vote(state: HardState) -> None:
+    """Nobody watches."""
+
+
+def _ignore_stop(member: SimMember) -> None:
+    """Nobody watches."""
+
+
+def _ignore_refusal(connection: Any, opaque: int, incarnation: int, error: BrokerError) -> None:
+    """Nobody waits."""

@@ -1,0 +1,270 @@
+"""The simulated network: latency, loss, duplicates, cut links, connections that come and go.
+
+Each member has a connection to each other one, as in the running product: requests go out on it,
+answers come back on the connection that the request came from. Nobody hears of messages that were
+lost. What is under way when a connection breaks may still arrive, after what the next connection
+brings; what was sent to a process never reaches the one that is started in its place.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from twisted.internet.defer import Deferred, succeed
+
+from ledgermq.dledger.entry import EntryCodec, EntryId
+from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    HeartBeatResponse,
+    Message,
+    PeerDialect,
+    PushResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from ledgermq.dledger.replica.peers import MemberEvents
+from ledgermq.dledger.replica.wire_binary import decode, encode
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.command import decode as decode_command
+from ledgermq.testing.simulation.clock import SimReactor, Timeline
+from ledgermq.testing.simulation.plan import Plan
+
+_TAIL_MS: Final = 10_000.0
+_CUT_RETRY_MS: Final = 150.0
+_CUT_RETRIES_MAX: Final = 20
+_RECONNECT_MS: Final = 300.0
+
+
+def as_json(message: Message) -> Message | None:
+    """Returns what DLedger's JSON leaves of a message; None when it has no such form."""
+    match message:
+        case VoteRequest() if message.pre_vote:
+            return None
+        case AppendRequest():
+            return replace(message, previous=None)
+        case HeartBeatResponse() | PushResponse():
+            return replace(message, recovering=False)
+        case _:
+            return message
+
+
+class Network:
+    """All links between members, and between clients and members."""
+
+    def __init__(
+        self, plan: Plan, timeline: Timeline, rng: random.Random, hit: Callable[[str], None]
+    ) -> None:
+        self.plan = plan
+        self.timeline = timeline
+        self._rng = rng
+        self.hit = hit
+        # Links that carry nothing now, by direction.
+        self.cuts: set[tuple[str, str]] = set()
+        # Faults are over: quick and loss-free.
+        self.is_healed = False
+        # Members whose ports are open.
+        self.listening: dict[str, SimLinks] = {}
+        # When the last message of a direction arrives, where the order is kept.
+        self._last_ms: dict[tuple[str, str], float] = {}
+        # Sees every message that a member sends.
+        self.on_sent: Callable[[Message], None] = _ignore
+
+    def is_cut(self, sender: str, target: str) -> bool:
+        """Tells whether a direction carries nothing now."""
+        return (sender, target) in self.cuts
+
+    def draw_ms(self) -> float:
+        """Draws the latency of one message."""
+        if self.is_healed:
+            return 1.0
+        rng, plan = self._rng, self.plan
+        if plan.tail and rng.random() < plan.tail:
+            return rng.uniform(0.0, _TAIL_MS)
+        return rng.expovariate(1 / plan.delay_ms)
+
+    def carry(self, sender: str, target: str, deliver: Callable[[], None]) -> None:
+        """Brings something from one end to another, or loses it, or brings it twice."""
+        rng, plan = self._rng, self.plan
+        if not self.is_healed and rng.random() < plan.loss:
+            self.hit("message lost")
+            return
+        self._carry_copy(sender, target, deliver, 0)
+        if not self.is_healed and rng.random() < plan.duplication:
+            self.hit("message duplicated")
+            self._carry_copy(sender, target, deliver, 0)
+
+    def _carry_copy(
+        self, sender: str, target: str, deliver: Callable[[], None], retries: int
+    ) -> None:
+        now_ms, way = self.timeline.now_ms, (sender, target)
+        at_ms = now_ms + self.draw_ms()
+        if self.plan.keeps_order:
+            at_ms = self._last_ms[way] = max(at_ms, self._last_ms.get(way, 0.0))
+        self.timeline.at(at_ms - now_ms, self._arrive, sender, target, deliver, retries)
+
+    def _arrive(
+        self, sender: str, target: str, deliver: Callable[[], None], retries: int
+    ) -> None:
+        if not self.is_cut(sender, target):
+            deliver()
+        elif self.plan.holds_cut and retries < _CUT_RETRIES_MAX:
+            self.timeline.at(
+                _CUT_RETRY_MS, self._arrive, sender, target, deliver, retries + 1
+            )
+
+    def process_ended(self, member_id: str) -> None:
+        """The port of a member closed; the others hear of it when their connection can tell."""
+        self.listening.pop(member_id, None)
+        for other in list(self.listening.values()):
+            delay_ms = self.draw_ms()
+            if self.is_cut(member_id, other.self_id):
+                delay_ms += 3_000.0
+            number = other.open_links.get(member_id)
+            if number is not None:
+                self.timeline.at(delay_ms, other.broken, member_id, number)
+
+    def break_link(self, sender: str, target: str) -> None:
+        """A connection is reset; what is under way on it still arrives."""
+        self._last_ms.pop((sender, target), None)
+        links = self.listening.get(sender)
+        if links is not None and target in links.open_links:
+            links.broken(target, links.open_links[target])
+
+
+class SimLinks:
+    """All connections of one member while its process runs; takes the place of Connections."""
+
+    def __init__(
+        self,
+        network: Network,
+        reactor: SimReactor,
+        self_id: str,
+        peer_ids: tuple[str, ...],
+        store: LedgerStore,
+        codec: EntryCodec,
+        events: MemberEvents,
+        java_ids: tuple[str, ...],
+    ) -> None:
+        """Opens nothing yet."""
+        self._network = network
+        self._reactor = reactor
+        self.self_id = self_id
+        self._peer_ids = peer_ids
+        self._store = store
+        self._codec = codec
+        self._events = events
+        self._java_ids = java_ids
+        # Number of the open connection to each peer.
+        self.open_links: dict[str, int] = {}
+        self._last_number = 0
+        # The process at the other end of what came in last, for answers.
+        self._asked_by: dict[str, SimLinks] = {}
+        self._is_stopped = False
+
+    def listen(self) -> Deferred[int]:
+        """Opens the port."""
+        self._network.listening[self.self_id] = self
+        return succeed(0)
+
+    def connect(self) -> None:
+        """Connects to all peers, and stays connected."""
+        for peer_id in self._peer_ids:
+            self._reactor.callLater(self._network.draw_ms() / 1000, self._try, peer_id)
+
+    def _try(self, peer_id: str) -> None:
+        network = self._network
+        if self._is_stopped or peer_id in self.open_links:
+            return
+        is_cut = network.is_cut(self.self_id, peer_id) or network.is_cut(peer_id, self.self_id)
+        if is_cut or peer_id not in network.listening:
+            self._reactor.callLater(_RECONNECT_MS / 1000, self._try, peer_id)
+            return
+        self._last_number += 1
+        self.open_links[peer_id] = self._last_number
+        self._events.dialect_found(peer_id, self.dialect_of(peer_id))
+
+    def broken(self, peer_id: str, number: int) -> None:
+        """A connection broke."""
+        if self.open_links.get(peer_id) != number:
+            return
+        del self.open_links[peer_id]
+        if not self._reactor.is_dead:
+            self._reactor.callLater(0, self._events.peer_lost, peer_id)
+            self._reactor.callLater(_RECONNECT_MS / 1000, self._try, peer_id)
+
+    def dialect_of(self, peer_id: str) -> PeerDialect:
+        """As in Connections."""
+        if peer_id not in self.open_links:
+            return PeerDialect.UNKNOWN
+        is_java = self.self_id in self._java_ids or peer_id in self._java_ids
+        return PeerDialect.JAVA if is_java else PeerDialect.LEDGERMQ
+
+    def send(self, message: Message) -> None:
+        """As in Connections."""
+        network = self._network
+        if self._reactor.is_dead or self._is_stopped:
+            return
+        network.on_sent(message)
+        peer_id = message.target
+        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse):
+            target = self._asked_by.get(peer_id)
+        elif peer_id in self.open_links:
+            target = network.listening.get(peer_id)
+        else:
+            target = None
+        if target is None or target._is_stopped:
+            return
+        if self.self_id in self._java_ids or peer_id in self._java_ids:
+            changed = as_json(message)
+            if changed is None:
+                return
+            message = changed
+        frame = b"".join(encode(message)) if network.plan.is_encoded else b""
+        receiver, sent = target, message
+        network.carry(self.self_id, peer_id, lambda: receiver.arrived(self, sent, frame))
+
+    def arrived(self, sender: "SimLinks", message: Message, frame: bytes) -> None:
+        """A message came to the socket of this process; a paused one reads it later."""
+        if not self._is_stopped and not self._reactor.is_dead:
+            self._reactor.callLater(0, self._receive, sender, message, frame)
+
+    def _receive(self, sender: "SimLinks", message: Message, frame: bytes) -> None:
+        if frame:
+            command = decode_command(frame[4:])
+            message = decode(
+                command.code,
+                command.body,
+                sender=message.sender,
+                target=self.self_id,
+                codec=self._codec,
+                chain_crc_of=self._chain_crc_of,
+            )
+        self._asked_by[message.sender] = sender
+        self._events.message_received(message)
+
+    def _chain_crc_of(self, entry_id: EntryId) -> int | None:
+        try:
+            head = self._store.head_at(entry_id.index)
+        except LedgerError:
+            return None
+        return head.chain_crc if head.term == entry_id.term else None
+
+    def flush(self) -> None:
+        """Nothing gathers here."""
+
+    def name_leader(self, leader_id: str | None) -> None:
+        """Nobody asks."""
+
+    def stop(self) -> Deferred[None]:
+        """Closes all."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            if self._network.listening.get(self.self_id) is self:
+                self._network.process_ended(self.self_id)
+        return succeed(None)
+
+
+def _ignore(message: Message) -> None:
+    """Nobody watches."""

@@ -1,0 +1,162 @@
+"""What one seed draws: the size of the group, its times, and which kinds of faults there are.
+
+Each kind of fault is wholly off in some runs, and its strength differs from run to run, so that
+every combination comes up. Each part of the world has a stream of chance of its own: to take one
+kind of fault away does not change the others.
+"""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from ledgermq.dledger.config import FAST_TIMING, Timing
+
+# Kinds of faults that can be taken away from a run, in the order in which a failure is made
+# smaller.
+FAULT_KINDS: Final = (
+    "rot",
+    "wipe",
+    "full_disk",
+    "sync_error",
+    "slow_disk",
+    "clock",
+    "retention",
+    "duplication",
+    "loss",
+    "cut",
+    "reset",
+    "pause",
+    "stop_inside",
+    "power_all",
+    "power",
+    "kill",
+    "trigger",
+)
+# Times that a simulated Java-like group has; a fraction of DLedger's own, for shorter runs.
+_JAVA_LIKE: Final = Timing(
+    heart_beat_ms=600,
+    heart_beats_missed_max=3,
+    vote_wait_min_ms=100,
+    vote_wait_max_ms=400,
+    vote_round_ms=500,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one seed has drawn."""
+
+    seed: int
+    member_count: int
+    # Acknowledged means synced on a majority; else only in the page caches of a majority.
+    is_sync_flush: bool
+    # Members that speak DLedger's JSON only.
+    java_ids: tuple[str, ...]
+    chaos_ms: float
+    # Mean of the latency of one message, and whether one connection keeps the order.
+    delay_ms: float
+    keeps_order: bool
+    # Share of messages that take up to ten seconds.
+    tail: float
+    loss: float
+    duplication: float
+    # Messages under way when a link is cut come later, instead of never.
+    holds_cut: bool
+    # Every message takes the way through its bytes.
+    is_encoded: bool
+    # Mean of the time of one sync.
+    sync_ms: float
+    # Mean time between two faults, and their kinds with their weights.
+    fault_every_ms: float
+    fault_weights: tuple[tuple[str, float], ...]
+    # Chance that a turn of events (elected, voted, truncated, ...) brings a fault with it.
+    trigger_chance: float
+    # Mean time between two sends of a producer; producers, queues.
+    send_every_ms: float
+    producer_count: int
+    queue_count: int
+    body_bytes_max: int
+    segment_bytes: int
+    timing: Timing = FAST_TIMING
+    java_timing: Timing = _JAVA_LIKE
+    # Members whose disk may rot or be replaced: never a majority.
+    victims: tuple[str, ...] = ()
+
+    @classmethod
+    def draw(cls, seed: int) -> Self:
+        """Returns the plan of a seed."""
+        rng = random.Random(f"plan {seed}")
+        count = rng.choice((1, 3, 3, 3, 3, 3, 5))
+        ids = [f"n{i}" for i in range(count)]
+        java_count = rng.choice((0, 0, 0, 0, 0, 1, count)) if count > 1 else 0
+        is_sync_flush = rng.random() < 0.85
+        weights = _draw_weights(rng, count, bool(java_count), is_sync_flush)
+        return cls(
+            seed=seed,
+            member_count=count,
+            is_sync_flush=is_sync_flush,
+            java_ids=tuple(sorted(rng.sample(ids, min(java_count, count)))),
+            chaos_ms=rng.choice((4_000.0, 8_000.0, 12_000.0, 20_000.0)),
+            delay_ms=rng.choice((0.5, 2.0, 10.0, 60.0, 200.0)),
+            keeps_order=rng.random() < 0.6,
+            tail=rng.choice((0.0, 0.0, 0.002)),
+            loss=rng.choice((0.0, 0.0, 0.02, 0.15)),
+            duplication=rng.choice((0.0, 0.0, 0.05, 0.2)),
+            holds_cut=rng.random() < 0.5,
+            is_encoded=not java_count and rng.random() < 0.15,
+            sync_ms=rng.choice((0.1, 2.0, 20.0, 150.0)),
+            fault_every_ms=rng.choice((150.0, 400.0, 1_000.0, 3_000.0)),
+            fault_weights=weights,
+            trigger_chance=rng.choice((0.0, 0.0, 0.15, 0.4)),
+            send_every_ms=rng.choice((10.0, 40.0, 150.0, 600.0, 3_000.0)),
+            producer_count=rng.choice((1, 2, 3)),
+            queue_count=rng.choice((1, 2, 4)),
+            body_bytes_max=rng.choice((20, 200, 900)),
+            segment_bytes=rng.choice((4096, 4096, 16_384, 65_536)),
+            victims=tuple(rng.sample(ids, (count - 1) // 2)),
+        )
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all members."""
+        return tuple(f"n{i}" for i in range(self.member_count))
+
+    def without(self, kind: str) -> "Plan":
+        """Returns the same plan without one kind of fault."""
+        if kind == "trigger":
+            return replace(self, trigger_chance=0.0)
+        if kind == "loss":
+            return replace(self, loss=0.0, tail=0.0)
+        if kind == "duplication":
+            return replace(self, duplication=0.0)
+        weights = tuple((name, weight) for name, weight in self.fault_weights if name != kind)
+        return replace(self, fault_weights=weights)
+
+
+def _draw_weights(
+    rng: random.Random, count: int, has_java: bool, is_sync_flush: bool
+) -> tuple[tuple[str, float], ...]:
+    """Draws which kinds of faults a run has, and how often each comes."""
+    is_group = count >= 3
+    possible = {
+        "kill": True,
+        "stop_inside": True,
+        "power": is_sync_flush,
+        "power_all": is_sync_flush,
+        "pause": True,
+        "cut": is_group,
+        "reset": is_group,
+        "clock": True,
+        "slow_disk": True,
+        "full_disk": True,
+        "sync_error": is_sync_flush,
+        "retention": True,
+        "rot": is_group and not has_java and is_sync_flush,
+        "wipe": is_group and not has_java and is_sync_flush,
+    }
+    weights = []
+    for kind, is_possible in possible.items():
+        is_drawn, weight = rng.random() < 0.5, rng.choice((0.3, 1.0, 3.0))
+        if is_possible and is_drawn:
+            weights.append((kind, weight))
+    return tuple(weights)

@@ -1,0 +1,346 @@
+"""One run: a group of members, its clients and its faults, from a seed to a verdict.
+
+    start ─> chaos: faults, sends, pulls ─> healing: all runs, all is fast ─> probes are
+    acknowledged, all members converge ─> files, queues and history are compared
+
+A statement that does not hold raises Violation; its notes tell the plan, the last events, the state
+of each member and the command that repeats the run.
+"""
+
+import hashlib
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ledgermq.dledger.entry import EntrySlice
+from ledgermq.dledger.errors import BrokenInvariantError
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import Message
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, StoreFailedError
+from ledgermq.testing.simulation.clients import TOPICS, Consumer, Producer, refuser
+from ledgermq.testing.simulation.clock import Timeline
+from ledgermq.testing.simulation.faults import Fault, FaultMaker, draw_schedule
+from ledgermq.testing.simulation.history import BrokerWatch
+from ledgermq.testing.simulation.invariants import RaftWatch, Violation, demand
+from ledgermq.testing.simulation.member import SimMember
+from ledgermq.testing.simulation.network import Network
+from ledgermq.testing.simulation.plan import Plan
+
+# Simulated time in which a healed group must have converged.
+_CONVERGE_MS: Final = 40_000.0
+_PROBE_MS: Final = 700.0
+_NOTES_KEPT: Final = 200
+
+
+class World:
+    """One run."""
+
+    def __init__(self, plan: Plan, schedule: Sequence[Fault] | None = None) -> None:
+        """Builds the group; nothing runs yet.
+
+        Args:
+            plan: what was drawn.
+            schedule: the faults; None for those of the plan.
+        """
+        self.plan = plan
+        self.schedule = draw_schedule(plan) if schedule is None else list(schedule)
+        self.timeline = Timeline()
+        self.counts: dict[str, int] = {}
+        self.notes: deque[str] = deque(maxlen=_NOTES_KEPT)
+        self._digest = hashlib.sha256()
+        streams = random.Random(f"streams {plan.seed}")
+        self.network = Network(plan, self.timeline, random.Random(streams.random()), self.hit)
+        self.members = {
+            member_id: SimMember(
+                member_id,
+                plan,
+                self.timeline,
+                self.network,
+                random.Random(streams.random()),
+                TOPICS,
+                self.hit,
+            )
+            for member_id in plan.ids
+        }
+        self.history = BrokerWatch(self.hit)
+        self.raft_watch = RaftWatch(
+            self.members,
+            is_sync_flush=plan.is_sync_flush,
+            hit=self.hit,
+            on_committed=self.history.on_committed,
+        )
+        self.network.on_sent = self._on_sent
+        self.faults = FaultMaker(
+            plan,
+            self.timeline,
+            self.network,
+            self.members,
+            self.hit,
+            self.note,
+            self.raft_watch.on_lost,
+        )
+        self.producers = [
+            Producer(
+                number,
+                plan,
+                self.timeline,
+                self.network,
+                self.members,
+                self.history,
+                random.Random(streams.random()),
+            )
+            for number in range(plan.producer_count)
+        ]
+        self._work = random.Random(streams.random())
+        self._consumers = [
+            Consumer(
+                (topic, queue_id),
+                plan,
+                self.timeline,
+                self.members,
+                self.history,
+                random.Random(streams.random()),
+            )
+            for topic in TOPICS
+            for queue_id in range(plan.queue_count)
+        ]
+        self._arrivals: list[tuple[str, tuple[str, int], int]] = []
+        # The process of each member that was looked at.
+        self._started: dict[str, int] = {}
+        self._roles: dict[str, tuple[Role, int]] = {}
+        for member in self.members.values():
+            self._watch(member)
+
+    def _watch(self, member: SimMember) -> None:
+        producers = {producer.id: producer for producer in self.producers}
+        member.watch = lambda what, index, run: self._on_change(member, what, index, run)
+        member.watch_vote = lambda state: self._on_vote(member, state)
+        member.on_stopped = self.faults.stopped_inside
+        member.on_turn = self._on_turn
+        member.on_serving = self._on_serving
+        member.refuse = refuser(producers, member)
+
+    # -- what happens
+
+    def hit(self, name: str) -> None:
+        """Counts something that was met."""
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def note(self, kind: str, text: str) -> None:
+        """Notes something for the trace."""
+        line = f"{self.timeline.now_ms:10.2f} {kind} {text}"
+        self.notes.append(line)
+        self._digest.update(line.encode())
+
+    def digest(self) -> str:
+        """Returns a hash of all that happened."""
+        return self._digest.hexdigest()
+
+    def _on_sent(self, message: Message) -> None:
+        self.raft_watch.on_sent(message)
+
+    def _on_vote(self, member: SimMember, state: Any) -> None:
+        self.raft_watch.on_vote_saved(member, state)
+        self.faults.trigger("voted", member)
+
+    def _on_change(
+        self, member: SimMember, what: str, index: int, run: EntrySlice | None
+    ) -> None:
+        self.raft_watch.on_change(member, what, index, run)
+        if what != "append":
+            self.note(what, f"{member.id} {index}")
+            self.faults.trigger(what, member)
+
+    def _on_serving(self, member: SimMember) -> None:
+        assert member.broker is not None
+        self.history.on_serving(member.id, member.broker.state.offsets.all())
+        self.faults.trigger("serving", member)
+
+    def _on_turn(self, member: SimMember) -> None:
+        """A piece of a program has run: look at what it did."""
+        if member.refusal is not None:
+            self._on_refusal(member)
+            return
+        broker, raft = member.broker, member.raft
+        if broker is not None and broker.failure is not None:
+            self._on_failure(member, broker.failure)
+            return
+        if raft is None:
+            return
+        if self._started.get(member.id) != member.incarnation:
+            self._on_running(member)
+        state = (raft.role, raft.term)
+        if self._roles.get(member.id) != state:
+            self._roles[member.id] = state
+            self.note("role", f"{member.id} {raft.role.name} term {raft.term}")
+            if raft.role is Role.LEADER:
+                self.faults.trigger("elected", member)
+        self._digest.update(
+            b"%s %d %d %d" % (member.id.encode(), raft.term, raft.commit_index, raft.last_index)
+        )
+        self.raft_watch.check(member)
+        if self._arrivals:
+            arrivals, self._arrivals = self._arrivals, []
+            for member_id, queue, end_offset in arrivals:
+                self.history.on_dispatched(member_id, queue, end_offset)
+        if member.is_lost and not raft.recovering:
+            member.is_lost = False
+            self.hit("RECOVERING left")
+
+    def _on_running(self, member: SimMember) -> None:
+        """The first turn of a process."""
+        self._started[member.id] = member.incarnation
+        raft, broker = member.raft, member.broker
+        assert raft is not None and broker is not None
+        self._roles.pop(member.id, None)
+        self.raft_watch.on_started(member)
+        if raft.recovering:
+            self.hit("RECOVERING entered")
+            member.is_lost = True
+        self.history.check_store(member.id, broker.messages)
+        broker.messages.on_dispatched(
+            lambda arrivals: self._arrivals.extend(
+                (member.id, (topic, queue_id), end) for topic, queue_id, end, _ in arrivals
+            )
+        )
+        self.faults.trigger("started", member)
+
+    def _on_refusal(self, member: SimMember) -> None:
+        """A store that is damaged: an operator replaces the disk."""
+        is_victim = member.id in self.raft_watch.losers
+        demand(is_victim, "I14 damage that nobody did", member.id, str(member.refusal))
+        self.note("refused", f"{member.id} {member.refusal}")
+        self.faults.end(member, is_power_cut=False, down_ms=300.0)
+        self.faults.wipe(member)
+
+    def _on_failure(self, member: SimMember, error: BaseException) -> None:
+        """A member stopped by itself: somebody starts it again."""
+        self.note("failed", f"{member.id} {type(error).__name__}: {error}")
+        if isinstance(error, Violation | BrokenInvariantError | AssertionError):
+            raise error
+        is_disk = isinstance(error, OSError | DiskFullError | StoreFailedError)
+        is_rot = isinstance(error, CorruptStoreError) and member.id in self.raft_watch.losers
+        if not (is_disk or is_rot):
+            raise Violation(f"I32 a member stopped: {member.id} {error!r}") from error
+        self.hit("member stopped by a disk fault")
+        self.faults.end(member, is_power_cut=False, down_ms=400.0)
+        if is_rot:
+            self.faults.wipe(member)
+
+    # -- a whole run
+
+    def run(self) -> None:
+        """Runs all phases.
+
+        Raises:
+            Violation: a statement does not hold.
+        """
+        plan = self.plan
+        for member in self.members.values():
+            self.timeline.at(self._work.uniform(0, 200), self.faults.start, member)
+        for producer in self.producers:
+            self._again(producer)
+        for consumer in self._consumers:
+            consumer.begin()
+        self.faults.plan_all(self.schedule)
+        self.timeline.run_until(plan.chaos_ms)
+        self._heal()
+        deadline_ms = self.timeline.now_ms + _CONVERGE_MS
+        self._probe()
+        has_converged = self.timeline.run_until(deadline_ms, self._is_converged)
+        demand(has_converged, "I15 a healed group does not converge", self.describe())
+        self._check_end()
+
+    def _again(self, producer: Producer) -> None:
+        def fire() -> None:
+            if not self.faults.is_healed:
+                producer.send_some()
+                self.timeline.at(self._work.expovariate(1 / self.plan.send_every_ms), fire)
+
+        self.timeline.at(self._work.expovariate(1 / self.plan.send_every_ms), fire)
+
+    def _heal(self) -> None:
+        self.note("heal", "")
+        self.faults.is_healed = self.network.is_healed = True
+        self.network.cuts.clear()
+        for member in self.members.values():
+            member.sync_ms = 0.5
+            member.disk.free_bytes = None
+            member.disk.sync_errors = 0
+            member.disk.stop_at = None
+            member.resume()
+
+    def _probe(self) -> None:
+        """Sends until the group has converged, so that recovering members can end it."""
+        is_done = sum(producer.acked_count for producer in self.producers) >= self._probe_goal()
+        is_whole = all(
+            member.raft is not None and not member.raft.recovering
+            for member in self.members.values()
+        )
+        if is_done and is_whole:
+            return
+        self.producers[0].send()
+        self.timeline.at(_PROBE_MS, self._probe)
+
+    def _probe_goal(self) -> int:
+        if not hasattr(self, "_goal"):
+            self._goal = sum(producer.acked_count for producer in self.producers) + 1
+        return self._goal
+
+    _goal: int
+
+    def _is_converged(self) -> bool:
+        if sum(producer.acked_count for producer in self.producers) < self._probe_goal():
+            return False
+        ends = set()
+        for member in self.members.values():
+            raft, broker = member.raft, member.broker
+            if raft is None or broker is None or raft.commit_index != raft.last_index:
+                return False
+            if raft.recovering or broker.messages.dispatched_index != raft.commit_index:
+                return False
+            ends.add((raft.last_index, raft._log.last_term, raft.term))
+        return len(ends) == 1
+
+    def _check_end(self) -> None:
+        self.raft_watch.check_end()
+        for member in self.members.values():
+            assert member.broker is not None
+            self.history.check_end(member.id, member.broker.messages)
+
+    def describe(self) -> str:
+        """Returns the state of all members, for a failure's text."""
+        lines = []
+        for member in self.members.values():
+            raft, store = member.raft, member.store
+            if raft is None or store is None:
+                lines.append(f"{member.id} down, refusal {member.refusal}")
+            else:
+                broker = member.broker
+                dispatched = broker.messages.dispatched_index if broker is not None else None
+                lines.append(
+                    f"{member.id} {raft.role.name} term {raft.term} leader {raft.leader_id}"
+                    f" commit {raft.commit_index} dispatched {dispatched}"
+                    f" log {store.first_index}..{raft.last_index} recovering {raft.recovering}"
+                    f" paused {member.is_paused}"
+                )
+        return "\n".join(lines)
+
+
+def run_seed(seed: int) -> World:
+    """Runs one seed to its end; a failure carries what is needed to look at it."""
+    return run_world(World(Plan.draw(seed)))
+
+
+def run_world(world: World) -> World:
+    """Runs a world to its end; a failure carries plan, last events, state and command."""
+    try:
+        world.run()
+    except BaseException as error:
+        error.add_note(f"{world.plan}")
+        error.add_note("\n".join(world.notes))
+        error.add_note(world.describe())
+        error.add_note(f"repeat with: ledgermq simulate --seed {world.plan.seed}")
+        raise
+    return world

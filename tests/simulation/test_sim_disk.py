@@ -1,0 +1,91 @@
+"""The simulated disk loses what a disk may lose, and a store on it loses no more."""
+
+import random
+
+import pytest
+
+from ledgermq.dledger.entry import EntryCodec, place
+from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
+
+SEGMENT_BYTES = 4096
+
+
+def new_disk(seed: int = 0) -> SimDisk:
+    return SimDisk(random.Random(seed), lambda name: None)
+
+
+def open_store(disk: SimDisk) -> DLedgerMmapFileStore:
+    store = DLedgerMmapFileStore(
+        disk, "/store/dledger-n0", SEGMENT_BYTES, 32 * 64, EntryCodec(crc32c)
+    )
+    store.open()
+    return store
+
+
+def append(store: DLedgerMmapFileStore, count: int) -> None:
+    codec = EntryCodec(crc32c)
+    for _ in range(count):
+        body = bytes(300)
+        run = codec.encode(
+            [body],
+            first_index=store.last_index + 1,
+            term=1,
+            position=place(store.end_position, len(body) + 48, SEGMENT_BYTES),
+            previous_chain_crc=store.last_chain_crc,
+        )
+        store.append(run)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_killed_process_left_unsynced_is_synced_by_the_next(seed: int) -> None:
+    """The next process takes for durable what it finds, so its first sync must cover it all: also
+    what stands in a full segment, and the names of files."""
+    disk = new_disk(seed)
+    append(open_store(disk), 30)
+    disk.reopen_pages()
+    store = open_store(disk)
+    assert store.last_index == 29
+    store.sync()
+    disk.cut_power()
+    assert open_store(disk).last_index == 29
+
+
+def test_a_power_cut_loses_what_was_not_synced() -> None:
+    lost = 0
+    for seed in range(50):
+        disk = new_disk(seed)
+        store = open_store(disk)
+        append(store, 10)
+        store.sync()
+        append(store, 10)
+        disk.cut_power()
+        lost += open_store(disk).last_index < 19
+    assert lost > 10
+
+
+def test_a_machine_stops_before_the_chosen_operation() -> None:
+    disk = new_disk()
+    disk.stop_at = 3
+    with pytest.raises(MachineStoppedError):
+        append(open_store(disk), 100)
+    with pytest.raises(MachineStoppedError):
+        disk.create("/store/x", 10)
+    disk.restart()
+    open_store(disk)
+
+
+def test_a_failed_write_counts_as_clean() -> None:
+    """As Linux has it: the second sync succeeds, and what the first one lost stays lost."""
+    disk = new_disk()
+    file = disk.create("/store/x", 4096)
+    disk.sync_directory("/store")
+    file.buffer[:4] = b"lost"
+    disk.sync_errors = 1
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.sync()
+    assert bytes(file.buffer[:4]) == b"lost"
+    disk.cut_power()
+    assert bytes(disk.files["/store/x"].buffer[:4]) == bytes(4)
