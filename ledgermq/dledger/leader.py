@@ -280,6 +280,17 @@ class Leader:
         elif peer_id not in self._recovering:
             self._recovering[peer_id] = self._log.last_index
 
+    def awaits_entry(self, commit_index: int) -> bool:
+        """Tells whether a recovering follower has all there is, and only a new entry could end its
+        recovery.
+        """
+        if not self._recovering or self._log.last_index != commit_index:
+            return False
+        return any(
+            told_index >= commit_index and self._dispatchers[peer_id].match_index >= commit_index
+            for peer_id, told_index in self._recovering.items()
+        )
+
     def _silence_deadline_ms(self) -> float:
         heard_ms = [
             heard for peer_id, heard in self._heard_ms.items() if peer_id not in self._recovering

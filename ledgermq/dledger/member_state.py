@@ -88,6 +88,7 @@ class MemberState:
         "config",
         "dialects",
         "is_mixed",
+        "is_new",
         "leader_id",
         "recovering",
         "term",
@@ -101,6 +102,8 @@ class MemberState:
         self.leader_id: str | None = None
         # This member has lost state: it neither votes nor stands for election, and is not counted.
         self.recovering = recovering
+        # This member has an empty disk and has not voted: it is one of a new group, or it lost all.
+        self.is_new = False
         # Peers in sorted order.
         self.dialects = dict.fromkeys(config.peer_ids, PeerDialect.UNKNOWN)
         # Whether a peer is known to be Java: then votes, heart beats and times are DLedger's.
@@ -127,6 +130,7 @@ class MemberState:
         """Give this term's vote, for good (Raft 5.2)."""
         assert self.voted_for in (None, member_id), (self.voted_for, member_id)
         self.voted_for = member_id
+        self.is_new = False
 
     def take_hard_state(self) -> HardState | None:
         """Hand out term and vote when they are not those saved last."""

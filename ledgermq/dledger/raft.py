@@ -68,6 +68,7 @@ class Raft:
         now_ms: float,
         opening_body: Callable[[int], bytes] | None = None,
         recovering: bool = False,
+        is_new: bool = False,
     ) -> None:
         """Starts a member as a candidate that waits.
 
@@ -83,6 +84,8 @@ class Raft:
             recovering: this member has lost state. It gives no votes, does not stand for election
                 and tells leaders not to count it, until it has caught up (`_end_recovery`). A log
                 without a hard state to match makes it so, too.
+            is_new: the disk of this member is empty. It votes for a candidate without a log only;
+                when it meets a leader before that, it takes itself for one that has lost its disk.
         """
         log_term = max(store.last_term, 0)
         if hard_state is None or hard_state.term < log_term:
@@ -94,6 +97,7 @@ class Raft:
         self._now_ms = now_ms
         self._outbox = Outbox()
         self._state = MemberState(config, hard_state, recovering)
+        self._state.is_new = is_new and not recovering
         self._log = RaftLog(store, codec, config.recent_bytes_max)
         self._elector = LeaderElector(self._state, self._log, rng, self._outbox)
         self._handler = EntryHandler(self._state, self._log, self._outbox)
@@ -224,6 +228,9 @@ class Raft:
         if isinstance(duty, Leader):
             if not duty.tick(self.commit_index, now_ms):
                 self._become_candidate(self.term)
+            elif self._opening_body is not None and duty.awaits_entry(self.commit_index):
+                # An idle leader: an entry has to be committed without a recovering follower.
+                self._log.encode([self._opening_body(self.term)], self.term)
             return
         if now_ms < self.deadline_ms():
             return
@@ -352,7 +359,12 @@ class Raft:
         return self._duty
 
     def _become_follower(self, leader_id: str) -> Follower:
-        self._state.leader_id = leader_id
+        state = self._state
+        state.leader_id = leader_id
+        if state.is_new:
+            # It has not voted in this life: the group is older than its disk, or it came late. A
+            # Java leader counts every member, and Java peers want its vote.
+            state.is_new, state.recovering = False, not state.is_mixed
         self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
         if self._recovery_term is None:
             self._recovery_term = self.term

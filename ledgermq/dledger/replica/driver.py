@@ -31,9 +31,10 @@ from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.connections import Connections, MakeLinks
 from ledgermq.dledger.replica.durability import Durability
+from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
-from ledgermq.dledger.store.errors import VoteStateLostError
 from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.transfer import Transfer
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
@@ -62,6 +63,7 @@ class Replica:
         *,
         make_links: MakeLinks = Connections,
         pool: ThreadPool | None = None,
+        repair_mark: RepairMark | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -76,10 +78,13 @@ class Replica:
             opening_body: makes the body of the entry that opens a term; None: no such entry.
             make_links: makes the ways to the other members.
             pool: syncs run in its threads; None: in one of its own.
+            repair_mark: of the same store; None: what was forgotten is not remembered over a
+                restart.
         """
         self._config = config
         self._reactor = reactor
         self._vote_store = vote_store
+        self._recollection = Recollection(config.self_id, vote_store, repair_mark)
         self._codec = codec
         self._rng = rng
         self._opening_body = opening_body
@@ -148,6 +153,11 @@ class Replica:
         )
 
     @property
+    def is_recovering(self) -> bool:
+        """True while this member neither votes nor counts, as it lost what it may have promised."""
+        return self._recollection.is_recovering
+
+    @property
     def now_ms(self) -> float:
         """The reactor's clock, in ms."""
         return float(self._reactor.seconds() * 1000.0)
@@ -176,11 +186,10 @@ class Replica:
         return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
 
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
-        try:
-            state = self._vote_store.load()
-        except VoteStateLostError as error:
-            _log.error("{self_id}: {error}", self_id=self.self_id, error=error)
-            state, recovering = None, True
+        state, recovering = self._recollection.load(is_recovering=recovering)
+        is_empty = self.store.first_index == 0 and self.store.last_index < 0
+        has_not_voted = state is None or state.voted_for is None
+        is_new = has_not_voted and is_empty and bool(self.peer_ids)
         raft = self._raft = Raft(
             self._config.core(),
             self.store,
@@ -190,7 +199,9 @@ class Replica:
             self.now_ms,
             self._opening_body,
             recovering=recovering,
+            is_new=is_new,
         )
+        self._recollection.note_loss(raft)
         # What the checkpoint says to be committed may be behind the applier, or before it.
         self._applying.advance(raft.commit_index + 1)
         raft.applied(min(self.applied_index, raft.commit_index))
@@ -275,6 +286,7 @@ class Replica:
         if self.failure is not None:
             return
         self.failure = error
+        self._recollection.note_failure(error)
         _log.failure(
             "{self_id}: stopped at index {last_index} of term {term}",
             Failure(error),
@@ -329,6 +341,8 @@ class Replica:
                 self._carry_out(ready, raft)
             else:
                 self._schedule_turn()
+            if self._recollection.is_recovering:
+                self._recollection.note_end(raft)
             self._apply(raft)
             self._clients.look_at_transfer()
             if self._clients.deadline_ms() <= now_ms:
@@ -341,6 +355,8 @@ class Replica:
     def _carry_out(self, ready: Ready, raft: Raft) -> None:
         """Does the steps of one Ready; their numbers are those of its docstring."""
         store = self.store
+        if ready.role is not None and raft.recovering:
+            self._recollection.note_loss(raft)
         if ready.hard_state is not None:  # 1
             self._vote_store.save(ready.hard_state)
         if ready.truncate_from is not None:  # 2

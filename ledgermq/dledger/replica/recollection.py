@@ -1,0 +1,85 @@
+"""Recollection: what a member knows of its former life, and the mark of what it forgot.
+
+A member that lost its votes, or entries that it may have acknowledged, recovers: it gives no vote
+and counts for nothing until it has caught up. Whether it has is the core's to say; that it has not
+must survive any number of restarts, so it is noted on disk before the core acts on it, and the note
+goes only when the vote of the recovered member is on disk.
+"""
+
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.storage import HardState, VoteStore
+from ledgermq.dledger.store.errors import CorruptStoreError, VoteStateLostError
+from ledgermq.dledger.store.repair_mark import RepairMark
+
+_log = Logger()
+
+
+class FormerLife(NamedTuple):
+    """How a member starts."""
+
+    state: HardState | None
+    is_recovering: bool
+
+
+class Recollection:
+    """Votes and repair mark of one member."""
+
+    def __init__(self, self_id: str, votes: VoteStore, mark: RepairMark | None) -> None:
+        """Reads nothing yet; without a mark (tests) nothing is remembered over a restart."""
+        self._self_id = self_id
+        self._votes = votes
+        self._mark = mark
+        # As noted on disk.
+        self.is_recovering = False
+
+    def load(self, *, is_recovering: bool) -> FormerLife:
+        """Returns what is known, and notes it when that is less than there was.
+
+        Args:
+            is_recovering: the caller knows of a loss.
+        """
+        repair = self._mark.read() if self._mark is not None else None
+        reason = "the store has lost entries" if is_recovering else None
+        if repair is not None and repair.is_recovering:
+            reason = repair.reason
+        state = None
+        try:
+            state = self._votes.load()
+        except VoteStateLostError as error:
+            reason = str(error)
+        if reason is not None:
+            self._begin(reason)
+        return FormerLife(state, reason is not None)
+
+    def note_loss(self, raft: Raft) -> None:
+        """Before the effects of a step are carried out: the core may have found a loss itself."""
+        if raft.recovering and not self.is_recovering:
+            self._begin("its log has entries, and its votes are gone, or the other way round")
+
+    def note_end(self, raft: Raft) -> None:
+        """After the effects of a step were carried out, the vote among them."""
+        if self.is_recovering and not raft.recovering:
+            self.is_recovering = False
+            if self._mark is not None:
+                self._mark.clear()
+            _log.info("{self_id}: recovered, it votes and counts again", self_id=self._self_id)
+
+    def note_failure(self, error: BaseException) -> None:
+        """Has the next opening look at all of a store that gave bad bytes."""
+        if self._mark is not None and isinstance(error, CorruptStoreError):
+            self._mark.suspect(str(error))
+
+    def _begin(self, reason: str) -> None:
+        self.is_recovering = True
+        if self._mark is not None:
+            self._mark.begin_recovery(reason)
+        _log.warn(
+            "{self_id}: recovering, no vote and no acknowledgement until it has caught up:"
+            " {reason}",
+            self_id=self._self_id,
+            reason=reason,
+        )
