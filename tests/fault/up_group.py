@@ -72,7 +72,12 @@ class UpGroup:
         self._up: LiveProgram | None = None
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException as error:
+            error.add_note(self.last_words())
+            self.up.stop()
+            raise
         return self
 
     def __exit__(

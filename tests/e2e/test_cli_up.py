@@ -1,0 +1,137 @@
+"""Programs as processes: `ledgermq up` and its children, and programs that cannot start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.live_program import SMALL_STORE, LiveProgram, broker, run_ledgermq
+from tests.e2e.wire_client import WireClient
+from tests.fault.up_group import free_base_port
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[LiveProgram]:
+    """A cluster of one broker without a directory of its own, when it is ready."""
+    base = free_base_port()
+    words = [
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
+        "--ready-file", tmp_path / "ready.json", "--", *SMALL_STORE,
+    ]  # fmt: skip
+    with LiveProgram(words, tmp_path / "up.log") as program:
+        wait_until(lambda: "ready" in program.lines, what="ready")
+        yield program
+
+
+def children(program: LiveProgram) -> list[int]:
+    """Process ids from the lines "n0  address  pid N  ROLE"."""
+    return sorted({int(line.split()[3]) for line in program.lines if " pid " in line})
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def data_of(program: LiveProgram) -> Path:
+    return Path(program.lines[0].removeprefix("data in "))
+
+
+def test_up_tells_where_everything_is(up: LiveProgram, tmp_path: Path) -> None:
+    document = json.loads((tmp_path / "ready.json").read_text())
+    (node,) = document["brokers"]
+    assert sorted(document) == ["brokers", "console", "namesrv"]
+    assert sorted(node) == ["address", "dledger", "id", "pid", "role"]
+    assert (node["id"], node["role"], document["console"]) == ("n0", "LEADER", None)
+    port = int(node["address"].rpartition(":")[2])
+    assert node["dledger"] == f"127.0.0.1:{port + 30_000}"
+    assert node["pid"] in children(up)
+    with WireClient(node["address"]) as client:
+        assert client.send("T", 0, b"hello").code == 0
+    listed = run_ledgermq("admin", "clusterList", "--json", "-n", document["namesrv"])
+    assert node["address"] in {row["address"] for row in json.loads(listed.stdout)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_up_stops_all_and_leaves_nothing(up: LiveProgram, number: signal.Signals) -> None:
+    pids, data = children(up), data_of(up)
+    assert len(pids) == 2 and all(map(is_alive, pids))
+    os.kill(up.pid, number)
+    assert up.wait(10) == 0
+    assert not any(map(is_alive, pids))
+    assert not data.exists()
+
+
+def test_children_end_when_up_is_killed(up: LiveProgram) -> None:
+    pids = children(up)
+    up.kill()
+    wait_until(lambda: not any(map(is_alive, pids)), what="the end of the children", deadline_s=15)
+
+
+def test_a_child_that_dies_is_started_again(up: LiveProgram, tmp_path: Path) -> None:
+    (before,) = json.loads((tmp_path / "ready.json").read_text())["brokers"]
+    os.kill(before["pid"], signal.SIGKILL)
+
+    def is_back() -> bool:
+        (node,) = json.loads((tmp_path / "ready.json").read_text())["brokers"]
+        return node["pid"] not in (None, before["pid"]) and node["role"] == "LEADER"
+
+    wait_until(is_back, what="a new process")
+    assert any("ended" in line and "starts again" in line for line in up.lines)
+
+
+def test_a_taken_port_refuses_to_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = [f"listenPort={port}", "brokerIP1=127.0.0.1", f"storePathRootDir={tmp_path / 's'}"]
+        for command in (
+            ["broker", *words, *SMALL_STORE],
+            ["namesrv", "-p", port, "bindAddress=127.0.0.1", f"kvConfigPath={tmp_path / 'kv'}"],
+        ):
+            done = run_ledgermq(*command)
+            assert done.returncode == 1, done.stderr
+            assert str(port) in done.stderr and "in use" in done.stderr
+            assert "Traceback" not in done.stderr
+
+
+def test_a_store_in_use_refuses_to_start(tmp_path: Path) -> None:
+    with broker(tmp_path) as first:
+        first.wait_until_serving()
+        with broker(tmp_path, log="second.log") as second:
+            assert second.wait() == 1
+        text = second.log_text()
+        assert str(tmp_path / "broker-a") in text
+        assert "Traceback" not in text
+        with WireClient(first.address) as client:
+            assert client.send("T", 0, b"unharmed").code == 0
+
+
+def test_a_store_that_cannot_be_used_refuses_to_start(tmp_path: Path) -> None:
+    (tmp_path / "broker-a").write_text("in the way")
+    with broker(tmp_path) as program:
+        assert program.wait() == 1
+    assert str(tmp_path / "broker-a") in program.log_text()
+
+
+def test_a_broker_that_stops_keeps_everything(tmp_path: Path) -> None:
+    with broker(tmp_path) as program:
+        program.wait_until_serving()
+        with WireClient(program.address) as client:
+            for number in range(50):
+                assert client.send("Kept", 0, b"%d" % number).code == 0
+        assert program.stop() == 0
+    with broker(tmp_path, log="second.log") as program:
+        program.wait_until_serving()
+        with WireClient(program.address) as client:
+            bodies = [record.body for record in client.read_queue("Kept", 0)]
+    assert bodies == [b"%d" % number for number in range(50)]

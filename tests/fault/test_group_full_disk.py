@@ -1,0 +1,169 @@
+"""A member whose disk is full: it says so and lives, the group goes on, space brings it back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fault.up_group import NODES, Load, UpGroup
+from tests.waiting import wait_until
+
+# A store of this test begins with a little less than 4 MiB.
+LARGE_BYTES = 128 << 20
+SMALL_BYTES = 8 << 20
+SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxMessageSize=65536")
+# Nothing is deleted to make room and nobody looks at the disk, so that it really runs full.
+BLIND = "cleanResourceInterval=86400000"
+BODY_BYTES = 20_000
+NO_ROOM = "no room on the disk for"
+
+
+class Disk:
+    """A file system in memory at one path."""
+
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        """Mounts it; skips the test where that is not allowed."""
+        self.path = path
+        path.mkdir(parents=True)
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=20)
+        except OSError as error:
+            pytest.skip(f"no disk for this test: {error}")
+        if done.returncode:
+            pytest.skip(f"no disk for this test: {done.stderr.strip()}")
+
+    def resize(self, size_bytes: int) -> bool:
+        """Returns whether that worked: a size below what is used is refused."""
+        words = ["mount", "-o", f"remount,size={size_bytes}", str(self.path)]
+        return subprocess.run(words, capture_output=True, timeout=20).returncode == 0
+
+    def fill(self) -> None:
+        """Leaves room for less than one more segment."""
+
+        def is_filled() -> bool:
+            disk = os.statvfs(self.path)
+            return self.resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize + (256 << 10))
+
+        wait_until(is_filled, what=f"a full disk at {self.path}")
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=20)
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[dict[str, Disk]]:
+    """A roomy disk for the store of each member."""
+    with contextlib.ExitStack() as stack:
+        found = {}
+        for node in NODES:
+            found[node] = Disk(tmp_path / "data" / node, LARGE_BYTES)
+            stack.callback(found[node].unmount)
+        yield found
+
+
+def wait_until_full(group: UpGroup, node: str) -> None:
+    wait_until(lambda: NO_ROOM in group.log_text(node), what=f"the end of the disk of {node}")
+
+
+def restart(group: UpGroup, *nodes: str) -> None:
+    """Ends members in order; `up` starts them again."""
+    group.signal(signal.SIGTERM, *(node for node in group.nodes() if node["id"] in nodes))
+
+
+def judge(group: UpGroup, load: Load) -> None:
+    load.judge(group.leader()["address"])
+    group.wait_until_equal()
+    group.stop_and_verify()
+
+
+def test_a_full_follower_leaves_the_group_and_comes_back(
+    tmp_path: Path, disks: dict[str, Disk]
+) -> None:
+    with UpGroup(tmp_path, *SETTINGS, BLIND) as group:
+        group.wait_until_whole()
+        full = next(node for node in group.nodes() if node["role"] == "FOLLOWER")
+        with Load(group.addresses(), BODY_BYTES) as load:
+            load.wait_for_more(20)
+            disks[full["id"]].fill()
+            wait_until_full(group, full["id"])
+            load.wait_for_more(100)
+            assert full["pid"] in {node["pid"] for node in group.nodes()}
+            disks[full["id"]].resize(LARGE_BYTES)
+            restart(group, full["id"])
+            load.wait_for_more(20)
+            group.wait_until_whole()
+        judge(group, load)
+
+
+def test_a_full_leader_hands_over_and_comes_back(tmp_path: Path, disks: dict[str, Disk]) -> None:
+    with UpGroup(tmp_path, *SETTINGS, BLIND) as group:
+        group.wait_until_whole()
+        full = group.leader()
+        with Load(group.addresses(), BODY_BYTES) as load:
+            load.wait_for_more(20)
+            disks[full["id"]].fill()
+            wait_until_full(group, full["id"])
+            load.wait_for_more(100)
+            assert group.leader()["id"] != full["id"]
+            assert full["pid"] in {node["pid"] for node in group.nodes()}
+            disks[full["id"]].resize(LARGE_BYTES)
+            restart(group, full["id"])
+            group.wait_until_whole()
+        judge(group, load)
+
+
+def test_a_group_of_full_disks_refuses_and_loses_nothing(
+    tmp_path: Path, disks: dict[str, Disk]
+) -> None:
+    with UpGroup(tmp_path, *SETTINGS, BLIND) as group:
+        group.wait_until_whole()
+        pids = {node["pid"] for node in group.nodes()}
+        with Load(group.addresses(), BODY_BYTES) as load:
+            load.wait_for_more(20)
+            for disk in disks.values():
+                disk.fill()
+            wait_until(
+                lambda: sum(NO_ROOM in group.log_text(node) for node in NODES) >= 2,
+                what="the end of the disks of a majority",
+            )
+            load.refusals.clear()
+            wait_until(lambda: len(load.refusals) == len(NODES), what="a refusal of each member")
+            assert all(remark for _, remark in load.refusals.values())
+            assert {node["pid"] for node in group.nodes()} == pids
+            for disk in disks.values():
+                disk.resize(LARGE_BYTES)
+            restart(group, *NODES)
+            load.wait_for_more(20)
+            group.wait_until_whole()
+        judge(group, load)
+
+
+def test_a_nearly_full_leader_takes_no_messages_until_there_is_room(
+    tmp_path: Path, disks: dict[str, Disk]
+) -> None:
+    """The last tenth of the disk is not for messages; no restart is needed."""
+    watching = ("cleanResourceInterval=100", "cleanFileForciblyEnable=false")
+    with UpGroup(tmp_path, *SETTINGS, *watching) as group:
+        group.wait_until_whole()
+        leader = group.leader()
+        with Load(group.addresses(), BODY_BYTES) as load:
+            load.wait_for_more(20)
+            disks[leader["id"]].resize(SMALL_BYTES * 4)
+
+            def is_refused() -> bool:
+                _, remark = load.refusals.get(leader["address"], (0, ""))
+                return "messages are not taken: the disk" in (remark or "")
+
+            wait_until(is_refused, what="a refusal")
+            disks[leader["id"]].resize(LARGE_BYTES)
+            load.wait_for_more(20)
+        assert group.leader()["pid"] == leader["pid"]
+        assert NO_ROOM not in group.log_text(leader["id"])
+        judge(group, load)
