@@ -16,10 +16,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 
 from ledgermq.broker.config import BrokerConfig, effective_properties, load_broker_config
-from ledgermq.broker.errors import ConfigError
+from ledgermq.broker.errors import BrokerError, ConfigError
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.program import fail, print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
+from ledgermq.commitlog.errors import CommitLogError
+from ledgermq.dledger.errors import LedgerError
 from ledgermq.protocol.properties_file import format_properties
 
 # How soon a change of role is told.
@@ -89,5 +91,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     start_log()
     return run_program(
-        _Announced(config, options.json), until_stdin_closes=options.until_stdin_closes
+        _Announced(config, options.json),
+        until_stdin_closes=options.until_stdin_closes,
+        expected=(BrokerError, CommitLogError, LedgerError),
     )

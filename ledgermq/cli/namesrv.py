@@ -72,5 +72,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     start_log()
     return run_program(
-        _Announced(config, options.json), until_stdin_closes=options.until_stdin_closes
+        _Announced(config, options.json),
+        until_stdin_closes=options.until_stdin_closes,
+        expected=(NamesrvError,),
     )

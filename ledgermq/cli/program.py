@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.stdio import StandardIO
 from twisted.logger import (
@@ -84,8 +85,15 @@ def fail(reason: str) -> int:
     return 1
 
 
-def run_program(service: Service, *, until_stdin_closes: bool) -> int:
+def run_program(
+    service: Service, *, until_stdin_closes: bool, expected: tuple[type[Exception], ...]
+) -> int:
     """Runs a service until a signal, the end of standard input, or a failed start.
+
+    Args:
+        service: what runs.
+        until_stdin_closes: whether the end of standard input stops it.
+        expected: errors whose text says all that a person needs; others show where they came from.
 
     Returns:
         The exit code: 0 after an orderly stop, 1 when the start or the stop failed.
@@ -94,7 +102,7 @@ def run_program(service: Service, *, until_stdin_closes: bool) -> int:
 
     def failed(failure: Failure) -> None:
         outcome["code"] = fail(failure.getErrorMessage() or repr(failure.value))
-        if not isinstance(failure.value, (OSError, ValueError)):
+        if not isinstance(failure.value, (OSError, ValueError, CannotListenError, *expected)):
             failure.printTraceback(file=sys.stderr)
         if reactor.running:
             reactor.stop()
