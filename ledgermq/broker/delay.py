@@ -7,7 +7,8 @@ head of each queue tells the next deadline. The leader looks at the heads that a
 messages again in their real topics, with a plan before them (`queue_progress.py`), and goes on when
 that is committed: one bounded append at a time, however much is due.
 
-No I/O and no clock of its own: `run` is called from time to time with the time.
+No I/O and no timer of its own: `run` is called from time to time, and looks at no queue whose head
+it knows to lie ahead.
 Source: `ScheduleMessageService.java`.
 """
 
@@ -18,11 +19,18 @@ from twisted.logger import Logger
 
 from ledgermq.broker import names
 from ledgermq.broker.delay_levels import DelayLevels
+from ledgermq.broker.deliveries import Delivered
 from ledgermq.broker.errors import BrokerError, CommitTimeoutError
 from ledgermq.broker.queue_progress import QueueProgress, Run
-from ledgermq.commitlog import AppendMessage, MessageIllegalError, check_message
+from ledgermq.commitlog import AppendMessage, AppendResult, MessageIllegalError, check_message
 from ledgermq.protocol.errors import RemoteProtocolError
-from ledgermq.protocol.properties import REAL_QUEUE_ID, REAL_TOPIC, decode_properties
+from ledgermq.protocol.properties import (
+    DELAY_TIME_LEVEL,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    decode_properties,
+    format_properties,
+)
 from ledgermq.protocol.record import decode_record
 from ledgermq.protocol.sysflag import HOST_V6_MASK
 
@@ -54,10 +62,12 @@ class DelayQueues(Protocol):
     def record_at(self, physical_offset: int) -> bytes | None: ...
 
 
-# Appends a plan and its deliveries; told what became of them.
-Deliver = Callable[
-    [Sequence[Run], Sequence[AppendMessage], Callable[[BrokerError | None], None]], None
-]
+class Appends(Protocol):
+    """What is needed to append deliveries."""
+
+    def append(
+        self, runs: Sequence[Run], messages: Sequence[AppendMessage], delivered: Delivered
+    ) -> None: ...
 
 
 class Target(NamedTuple):
@@ -114,25 +124,28 @@ class DelayedDelivery:
         levels: DelayLevels,
         store: DelayQueues,
         progress: QueueProgress,
-        deliver: Deliver,
+        deliveries: Appends,
         *,
         has_room: Callable[[], bool],
-        again: Callable[[], None],
+        now_ms: Callable[[], int],
+        soon: Callable[[Callable[[], None]], None],
         body_bytes_max: int,
     ) -> None:
         """Binds the parts.
 
         Args:
             has_room: False while so much waits for its commit that senders are near their limit.
-            again: has `run` called again soon.
+            now_ms: wall clock.
+            soon: has a function called at the end of the turn.
             body_bytes_max: what the store takes.
         """
         self._levels = levels
         self._store = store
         self._progress = progress
-        self._deliver = deliver
+        self._deliveries = deliveries
         self._has_room = has_room
-        self._again = again
+        self._now_ms = now_ms
+        self._soon = soon
         self._body_bytes_max = body_bytes_max
         # Deliver time of the head of a level, where it is known and lies ahead; wall clock.
         self._due_ms: dict[int, int] = {}
@@ -144,12 +157,9 @@ class DelayedDelivery:
         # Messages delivered by this member since it started.
         self.delivered_count = 0
 
-    def run(self, now_ms: int) -> None:
-        """Delivers what is due, as far as one append takes it.
-
-        Args:
-            now_ms: wall clock.
-        """
+    def run(self) -> None:
+        """Delivers what is due, as far as one append takes it."""
+        now_ms = self._now_ms()
         if not self._progress.is_leading:
             self._due_ms.clear()
             return
@@ -163,11 +173,11 @@ class DelayedDelivery:
         former = self._progress.advance(batch.runs)
         self._is_waiting = True
 
-        def done(error: BrokerError | None) -> None:
+        def done(_: Sequence[AppendResult], error: BrokerError | None) -> None:
             self._is_waiting = False
             if error is None:
                 self.delivered_count += len(batch.messages)
-                self._again()
+                self._soon(self.run)
                 return
             self._paused_until_ms = now_ms + _PAUSE_MS
             # After a time-out the append stands in the log, and counts as soon as it commits.
@@ -175,7 +185,7 @@ class DelayedDelivery:
                 self._progress.take_back(former)
                 self._due_ms.clear()
 
-        self._deliver(batch.runs, batch.messages, done)
+        self._deliveries.append(batch.runs, batch.messages, done)
 
     def offsets(self) -> dict[int, tuple[int, int]]:
         """Returns for each level that was ever used what was delivered, and the queue's end."""
@@ -266,6 +276,24 @@ def delivered_message(raw: bytes) -> AppendMessage | None:
         0,
         record.body,
         record.properties,
+    )
+
+
+def waiting_message(message: AppendMessage, level: int) -> AppendMessage:
+    """Returns a message as it waits for its delivery.
+
+    Args:
+        message: with its real topic and queue.
+        level: delay level, from 1 on.
+    """
+    properties = decode_properties(message.properties)
+    properties[DELAY_TIME_LEVEL] = str(level)
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QUEUE_ID] = str(message.queue_id)
+    return message._replace(
+        topic=names.SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        properties=format_properties(properties).encode(),
     )
 
 

@@ -54,10 +54,6 @@ class NoPermissionError(BrokerError):
     """The broker, the topic or the group does not allow the operation."""
 
 
-class NotAvailableError(BrokerError):
-    """The request asks for a service that this release does not have."""
-
-
 class TopicNotFoundError(BrokerError):
     """The topic is unknown and was not created."""
 

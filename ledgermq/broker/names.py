@@ -42,6 +42,10 @@ SYSTEM_TOPICS: Final[frozenset[str]] = frozenset(
         TRACE_TOPIC,
     )
 )
+# Only the broker itself writes there.
+TOPICS_CLOSED_FOR_SENDS: Final = frozenset(
+    (SCHEDULE_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, HALF_EXPIRED_TOPIC, STATE_TOPIC)
+)
 # Built in at every start; the first of them belongs to mqadmin.
 SYSTEM_GROUPS: Final = (
     "TOOLS_CONSUMER",

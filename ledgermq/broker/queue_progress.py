@@ -40,8 +40,8 @@ class Run(NamedTuple):
 class _Plan(NamedTuple):
     """The newest plan, as long as it is not known which of its deliveries the log keeps."""
 
-    # Of its entry.
-    index: int
+    # Index of its entry.
+    place: int
     runs: tuple[Run, ...]
 
 
@@ -97,20 +97,20 @@ class QueueProgress:
                 self._offsets[queue] = next_offset + max(taken - 1, 0)
             if taken < count:
                 break
-        if kept == total or plan.index + kept + 1 < end_index:
+        if kept == total or plan.place + kept + 1 < end_index:
             self._plan = None
 
     def _kept(self, plan: _Plan, total: int, end_index: int) -> int:
         """How many deliveries of a plan stand in the log below an index."""
-        last = min(plan.index + total, end_index - 1)
+        last = min(plan.place + total, end_index - 1)
         try:
-            term = self._term_at(plan.index)
-            while last > plan.index and self._term_at(last) != term:
+            term = self._term_at(plan.place)
+            while last > plan.place and self._term_at(last) != term:
                 last -= 1
         except LedgerError:
             # So old that retention took it: it was decided long ago.
             return total
-        return max(last - plan.index, 0)
+        return max(last - plan.place, 0)
 
     # On the leader.
 
@@ -183,7 +183,7 @@ class QueueProgress:
         if HALF_QUEUE in offsets:
             value["halfOffset"] = offsets[HALF_QUEUE]
         if self._plan is not None:
-            value["plan"] = [self._plan.index, [list(run) for run in self._plan.runs]]
+            value["plan"] = [self._plan.place, [list(run) for run in self._plan.runs]]
         return value
 
     def load_json(self, value: Mapping[str, Any]) -> None:

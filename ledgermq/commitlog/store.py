@@ -29,6 +29,7 @@ from ledgermq.commitlog.dledger_commit_log import (
 from ledgermq.commitlog.errors import DispatchError, LeaderNotReadyError
 from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
@@ -246,6 +247,13 @@ class MessageStore:
         if topic is not None:
             return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
         return self._reader.store_time_at(self._store.first_position + HEAD_BYTES)
+
+    def queue_units(
+        self, topic: str, queue_id: int, offset: int, count_max: int
+    ) -> list[tuple[int, int, int]]:
+        """Return units of a queue from `offset` on: physical offset, size, tags code of each."""
+        queue = self._queues.find(topic, queue_id)
+        return [] if queue is None else list(QUEUE_UNIT.iter_unpack(queue.units(offset, count_max)))
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the committed record that stands at a place, or None."""

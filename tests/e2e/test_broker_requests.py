@@ -128,9 +128,7 @@ def _compact(topic: str) -> tuple[str, ...]:
         ({"defaultTopic": "SELF_TEST_TOPIC"}, b"", 17, "inherit bit"),
         ({"defaultTopic": "Nowhere"}, b"", 17, "autoCreateTopicEnable"),
         ({"queueId": "9"}, b"", 1, "queueId[9] is illegal"),
-        ({"properties": "DELAY\x013\x02"}, b"", 1, "delayed messages are not available"),
-        ({"properties": "TRAN_MSG\x01true"}, b"", 1, "transactional messages are not available"),
-        ({"sysFlag": "4"}, b"", 1, "transactional messages are not available"),
+        ({"sysFlag": "4"}, b"", 1, "its property TRAN_MSG does not"),
         ({"properties": "K\x01" + "v" * 32_766}, b"", 13, "allowed are 32767"),
         ({}, b"x" * 4_194_304, 13, "maxMessageSize"),
         ({"queueId": "four"}, b"", 1, "queueId"),
@@ -458,50 +456,6 @@ def test_message_is_found_by_key_and_by_place(client: WireClient, topic: str) ->
         found = ask(client, RequestCode.QUERY_MESSAGE, **fields)
         assert found.code == 0 and decode_record(found.body).body == b"wanted"
     assert ask(client, RequestCode.QUERY_MESSAGE, **span, key="nothing").code == 22
-
-
-def test_message_comes_back_to_retry_and_at_last_to_dead_letters(
-    client: WireClient, topic: str
-) -> None:
-    group = f"g-{topic}"
-    client.send(topic, 0, b"hard", properties="TAGS\x01A")
-
-    def give_back(offset: int, level: int) -> RemotingCommand:
-        return ask(
-            client,
-            RequestCode.CONSUMER_SEND_MSG_BACK,
-            offset=offset,
-            group=group,
-            delayLevel=level,
-            maxReconsumeTimes=1,
-        )
-
-    [first] = client.read_queue(topic, 0)
-    assert give_back(first.physical_offset, 0).code == 0
-    [second] = client.read_queue(f"%RETRY%{group}", 0)
-    assert (second.body, second.reconsume_times) == (b"hard", 1)
-    properties = decode_properties(second.properties)
-    assert properties["RETRY_TOPIC"] == topic and properties["TAGS"] == "A"
-    assert decode_offset_id(properties["ORIGIN_MESSAGE_ID"]).physical_offset == (
-        first.physical_offset
-    )
-    assert give_back(second.physical_offset, 0).code == 0
-    [dead] = client.read_queue(f"%DLQ%{group}", 0)
-    assert dead.body == b"hard"
-    assert give_back(first.physical_offset + 1, 0).code == 1
-
-
-def test_send_to_retry_topic_ends_in_dead_letters(client: WireClient, topic: str) -> None:
-    retry = f"%RETRY%g-{topic}"
-    properties = "RETRY_TOPIC\x01T\x02DELAY\x013\x02"
-    again = client.send(
-        retry, 0, b"again", properties=properties, reconsumeTimes="1", maxReconsumeTimes="2"
-    )
-    assert again.code == 0
-    dead = client.send(retry, 0, b"dead", reconsumeTimes="2", maxReconsumeTimes="2")
-    assert dead.code == 0
-    assert [record.body for record in client.read_queue(retry, 0)] == [b"again"]
-    assert [record.body for record in client.read_queue(f"%DLQ%g-{topic}", 0)] == [b"dead"]
 
 
 def test_broker_tells_about_itself(client: WireClient) -> None:

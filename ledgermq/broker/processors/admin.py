@@ -1,4 +1,4 @@
-"""The broker about itself: runtime information (28) and configuration (26).
+"""The broker about itself: runtime information (28), configuration (26), delay progress (45).
 
 Only what is counted or measured here is told; keys that tools parse and that have no meaning in
 this broker are 0. Source: `AdminBrokerProcessor.prepareRuntimeInfo`, `StoreStatsService.java`.
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ledgermq.broker.config import BrokerConfig, effective_properties
+from ledgermq.broker.delay import DelayedDelivery
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
@@ -55,6 +56,7 @@ class AdminProcessor:
         parked: ParkedPulls,
         rates: Rates,
         store: LogState,
+        delays: DelayedDelivery,
         now_ms: Callable[[], int],
     ) -> None:
         """Binds the parts; `now_ms` is the wall clock."""
@@ -66,6 +68,7 @@ class AdminProcessor:
         self._parked = parked
         self._rates = rates
         self._store = store
+        self._delays = delays
         self._now_ms = now_ms
         self._boot_ms = now_ms()
 
@@ -92,8 +95,17 @@ class AdminProcessor:
             **self._traffic(),
             **self._queues(),
             **self._log(),
+            **{
+                f"scheduleMessageOffset_{level}": f"{delivered},{end}"
+                for level, (delivered, end) in self._delays.offsets().items()
+            },
         }
         return command.response(ResponseCode.SUCCESS, body=KVTable(table).encode())
+
+    def delay_offsets(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_ALL_DELAY_OFFSET (45): what delayOffset.json holds, for a follower that asks."""
+        table = {"offsetTable": self._state.progress.levels()}
+        return command.response(ResponseCode.SUCCESS, body=lenient_json.write(table))
 
     def _identity(self) -> dict[str, str]:
         leadership = self._leadership

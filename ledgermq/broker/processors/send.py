@@ -13,12 +13,12 @@ from typing import Final
 
 from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.delay import waiting_message
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import (
     IllegalMessageError,
     InvalidRequestError,
     NoPermissionError,
-    NotAvailableError,
     ServiceUnavailableError,
 )
 from ledgermq.broker.leadership import Leadership
@@ -31,6 +31,7 @@ from ledgermq.broker.topics import (
     TopicConfig,
     topic_for_send,
 )
+from ledgermq.broker.transactions import half_message
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.batch import decode_batch
 from ledgermq.protocol.codes import ONE_WAY_FLAG, VERSION_3_4_9, RequestCode
@@ -131,8 +132,7 @@ class SendProcessor:
         elif queue_id >= topic.queue_count:
             queue_id = self._known_queue(topic, header)
         if command.code == _BATCH_CODE or header.batch:
-            self._send_batch(connection, command, header, topic, queue_id)
-            return None
+            return self._send_batch(connection, command, header, topic, queue_id)
         text = header.properties or ""
         sys_flag = header.sys_flag
         if (
@@ -141,8 +141,8 @@ class SendProcessor:
             or _CLUSTER_MARK in text
             or sys_flag & TRANSACTION_MASK
         ):
-            text = self._checked_properties(header, topic)
-        elif _WAIT_MARK in text:
+            return self._send_marked(connection, command, header, topic, queue_id)
+        if _WAIT_MARK in text:
             text = without_wait(text)
         if text and text[-1] != _SEPARATOR:
             text += _SEPARATOR
@@ -186,7 +186,7 @@ class SendProcessor:
         header: SendMessageRequestHeader,
         topic: TopicConfig,
         queue_id: int,
-    ) -> None:
+    ) -> Answer:
         """Takes a batch: one record for each message, one answer for all."""
         body = command.body
         if len(body) > self._config.message_bytes_max:
@@ -215,7 +215,7 @@ class SendProcessor:
             if size > self._record_bytes_max - _HOST_BYTES_EXTRA:
                 self._check_size(size, len(inner), len(properties))
             if b"DELAY\x01" in properties or b"TRAN_MSG\x01" in properties:
-                self._check_available(parse_properties(properties.decode("utf-8", "replace")), 0)
+                self._check_element(parse_properties(properties.decode("utf-8", "replace")))
             total += size
             messages.append(
                 AppendMessage(
@@ -240,8 +240,17 @@ class SendProcessor:
             command.serialize_type,
             queue_id,
         )
+        return None
 
     # Off the hot path.
+
+    def _check_element(self, properties: dict[str, str]) -> None:
+        """Messages of a batch go to their queue at once."""
+        is_delayed = self._config.delay_levels.level_of(properties.get(DELAY_TIME_LEVEL)) > 0
+        if is_delayed or properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+            raise IllegalMessageError(
+                "the batch is illegal: one of its messages is delayed or part of a transaction"
+            )
 
     def _admit(
         self,
@@ -266,7 +275,7 @@ class SendProcessor:
                 f" brokerPermission is {config.broker_permission} and topic[{name}] is ordered"
             )
         names.check_topic_name(name)
-        if name in (names.SCHEDULE_TOPIC, names.STATE_TOPIC):
+        if name in names.TOPICS_CLOSED_FOR_SENDS:
             raise NoPermissionError(f"Sending message to topic[{name}] is forbidden.")
         if name.startswith(names.RETRY_PREFIX):
             return self._retry_topic(command, header)
@@ -316,30 +325,80 @@ class SendProcessor:
             f" {topic.queue_count} queues. Producer: {header.producer_group}"
         )
 
-    def _checked_properties(self, header: SendMessageRequestHeader, topic: TopicConfig) -> str:
-        """The properties without what the broker sets; refuses services that are not there."""
+    def _send_marked(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        topic: TopicConfig,
+        queue_id: int,
+    ) -> Answer:
+        """Takes a message whose properties or flags mean something to the broker: it may wait for
+        its time or for the end of its transaction.
+        """
         properties = parse_properties(header.properties or "")
-        if topic.name == header.topic and not topic.name.startswith(names.RETRY_PREFIX):
-            self._check_available(properties, header.sys_flag)
-        properties.pop(WAIT_STORE_MSG_OK, None)
-        properties.pop(CLUSTER, None)
-        return format_properties(properties)
-
-    def _check_available(self, properties: dict[str, str], sys_flag: int) -> None:
-        if properties.get(TRANSACTION_PREPARED, "").lower() == "true" or (
-            sys_flag & TRANSACTION_MASK
-        ):
-            if self._config.refuses_transactions:
-                raise NoPermissionError(
-                    f"the broker[{self._config.address_host}] sending transaction message is"
-                    " forbidden (key rejectTransactionMessage)"
-                )
-            raise NotAvailableError("transactional messages are not available in this release")
-        level = properties.get(DELAY_TIME_LEVEL, "0")
-        if level.lstrip("-").isdecimal() and int(level) > 0:
-            raise NotAvailableError(
-                f"delayed messages are not available in this release: {DELAY_TIME_LEVEL} is {level}"
+        wait = properties.pop(WAIT_STORE_MSG_OK, None)
+        properties[CLUSTER] = self._config.cluster_name
+        sys_flag = header.sys_flag | (MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0)
+        is_retry = topic.name != header.topic or topic.name.startswith(names.RETRY_PREFIX)
+        level = 0
+        is_half = False
+        if is_retry:
+            # A copy of a message that was delivered: no transaction any more.
+            sys_flag &= ~TRANSACTION_MASK
+        elif properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+            is_half = True
+        elif sys_flag & TRANSACTION_MASK:
+            raise InvalidRequestError(
+                f"sysFlag {sys_flag} says that the message is part of a transaction, but its"
+                f" property {TRANSACTION_PREPARED} does not"
             )
+        if is_half or topic.name != header.topic:
+            # Dead letters do not wait, and a transaction has an end instead of a time.
+            properties.pop(DELAY_TIME_LEVEL, None)
+        else:
+            level = self._config.delay_levels.level_of(properties.get(DELAY_TIME_LEVEL))
+        if wait is not None and (is_half or level):
+            properties[WAIT_STORE_MSG_OK] = wait
+        message = AppendMessage(
+            topic.name,
+            queue_id,
+            header.flag,
+            sys_flag,
+            header.born_timestamp,
+            connection.context,
+            self._store_host,
+            header.reconsume_times or 0,
+            0,
+            command.body,
+            format_properties(properties).encode(),
+        )
+        if is_half:
+            message = self._half(message)
+        elif level:
+            message = waiting_message(message, level)
+        topic_bytes = max(len(topic.name), len(message.topic))
+        size = RECORD_FIXED_BYTES + len(message.body) + topic_bytes + len(message.properties)
+        self._check_size(size, len(message.body), len(message.properties))
+        self._proposals.add(
+            message,
+            size,
+            None if command.flag & ONE_WAY_FLAG else connection,
+            command.opaque,
+            command.serialize_type,
+            queue_id,
+        )
+        return None
+
+    def _half(self, message: AppendMessage) -> AppendMessage:
+        """The half message of a transaction; its topic is made with the first one."""
+        if self._config.refuses_transactions:
+            raise NoPermissionError(
+                f"the broker[{self._config.address_host}] sending transaction message is"
+                " forbidden (key rejectTransactionMessage)"
+            )
+        self._state.topic_for_group(names.HALF_TOPIC, 1, 0)
+        return half_message(message)
 
     def _check_size(self, record_bytes: int, body_bytes: int, properties_bytes: int) -> None:
         if properties_bytes > PROPERTIES_BYTES_MAX:

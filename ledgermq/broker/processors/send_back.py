@@ -1,8 +1,7 @@
 """CONSUMER_SEND_MSG_BACK (36): a message that its consumer could not handle, for a later try.
 
-The message is stored again in the retry topic of the group, with its count of tries raised, and
-after the last try in the dead letters. In this release it can be delivered again at once: the
-delay levels that upstream puts between two tries are not available. Source:
+The message is stored again for the retry topic of the group, with its count of tries raised and a
+delay that grows with it; after the last try it goes to the dead letters at once. Source:
 `AbstractSendMessageProcessor.consumerSendMsgBack`.
 """
 
@@ -14,6 +13,7 @@ from twisted.internet.defer import Deferred
 
 from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.delay import waiting_message
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissionError
 from ledgermq.broker.leadership import Leadership
@@ -38,6 +38,8 @@ from ledgermq.protocol.sysflag import HOST_V6_MASK, TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
 
 _DEAD_LETTER_QUEUES: Final = 1
+# Of a message that failed once.
+_FIRST_RETRY_LEVEL: Final = 3
 
 
 class Records(Protocol):
@@ -57,16 +59,14 @@ class SendBackProcessor:
         proposals: Proposals,
         store: Records,
         *,
-        store_host: tuple[bytes, int],
         rng: Random,
     ) -> None:
-        """Binds the parts; `store_host` is told as the storing broker, `rng` chooses queues."""
+        """Binds the parts; `rng` chooses queues."""
         self._config = config
         self._leadership = leadership
         self._state = state
         self._proposals = proposals
         self._store = store
-        self._store_host = store_host
         self._rng = rng
 
     def send_back(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
@@ -101,6 +101,8 @@ class SendBackProcessor:
                 TOPIC_UNIT_SUBSCRIPTION if header.unit_mode else 0,
             )
         message = self._message(record, topic)
+        if not is_dead:
+            message = waiting_message(message, self._level(header.delay_level, record))
         answer: Deferred[Any] = Deferred()
 
         def done(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
@@ -112,6 +114,11 @@ class SendBackProcessor:
         self._proposals.add_own([message], len(raw), done)
         return answer
 
+    def _level(self, asked: int, record: Record) -> int:
+        """The delay level: as the consumer wants it, else growing with the tries."""
+        level = asked or _FIRST_RETRY_LEVEL + record.reconsume_times
+        return min(level, self._config.delay_levels.level_max)
+
     def _message(self, record: Record, topic: TopicConfig) -> AppendMessage:
         properties = decode_properties(record.properties)
         properties.setdefault(RETRY_TOPIC, record.topic)
@@ -119,8 +126,8 @@ class SendBackProcessor:
         properties.setdefault(
             ORIGIN_MESSAGE_ID, encode_offset_id(address, port, record.physical_offset)
         )
-        properties.pop(WAIT_STORE_MSG_OK, None)
-        properties.pop(DELAY_TIME_LEVEL, None)
+        properties[WAIT_STORE_MSG_OK] = "false"
+        properties[DELAY_TIME_LEVEL] = "0"
         return AppendMessage(
             topic.name,
             self._rng.randrange(max(topic.write_queue_count, 1)),
@@ -128,7 +135,7 @@ class SendBackProcessor:
             record.sys_flag & ~(HOST_V6_MASK | TRANSACTION_MASK),
             record.born_timestamp,
             record.born_host,
-            self._store_host,
+            record.store_host,
             record.reconsume_times + 1,
             0,
             record.body,

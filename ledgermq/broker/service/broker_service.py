@@ -234,6 +234,7 @@ class BrokerService:
                 machine_memory_bytes=machine_memory_bytes(),
                 now_ms=wall_clock_ms,
                 clock_ms=self._clock_ms,
+                soon=self._schedule.soon,
                 rng=self._rng,
             )
         )

@@ -7,6 +7,8 @@ from typing import Final
 
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.delay import DelayedDelivery
+from ledgermq.broker.deliveries import Deliveries
 from ledgermq.broker.dispatch import Processor
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
@@ -49,6 +51,8 @@ class Parts:
     # Wall clock, and monotonic time.
     now_ms: Callable[[], int]
     clock_ms: Callable[[], float]
+    # Has a function called at the end of the turn.
+    soon: Callable[[Callable[[], None]], None]
     rng: Random
 
 
@@ -58,6 +62,7 @@ class Processors:
 
     pulls: PullProcessor
     clients: ClientProcessor
+    delays: DelayedDelivery
     table: dict[int, Processor]
 
 
@@ -76,6 +81,7 @@ def bind_processors(parts: Parts) -> Processors:
     clients = ClientProcessor(
         parts.config, parts.leadership, parts.state, parts.clients, parts.locks, parts.now_ms
     )
+    delays = _delays(parts)
     code = RequestCode
     table: dict[RequestCode, Processor] = {
         code.PULL_MESSAGE: pulls.pull,
@@ -91,10 +97,29 @@ def bind_processors(parts: Parts) -> Processors:
         **_senders(parts),
         **_offsets(parts),
         **_topics(parts),
-        **_questions(parts, pulls),
+        **_questions(parts, pulls, delays),
     }
     by_number = {int(request_code): processor for request_code, processor in table.items()}
-    return Processors(pulls=pulls, clients=clients, table=by_number)
+    return Processors(pulls=pulls, clients=clients, delays=delays, table=by_number)
+
+
+def _delays(parts: Parts) -> DelayedDelivery:
+    """Delivers only while messages are taken, and half of what may wait at most does."""
+    config, proposals = parts.config, parts.proposals
+    return DelayedDelivery(
+        config.delay_levels,
+        parts.messages,
+        parts.state.progress,
+        Deliveries(proposals, parts.store_host, parts.now_ms),
+        has_room=lambda: (
+            parts.leadership.takes_messages
+            and proposals.count * 2 < config.waiting_sends_max
+            and proposals.bytes * 2 < config.waiting_bytes_max
+        ),
+        now_ms=parts.now_ms,
+        soon=parts.soon,
+        body_bytes_max=config.message_bytes_max,
+    )
 
 
 def _near_bytes(parts: Parts) -> int:
@@ -118,7 +143,6 @@ def _senders(parts: Parts) -> dict[RequestCode, Processor]:
         parts.state,
         parts.proposals,
         parts.messages,
-        store_host=parts.store_host,
         rng=parts.rng,
     )
     return {
@@ -158,7 +182,9 @@ def _topics(parts: Parts) -> dict[RequestCode, Processor]:
     }
 
 
-def _questions(parts: Parts, pulls: PullProcessor) -> dict[RequestCode, Processor]:
+def _questions(
+    parts: Parts, pulls: PullProcessor, delays: DelayedDelivery
+) -> dict[RequestCode, Processor]:
     queries = QueryProcessor(parts.config, parts.state, parts.clients, parts.messages)
     admin = AdminProcessor(
         parts.config,
@@ -169,6 +195,7 @@ def _questions(parts: Parts, pulls: PullProcessor) -> dict[RequestCode, Processo
         parts.parked,
         parts.rates,
         parts.messages,
+        delays,
         parts.now_ms,
     )
     return {
@@ -179,4 +206,5 @@ def _questions(parts: Parts, pulls: PullProcessor) -> dict[RequestCode, Processo
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: queries.consumers_of,
         RequestCode.GET_BROKER_CONFIG: admin.config,
         RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+        RequestCode.GET_ALL_DELAY_OFFSET: admin.delay_offsets,
     }

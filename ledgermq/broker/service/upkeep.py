@@ -20,6 +20,8 @@ from ledgermq.broker.service.storage import Storage
 from ledgermq.broker.state_log import BrokerState
 
 _ANSWER_DUE_MS: Final = 100
+# A delayed message is delivered this late at most, when there is nothing else to do.
+_DELIVERY_DUE_MS: Final = 50
 _SCAN_MS: Final = 5000
 _HOUSEKEEPING_MS: Final = 10_000
 _SECOND_MS: Final = 1000
@@ -72,6 +74,7 @@ class Upkeep:
         config, pulls = self._config, self._processors.pulls
         schedule.every(_ANSWER_DUE_MS, self._proposals.expire)
         schedule.every(_ANSWER_DUE_MS, pulls.answer_due)
+        schedule.every(_DELIVERY_DUE_MS, self._processors.delays.run)
         schedule.every(_SCAN_MS if config.is_long_polling_on else _SECOND_MS, pulls.scan)
         schedule.every(config.offsets_replication_ms, self._state.write_offsets)
         schedule.every(_SECOND_MS, self._each_second)

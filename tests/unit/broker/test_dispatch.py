@@ -105,7 +105,6 @@ def test_long_remarks_are_cut() -> None:
 
 
 def test_each_error_class_has_its_own_code() -> None:
-    assert code_of(errors.NotAvailableError("x")) == 1
     assert code_of(RemoteProtocolError("field", 1)) == 1
     assert code_of(ValueError()) == 1
     for error_class, code in ERROR_CODES:

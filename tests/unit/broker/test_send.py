@@ -134,13 +134,67 @@ def test_longest_record_passes_and_one_byte_more_does_not() -> None:
         send(parts, command(b"x" * (RECORD_BYTES_MAX - fixed + 1)))
 
 
-def test_transactions_are_refused_by_configuration_or_release() -> None:
-    with pytest.raises(errors.NotAvailableError):
-        send(leader(), command(properties="TRAN_MSG\x01true"))
+def test_delayed_message_waits_in_the_queue_of_its_level() -> None:
+    request = command(properties="DELAY\x013\x02WAIT\x01true\x02A\x01b", queueId="2")
+    stored = send(leader(), request)
+    assert (stored.topic, stored.queue_id) == ("SCHEDULE_TOPIC_XXXX", 2)
+    assert decode_properties(stored.properties) == {
+        "DELAY": "3", "WAIT": "true", "A": "b", "CLUSTER": "DefaultCluster",
+        "REAL_TOPIC": "T", "REAL_QID": "2",
+    }  # fmt: skip
+
+
+def test_level_above_the_highest_is_the_highest() -> None:
+    stored = send(leader(messageDelayLevel="1s 2s"), command(properties="DELAY\x0199"))
+    assert stored.queue_id == 1
+    assert decode_properties(stored.properties)["DELAY"] == "2"
+
+
+def test_answer_names_the_queue_that_was_asked_for() -> None:
+    parts = leader()
+    connection = ListConnection()
+    request = command(properties="DELAY\x011", queueId="3")
+    parts.sends.send(connection, request)  # type: ignore[arg-type]
+    parts.turn.end()
+    parts.proposals.committed(1)
+    [answer] = connection.take()
+    assert answer.ext_fields is not None and answer.ext_fields["queueId"] == "3"
+
+
+def test_half_message_is_seen_by_nobody_and_waits_for_no_time() -> None:
+    parts = leader()
+    properties = "TRAN_MSG\x01true\x02PGROUP\x01pg\x02DELAY\x013\x02WAIT\x01true"
+    stored = send(parts, command(properties=properties, sysFlag="5", queueId="2"))
+    assert (stored.topic, stored.queue_id) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0)
+    # Not prepared as the flag has it: it takes a place in the half queue.
+    assert stored.sys_flag == 1
+    assert decode_properties(stored.properties) == {
+        "TRAN_MSG": "true", "PGROUP": "pg", "WAIT": "true", "CLUSTER": "DefaultCluster",
+        "REAL_TOPIC": "T", "REAL_QID": "2",
+    }  # fmt: skip
+    topic = parts.state.topics.find("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert topic is not None and topic.write_queue_count == 1
+
+
+def test_transactions_are_refused_by_configuration() -> None:
     with pytest.raises(errors.NoPermissionError, match="rejectTransactionMessage"):
         send(leader(rejectTransactionMessage="true"), command(properties="TRAN_MSG\x01TRUE"))
     # Any other value makes an ordinary message of it, as in Java.
-    send(leader(), command(properties="TRAN_MSG\x01no"))
+    assert send(leader(), command(properties="TRAN_MSG\x01no")).topic == "T"
+
+
+def test_retry_of_a_message_from_a_transaction_is_an_ordinary_message() -> None:
+    request = command(topic="%RETRY%g", properties="TRAN_MSG\x01true\x02DELAY\x013", queueId="0",
+                      sysFlag="9")  # fmt: skip
+    stored = send(leader(), request)
+    assert (stored.topic, stored.queue_id, stored.sys_flag) == ("SCHEDULE_TOPIC_XXXX", 2, 1)
+    assert decode_properties(stored.properties)["REAL_TOPIC"] == "%RETRY%g"
+
+
+def test_dead_letter_does_not_wait() -> None:
+    request = command(topic="%RETRY%g", properties="DELAY\x013", queueId="0", reconsumeTimes="16")
+    stored = send(leader(), request)
+    assert stored.topic == "%DLQ%g" and b"DELAY" not in stored.properties
 
 
 def test_multi_tag_topic_marks_its_messages() -> None:
