@@ -40,6 +40,29 @@ class DispatchError(CommitLogError):
         return f"{self.what} at index {self.index}: expected {self.expected}, found {self.found}"
 
 
+class DamagedFileError(CommitLogError):
+    """Bytes of a file are not what was written; they are not served.
+
+    The log is repaired from the other members, all else is made again from the log.
+    """
+
+    def __init__(self, file: str, what: str, expected: object, found: object) -> None:
+        super().__init__(file, what, expected, found)
+        # "log", "consume queue", "key index".
+        self.file = file
+        self.what = what
+        self.expected = expected
+        self.found = found
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the file can be made again from the log."""
+        return self.file != "log"
+
+    def __str__(self) -> str:
+        return f"{self.file} is damaged, {self.what}: expected {self.expected}, found {self.found}"
+
+
 class StoreInUseError(CommitLogError):
     """Another broker holds the lock of the store directory."""
 

@@ -15,11 +15,14 @@ from typing import Final, NamedTuple
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
+from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import decode_record_head
 
@@ -92,6 +95,8 @@ class LogReader:
         self._queues = queues
         self._key_index = key_index
         self._config = config
+        # Told before damage is raised; whoever runs the store repairs it.
+        self.on_damage: OnDamage = lambda damage: None
         self._memory_bytes = config.machine_memory_bytes * config.memory_ratio_percent // 100
 
     def get_message(
@@ -119,14 +124,13 @@ class LogReader:
         units = queue.units(offset, max(_SCANNED_UNITS_MIN, count_max))
         if not units:
             return _nothing(GetMessageStatus.OFFSET_FOUND_NULL, high, low, high)
-        return self._scan(units, offset, low, high, count_max, matcher, bytes_max)
+        return self._scan(units, queue, offset, count_max, matcher, bytes_max)
 
     def _scan(
         self,
         units: bytes,
+        queue: ConsumeQueue,
         offset: int,
-        low: int,
-        high: int,
         count_max: int,
         matcher: TagsMatcher | None,
         bytes_max: int,
@@ -134,12 +138,13 @@ class LogReader:
         config = self._config
         end_position = self._dispatcher.dispatched_position
         disk_before = end_position - self._memory_bytes
-        read_at = self._read_at
-        first_position = self._store.first_position
+        first_position, queue_id = self._store.first_position, queue.queue_id
+        read_at, unpack = self._read_at, PROOF.unpack_from
         parts: list[bytes] = []
         found_bytes = looked_at = physical_offset = 0
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         removed_before = 0
+        # Not a call more in the loop than it takes: this is the way of every message.
         for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
             if physical_offset < removed_before:
                 looked_at += 1
@@ -157,29 +162,43 @@ class LogReader:
             looked_at += 1
             if matcher is not None and not matcher(tags_code):
                 continue
-            record = b""
-            if physical_offset >= first_position:
-                record = read_at(physical_offset, size_bytes)
-            if len(record) != size_bytes:
+            if not physical_offset > first_position:
                 if not parts:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 removed_before = self._next_segment(physical_offset)
                 continue
+            try:
+                raw = read_at(physical_offset - HEAD_BYTES, size_bytes + HEAD_BYTES)
+            except IndexError:
+                raw = b""
+            record = raw[HEAD_BYTES:]
+            if len(raw) != size_bytes + HEAD_BYTES or len(raw) < PROOF.size:
+                raise self._not_proven(raw, queue, offset + looked_at - 1, physical_offset)
+            chain_crc, body_crc, at_queue, at_offset, at = unpack(raw)
+            if (
+                at != physical_offset
+                or at_offset != offset + looked_at - 1
+                or at_queue != queue_id
+                or (crc32c(record) != body_crc and (chain_crc or body_crc))
+            ):
+                raise self._not_proven(raw, queue, offset + looked_at - 1, physical_offset)
             parts.append(record)
             found_bytes += size_bytes
             removed_before = 0
         if parts:
             status = GetMessageStatus.FOUND
+        low, high, behind = queue.min_offset, queue.max_offset, end_position - physical_offset
         return GetMessageResult(
-            status,
-            offset + looked_at,
-            low,
-            high,
-            parts,
-            len(parts),
-            found_bytes,
-            end_position - physical_offset,
+            status, offset + looked_at, low, high, parts, len(parts), found_bytes, behind
         )
+
+    def _not_proven(
+        self, raw: bytes, queue: ConsumeQueue, queue_offset: int, physical_offset: int
+    ) -> DamagedFileError:
+        """Finds out what is wrong with an entry, and tells."""
+        damage = damage_of(raw, queue.queue_id, queue_offset, physical_offset, queue.topic)
+        self.on_damage(damage)
+        return damage
 
     def _next_segment(self, physical_offset: int) -> int:
         segment_bytes = self._store.segment_bytes

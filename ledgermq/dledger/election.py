@@ -126,7 +126,7 @@ class LeaderElector:
             voted_for=state.voted_for,
             leader_id=state.leader_id,
             last_id=log.last_id,
-            # Only a new group has a candidate without a log; in any other one a member with an empty
+            # Only a new group has a candidate without a log; in any other a member with an empty
             # disk may have forgotten what it acknowledged.
             recovering=state.recovering or (state.is_new and request.last_index >= 0),
             has_live_leader=has_live_leader,

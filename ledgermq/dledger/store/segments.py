@@ -99,7 +99,10 @@ class Segments:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Returns a copy of so many bytes of one segment, fewer at its end."""
-        return self.segment_at(position).read(position % self.segment_bytes, size_bytes)
+        # In one piece: this is done for every message that is pulled.
+        offset = position % self.segment_bytes
+        segment = self._open.get(position - offset) or self.segment_at(position)
+        return bytes(segment.buffer[offset : offset + size_bytes])
 
     def prepare_next(self) -> None:
         """Makes the segment after the last one ahead of its use, unless that was done.

@@ -1,0 +1,51 @@
+"""Proof: whether the bytes behind a unit of a consume queue are the message that it names.
+
+    entry   36 chainCrc, 4 bodyCrc            (both 0: a Java leader wrote it, nothing to compare)
+    record  12 queue id, 20 queue offset, 28 physical offset, of the record itself
+
+The checksum covers the whole record, and the record says where it belongs; so a flipped bit in the
+log and one in the queue are told apart. `LogReader` looks at this for every message it reads.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from ledgermq.commitlog.errors import DamagedFileError
+from ledgermq.dledger.entry import HEAD_BYTES
+from ledgermq.protocol.checksum import crc32c
+
+# Of an entry with its record: chain crc, body crc, queue id, queue offset, physical offset.
+PROOF: Final = Struct(">36xII16xi4xqq")
+# Size of the entry, in its head.
+_SIZE: Final = Struct(">4xi")
+assert PROOF.size == HEAD_BYTES + 36
+
+# Told of damage, once it is found; the reader raises it, too.
+OnDamage = Callable[[DamagedFileError], None]
+
+
+def damage_of(
+    raw: bytes, queue_id: int, queue_offset: int, physical_offset: int, topic: str
+) -> DamagedFileError:
+    """Returns what is wrong with a message that could not be proven.
+
+    Args:
+        raw: the entry's head and record as they were read, perhaps cut short.
+        queue_id, queue_offset, topic: where the unit stands that led here.
+        physical_offset: where the unit says that the record is.
+    """
+    if len(raw) >= PROOF.size and _SIZE.unpack_from(raw) == (len(raw),):
+        _, body_crc, at_queue, at_offset, at = PROOF.unpack_from(raw)
+        found = crc32c(raw[HEAD_BYTES:])
+        if found != body_crc and (
+            at == physical_offset or (at_queue, at_offset) == (queue_id, queue_offset)
+        ):
+            what = f"record at {physical_offset}"
+            return DamagedFileError("log", what, f"checksum {body_crc:08x}", f"{found:08x}")
+    return DamagedFileError(
+        "consume queue",
+        f"unit {queue_offset} of {topic}-{queue_id}",
+        "the place of that message",
+        f"{physical_offset}, where it is not",
+    )
