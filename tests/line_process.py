@@ -96,15 +96,21 @@ class LineProcess:
 def wait_for_leader(members: dict[str, LineProcess], deadline_s: float = 40.0) -> str:
     """Waits until all members agree on one of them as their leader, and returns its id."""
 
+    states: dict[str, MemberStatus] = {}
+
     def find() -> str:
-        states = {member_id: member.state() for member_id, member in members.items()}
+        states.update({member_id: member.state() for member_id, member in members.items()})
         leaders = {state.leader_id for state in states.values()}
         if len(leaders) != 1:
             return ""
         leader_id = leaders.pop()
         return leader_id if leader_id in states and states[leader_id].role == "LEADER" else ""
 
-    return wait_until(find, what="a leader of all members", deadline_s=deadline_s)
+    try:
+        return wait_until(find, what="a leader of all members", deadline_s=deadline_s)
+    except AssertionError as error:
+        error.add_note("\n".join(f"{member_id}: {state}" for member_id, state in states.items()))
+        raise
 
 
 def wait_until_equal(members: dict[str, LineProcess], deadline_s: float = 40.0) -> int:

@@ -88,6 +88,10 @@ class Config:
     # Window of one Java follower; a frame is a batchEntry of at most so many bytes.
     java_push_frames_max: int = 64
     java_push_bytes_max: int = 64 * KIB
+    # A follower that lacks this much gets so many bytes a second (peerPushThrottlePoint,
+    # peerPushQuota).
+    throttle_far_bytes: int = 300 * MIB
+    throttle_quota_bytes: int = 20 * MIB
     # A push that was not answered is sent again after this (maxPushTimeOutMs).
     push_timeout_ms: int = 1000
     # An idle Java follower hears the commit index this often (DLedgerEntryPusher).
@@ -125,6 +129,8 @@ class Config:
             ("push_timeout_ms", 1),
             ("commit_interval_ms", 1),
             ("recent_bytes_max", 0),
+            ("throttle_far_bytes", 0),
+            ("throttle_quota_bytes", 1),
             ("transfer_lag_max", 1),
             ("transfer_timeout_ms", 1),
             ("takeover_wait_ms", 1),

@@ -33,6 +33,7 @@ from ledgermq.dledger.messages import (
     TruncateRequest,
 )
 from ledgermq.dledger.search import MatchSearch
+from ledgermq.dledger.throttle import PushThrottle
 
 # Pause after a probe that was neither confirmed nor denied (DLedgerEntryPusher: 500 ms).
 RETRY_PAUSE_MS = 500
@@ -120,6 +121,9 @@ class EntryDispatcher:
         # Nothing is sent before this time.
         self._pause_end_ms = float("-inf")
         self._last_push_ms = float("-inf")
+        # APPEND: a follower that is far behind gets no frame before this time.
+        self._throttle = PushThrottle(config.throttle_far_bytes, config.throttle_quota_bytes)
+        self._throttle_end_ms = float("-inf")
         # COMMIT: its request id, and match_index when it was sent.
         self._commit_asked: tuple[int, int] | None = None
         self._refusal_count = 0
@@ -146,6 +150,8 @@ class EntryDispatcher:
 
     def tick(self, now_ms: float) -> None:
         """Gives up frames that were not answered in time; they go out with the next pushes."""
+        if now_ms >= self._throttle_end_ms:
+            self._throttle_end_ms = float("-inf")
         if not self._in_flight:
             return
         oldest = next(iter(self._in_flight.values()))
@@ -162,8 +168,13 @@ class EntryDispatcher:
         """Returns when this dispatcher wants a tick or has something to send."""
         if self._asked is not None:
             return self._asked.sent_ms + self._config.push_timeout_ms
+        throttle_end_ms = self._throttle_end_ms
         if self._in_flight:
-            return next(iter(self._in_flight.values())).sent_ms + self._config.push_timeout_ms
+            sent_ms = next(iter(self._in_flight.values())).sent_ms
+            timeout_ms = sent_ms + self._config.push_timeout_ms
+            return timeout_ms if throttle_end_ms <= sent_ms else min(timeout_ms, throttle_end_ms)
+        if throttle_end_ms > self._pause_end_ms:
+            return throttle_end_ms
         if self.state is not PushState.APPEND or self.next_index <= self._log.last_index:
             return self._pause_end_ms if self._log.last_index >= self._log.first_index else _NEVER
         if self.dialect is PeerDialect.JAVA:
@@ -179,8 +190,16 @@ class EntryDispatcher:
         pushes: list[PushRequest] = []
         last_index = self._log.last_index
         while self.next_index <= last_index and len(self._in_flight) < frames_max:
+            if now_ms < self._throttle_end_ms:
+                break
             previous = self._log.id_before(self.next_index)
             entries = self._log.read(self.next_index, bytes_max)
+            lack_bytes = self._log.end_position - entries.position
+            if self._throttle.is_far(lack_bytes, last_index - entries.first_index):
+                size = len(entries.data)
+                if not self._throttle.take(size, self._log.end_position, now_ms):
+                    self._throttle_end_ms = self._throttle.next_ms
+                    break
             request_id = self._new_request_id()
             self._in_flight[request_id] = Frame(entries.first_index, entries.last_index, now_ms)
             self.next_index = entries.last_index + 1

@@ -113,6 +113,8 @@ class ReplicaConfig:
     proposal_bytes_max: int = 64 * MIB
     push_frames_max: int = 4
     push_bytes_max: int = 256 * KIB
+    throttle_far_bytes: int = 300 * MIB
+    throttle_quota_bytes: int = 20 * MIB
     preferred_leader_ids: tuple[str, ...] = ()
     transfer_lag_max: int = 1000
     transfer_timeout_ms: int = 3000
@@ -162,6 +164,8 @@ class ReplicaConfig:
             proposal_bytes_max=self.proposal_bytes_max,
             push_frames_max=self.push_frames_max,
             push_bytes_max=self.push_bytes_max,
+            throttle_far_bytes=self.throttle_far_bytes,
+            throttle_quota_bytes=self.throttle_quota_bytes,
             preferred_leader_ids=self.preferred_leader_ids,
             transfer_lag_max=self.transfer_lag_max,
             transfer_timeout_ms=self.transfer_timeout_ms,
