@@ -46,6 +46,15 @@ class Place(NamedTuple):
         assert code == 0, err
         return json.loads(out)
 
+    def wait_for_queues(self, topic: str, count: int) -> None:
+        """Waits until the name server knows a topic with so many queues: the broker tells it."""
+
+        def are_known() -> bool:
+            code, out, _ = run("admin", "topicRoute", "--json", "-n", self.namesrv, "-t", topic)
+            return code == 0 and json.loads(out)["queueDatas"][0]["readQueueNums"] == count
+
+        wait_until(are_known, what=f"{count} queues of {topic}")
+
     def fails(self, *words: object) -> str:
         """The one line in which a subcommand says why it failed."""
         code, out, err = run("admin", words[0], "-n", self.namesrv, *words[1:])
@@ -66,6 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         place = Place(namesrv, program, folder / "broker-a")
         wait_until(lambda: place.admin("clusterList"), what="a registered broker")
         place.admin("updateTopic", "-c", CLUSTER, "-t", TOPIC, "-r", 2, "-w", 2)
+        place.wait_for_queues(TOPIC, 2)
         with WireClient(program.address) as client:
             for number in range(10):
                 assert client.send(TOPIC, number % 2, b"%d" % number).code == 0
@@ -138,9 +148,9 @@ def test_consumer_progress(place: Place) -> None:
 
 def test_a_topic_is_made_changed_and_deleted(place: Place) -> None:
     place.admin("updateTopic", "-b", place.broker.address, "-t", "Short", "-r", 1, "-w", 1)
-    assert place.admin("topicRoute", "-t", "Short")["queueDatas"][0]["readQueueNums"] == 1
+    place.wait_for_queues("Short", 1)
     place.admin("updateTopic", "-c", CLUSTER, "-t", "Short", "-r", 3, "-w", 3, "-o", "true")
-    assert place.admin("topicRoute", "-t", "Short")["queueDatas"][0]["readQueueNums"] == 3
+    place.wait_for_queues("Short", 3)
     assert place.admin("deleteTopic", "-c", CLUSTER, "-t", "Short") == [{"deleted": "Short"}]
     assert "Short" in place.fails("topicRoute", "-t", "Short")
 

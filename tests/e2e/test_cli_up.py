@@ -13,14 +13,14 @@ import pytest
 
 from tests.e2e.live_program import SMALL_STORE, LiveProgram, broker, run_ledgermq
 from tests.e2e.wire_client import WireClient
-from tests.fault.up_group import free_base_port
+from tests.fault.up_group import free_first_port
 from tests.waiting import wait_until
 
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[LiveProgram]:
     """A cluster of one broker without a directory of its own, when it is ready."""
-    base = free_base_port()
+    base = free_first_port()
     words = [
         "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
         "--ready-file", tmp_path / "ready.json", "--", *SMALL_STORE,

@@ -79,7 +79,6 @@ def restart(group: UpGroup, *nodes: str) -> None:
 
 def judge(group: UpGroup, load: Load) -> None:
     load.judge(group.leader()["address"])
-    group.wait_until_equal()
     group.stop_and_verify()
 
 
