@@ -155,7 +155,7 @@ class EntryDispatcher:
         if not self._in_flight:
             return
         oldest = next(iter(self._in_flight.values()))
-        if now_ms - oldest.sent_ms >= self._config.push_timeout_ms:
+        if now_ms >= oldest.sent_ms + self._config.push_timeout_ms:
             # Back to the first entry that was not acknowledged.
             for request_id, frame in self._in_flight.items():
                 self._late[request_id] = frame.last_index
@@ -214,8 +214,8 @@ class EntryDispatcher:
                     request_id=request_id,
                 )
             )
-        idle_ms = now_ms - self._last_push_ms
-        if is_java and not self._in_flight and idle_ms >= self._config.commit_interval_ms:
+        is_idle = now_ms >= self._last_push_ms + self._config.commit_interval_ms
+        if is_java and not self._in_flight and is_idle:
             request_id = self._new_request_id()
             self._commit_asked = (request_id, self.match_index)
             pushes.append(
@@ -246,7 +246,7 @@ class EntryDispatcher:
                     search = self._search = MatchSearch(log.first_index, log.last_index)
                 index = search.probe()
             request_id = self._new_request_id()
-        elif now_ms - asked.sent_ms >= self._config.push_timeout_ms:
+        elif now_ms >= asked.sent_ms + self._config.push_timeout_ms:
             request_id, index = asked.request_id, asked.entry_index
         else:
             return []
