@@ -7,9 +7,12 @@ decides. A program's reactor can be paused (its events wait and then come in one
 
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from twisted.python.failure import Failure
+
+# A delay that is not zero lets time go on, however small it is.
+_SHORTEST_MS: Final = 0.001
 
 
 class SimCall:
@@ -116,7 +119,8 @@ class SimReactor:
         self, delay: float, function: Callable[..., object], *arguments: Any, **keywords: Any
     ) -> SimCall:
         """Plans a call of the program."""
-        time_ms = self._timeline.now_ms + delay * 1000.0
+        delay_ms = max(delay * 1000.0, _SHORTEST_MS) if delay > 0 else 0.0
+        time_ms = self._timeline.now_ms + delay_ms
         call = SimCall(time_ms, function, arguments, keywords, self)
         self._timeline.push(call)
         return call

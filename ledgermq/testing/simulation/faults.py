@@ -316,9 +316,8 @@ class FaultMaker:
         self.wipe(victim)
 
     def wipe(self, member: SimMember) -> None:
-        """A disk is replaced; the operator says so when the process is started again."""
+        """A disk is replaced by an empty one."""
         member.disk.wipe()
-        member.is_lost = True
         self._note("wipe", member.id)
         self._hit("disk wiped")
         self._on_lost(member)

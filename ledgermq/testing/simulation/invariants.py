@@ -19,7 +19,13 @@ from typing import Final, NamedTuple
 from ledgermq.dledger.entry import EntrySlice
 from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.messages import Message, VoteResponse, VoteResult
+from ledgermq.dledger.messages import (
+    DLedgerCode,
+    Message,
+    PushResponse,
+    VoteResponse,
+    VoteResult,
+)
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.storage import HardState
 from ledgermq.testing.simulation.member import SimMember
@@ -84,6 +90,8 @@ class RaftWatch:
         self.first_indexes: dict[str, int] = {}
         # Members that lost their disk once; what they acknowledged before may be gone.
         self.losers: set[str] = set()
+        # Up to which index each member has said, or counted, that it holds the log.
+        self._acked: dict[str, int] = {}
         # Index that a member must hold again before it may vote.
         self._needed: dict[str, int] = {}
 
@@ -139,7 +147,7 @@ class RaftWatch:
         for key in [key for key in self._matches if key[0] == member.id]:
             del self._matches[key]
         store = member.store
-        if store is None or member.replica is None:
+        if store is None or member.replica is None or member.id in self.losers:
             return
         index, before = store.first_index, -1 if store.first_index == 0 else _UNKNOWN
         while index <= store.last_index:
@@ -158,7 +166,7 @@ class RaftWatch:
     def on_lost(self, member: SimMember) -> None:
         """A disk lost what it held, by permission: it must catch up before it votes."""
         self.losers.add(member.id)
-        self._needed[member.id] = self.commit_index
+        self._needed[member.id] = min(self.commit_index, self._acked.get(member.id, -1))
         self._disk_terms.pop(member.id, None)
         for key in [key for key in self._votes if key[0] == member.id]:
             del self._votes[key]
@@ -174,6 +182,10 @@ class RaftWatch:
 
     def on_sent(self, message: Message) -> None:
         """A message leaves a process: I2, I13."""
+        if isinstance(message, PushResponse):
+            if message.code is DLedgerCode.SUCCESS and not message.recovering:
+                self._acked[message.sender] = message.end_index
+            return
         if not isinstance(message, VoteResponse) or message.pre_vote:
             return
         if message.result is not VoteResult.ACCEPT:
@@ -254,6 +266,7 @@ class RaftWatch:
             self.committed[index] = term
             self._commit_terms[index] = raft.term
             self.commit_index = max(self.commit_index, index)
+            self._acked[member.id] = max(self._acked.get(member.id, -1), index)
             if term < raft.term:
                 self._hit("old-term entry committed")
             self._on_committed(index, self.entries[index, term])

@@ -20,8 +20,14 @@ from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.storage import HardState, VoteStore
-from ledgermq.dledger.store.errors import CorruptStoreError, StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.errors import (
+    CorruptStoreError,
+    DiskFullError,
+    StoreFormatError,
+)
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
+from ledgermq.dledger.store.opening import RecoveryReport
+from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
@@ -104,22 +110,23 @@ class SimMember:
         self.wall_offset_ms = _WALL_START_MS
         # Mean of the time of a sync.
         self.sync_ms = plan.sync_ms
-        # The disk is new or was found damaged: the member must not be trusted before it caught up.
-        self.is_lost = False
         # Counts processes.
         self.incarnation = 0
         self.reactor: SimReactor | None = None
         self.store: WatchedStore | None = None
         self.replica: Replica | None = None
         self.broker: SimBroker | None = None
-        # Why the process cannot start; None when it can.
+        # Why the process cannot start, for the disk is damaged; None when it can.
         self.refusal: LedgerError | None = None
+        # Why it could not start just now.
+        self.start_failure: Exception | None = None
         # Set by the world.
         self.watch: Watch = _ignore_change
         self.watch_vote: Callable[[HardState], None] = _ignore_vote
         self.on_stopped: Callable[[SimMember], None] = _ignore_stop
         self.on_turn: Callable[[SimMember], None] = _ignore_stop
         self.on_serving: Callable[[SimMember], None] = _ignore_stop
+        self.on_damage: Callable[[SimMember, CorruptStoreError], None] = _ignore_damage
         self.refuse: Callable[[Any, int, int, BrokerError], None] = _ignore_refusal
 
     # -- what the world sees
@@ -174,7 +181,8 @@ class SimMember:
         self.disk.restart()
         self.disk.wall_ms = self.wall_ms()
         self.incarnation += 1
-        self.refusal = None
+        self.refusal = self.start_failure = None
+        self.broker = None
         self.reactor = SimReactor(self._timeline, self.enter)
         self.enter(self._start)
 
@@ -199,12 +207,12 @@ class SimMember:
         )
         store.watch = self.watch
         votes = VoteFile(disk, self.directory, self.id, group=GROUP)
+        mark = RepairMark(disk, self.directory)
         try:
-            report = store.open()
-            votes.load()
-        except VoteStateLostError:
-            self.hit("vote state lost")
-            self.is_lost = True
+            report = self._open(store, mark)
+        except (OSError, DiskFullError) as error:
+            self.start_failure = error
+            return
         except (CorruptStoreError, StoreFormatError) as error:
             self.refusal = error
             self.hit("damage found at start")
@@ -240,17 +248,40 @@ class SimMember:
             self._refuse,
         )
         broker.on_serving = lambda: self.on_serving(self)
-        broker.open()
-        self.replica = self._make_replica(store, votes, codec, broker, thread)
+        try:
+            broker.open()
+        except (OSError, DiskFullError) as error:
+            broker.failure = error
+            return
+        self.replica = self._make_replica(store, votes, mark, codec, broker, thread)
         broker.attach(self.replica)
-        self.replica.start(
-            applied_index=messages.dispatched_index, recovering=self.is_lost
-        ).addErrback(self._not_started)
+        started = self.replica.start(applied_index=messages.dispatched_index)
+        started.addErrback(self._not_started)
+
+    def _open(self, store: WatchedStore, mark: RepairMark) -> RecoveryReport:
+        """Opens the log as the broker's storage does: a damaged one is cut, and recovers."""
+        repair = mark.read()
+        damages: list[str] = []
+
+        def note(error: CorruptStoreError) -> None:
+            damages.append(str(error))
+            mark.begin_recovery(str(error))
+            self.hit("damage found at start")
+            self.on_damage(self, error)
+
+        has_peers = self.plan.member_count > 1
+        report = store.open(
+            verify_all=repair is not None, on_damage=note if has_peers else None
+        )
+        if repair is not None and not repair.is_recovering and not damages:
+            mark.clear()
+        return report
 
     def _make_replica(
         self,
         store: WatchedStore,
         votes: VoteFile,
+        mark: RepairMark,
         codec: EntryCodec,
         broker: SimBroker,
         thread: SimThread,
@@ -285,6 +316,7 @@ class SimMember:
             random.Random(self._rng.random()),
             broker,
             lambda term: opening_record(term, STORE_HOST, self.wall_ms()),
+            repair_mark=mark,
             make_links=make_links,
             pool=cast(ThreadPool, thread),
         )
@@ -338,6 +370,10 @@ def _ignore_vote(state: HardState) -> None:
 
 
 def _ignore_stop(member: SimMember) -> None:
+    """Nobody watches."""
+
+
+def _ignore_damage(member: SimMember, error: CorruptStoreError) -> None:
     """Nobody watches."""
 
 

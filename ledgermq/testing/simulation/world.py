@@ -106,6 +106,8 @@ class World:
             for queue_id in range(plan.queue_count)
         ]
         self._arrivals: list[tuple[str, tuple[str, int], int]] = []
+        # Whether each member was recovering when it was looked at.
+        self._recovering: dict[str, bool] = {}
         # The process of each member that was looked at.
         self._started: dict[str, int] = {}
         self._roles: dict[str, tuple[Role, int]] = {}
@@ -116,8 +118,9 @@ class World:
         producers = {producer.id: producer for producer in self.producers}
         member.watch = lambda what, index, run: self._on_change(member, what, index, run)
         member.watch_vote = lambda state: self._on_vote(member, state)
-        member.on_stopped = self.faults.stopped_inside
+        member.on_stopped = self._on_stopped
         member.on_turn = self._on_turn
+        member.on_damage = self._on_damage
         member.on_serving = self._on_serving
         member.refuse = refuser(producers, member)
 
@@ -157,14 +160,23 @@ class World:
         self.history.on_serving(member.id, member.broker.state.offsets.all())
         self.faults.trigger("serving", member)
 
+    def _on_stopped(self, member: SimMember) -> None:
+        """The machine stopped in the middle of a piece; what had left it before counts."""
+        if self._started.get(member.id) == member.incarnation:
+            self.raft_watch.check(member)
+        self.faults.stopped_inside(member)
+
     def _on_turn(self, member: SimMember) -> None:
         """A piece of a program has run: look at what it did."""
         if member.refusal is not None:
             self._on_refusal(member)
             return
         broker, raft = member.broker, member.raft
-        if broker is not None and broker.failure is not None:
-            self._on_failure(member, broker.failure)
+        failure = member.start_failure
+        if failure is None and broker is not None:
+            failure = broker.failure
+        if failure is not None:
+            self._on_failure(member, failure)
             return
         if raft is None:
             return
@@ -184,9 +196,9 @@ class World:
             arrivals, self._arrivals = self._arrivals, []
             for member_id, queue, end_offset in arrivals:
                 self.history.on_dispatched(member_id, queue, end_offset)
-        if member.is_lost and not raft.recovering:
-            member.is_lost = False
-            self.hit("RECOVERING left")
+        if raft.recovering is not self._recovering.get(member.id, False):
+            self._recovering[member.id] = raft.recovering
+            self.hit("RECOVERING entered" if raft.recovering else "RECOVERING left")
 
     def _on_running(self, member: SimMember) -> None:
         """The first turn of a process."""
@@ -195,9 +207,6 @@ class World:
         assert raft is not None and broker is not None
         self._roles.pop(member.id, None)
         self.raft_watch.on_started(member)
-        if raft.recovering:
-            self.hit("RECOVERING entered")
-            member.is_lost = True
         self.history.check_store(member.id, broker.messages)
         broker.messages.on_dispatched(
             lambda arrivals: self._arrivals.extend(
@@ -205,6 +214,12 @@ class World:
             )
         )
         self.faults.trigger("started", member)
+
+    def _on_damage(self, member: SimMember, error: CorruptStoreError) -> None:
+        """A store found that it lost entries."""
+        is_victim = member.id in self.raft_watch.losers
+        demand(is_victim, "I14 damage that nobody did", member.id, str(error))
+        self.raft_watch.on_lost(member)
 
     def _on_refusal(self, member: SimMember) -> None:
         """A store that is damaged: an operator replaces the disk."""
