@@ -112,6 +112,7 @@ class BrokerConfig:
     disk_used_percent_max: int
     cleans_forcibly: bool
     clean_interval_ms: int
+    scrub_bytes_s: int
     pull_bytes_max: int
     pull_count_max: int
     # Ledger.

@@ -44,6 +44,15 @@ STORE_KEYS: Final = (
         I32_MAX,
         "Size of one consume queue file; a multiple of 20.",
     ),
+    integer(
+        "scrubBytesPerSecond",
+        "scrub_bytes_s",
+        1 << 20,
+        "bytes/s",
+        0,
+        1 << 30,
+        "How fast the log is read through for flipped bits, round after round; 0: never.",
+    ),
     switch("messageIndexEnable", "has_key_index", True, "Index messages by their keys."),
     integer(
         "maxHashSlotNum",

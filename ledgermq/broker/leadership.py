@@ -37,6 +37,8 @@ class Leadership:
         self.failure: str | None = None
         # Why no message is taken although this member serves (a full disk), None when they are.
         self.closed_because: str | None = None
+        # What this member lost or found damaged, until it is whole again; None when it is.
+        self.repair: str | None = None
 
     @property
     def is_leader(self) -> bool:

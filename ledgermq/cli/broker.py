@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
+from twisted.python.failure import Failure
 
 from ledgermq.broker.config import BrokerConfig, effective_properties, load_broker_config
 from ledgermq.broker.errors import BrokerError, ConfigError
@@ -42,10 +43,32 @@ class _Announced:
     """The service, with a status line at each change."""
 
     def __init__(self, config: BrokerConfig, as_json: bool) -> None:
-        self._service = BrokerService(config, reactor, on_ready=self._look)
+        self._config = config
+        self._service = self._new_service()
+        self._is_stopping = False
         self._as_json = as_json
         self._last: dict[str, object] = {}
         self._watch = LoopingCall(self._look)
+
+    def _new_service(self) -> BrokerService:
+        return BrokerService(
+            self._config, reactor, on_ready=self._look, on_damage=self._repair_by_restart
+        )
+
+    def _repair_by_restart(self) -> None:
+        """Opens the files anew, which repairs what was found damaged."""
+        print_line("stops to repair its files", {"event": "repair"}, self._as_json)
+        self._service.stop().addCallback(lambda _: self._start_again())
+
+    def _start_again(self) -> None:
+        if self._is_stopping:
+            return
+        self._service = self._new_service()
+        self._service.start().addErrback(self._not_repaired)
+
+    def _not_repaired(self, failure: Failure) -> None:
+        fail(f"not repaired: {failure.getErrorMessage()}")
+        reactor.stop()
 
     def start(self) -> Deferred[Any]:
         """Fires when the broker takes part in its group."""
@@ -72,6 +95,7 @@ class _Announced:
 
     def stop(self) -> Deferred[None]:
         """Fires when all is committed, told and closed."""
+        self._is_stopping = True
         if self._watch.running:
             self._watch.stop()
         return self._service.stop()

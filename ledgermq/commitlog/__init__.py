@@ -17,6 +17,7 @@ from ledgermq.commitlog.dledger_commit_log import (
 )
 from ledgermq.commitlog.errors import (
     CommitLogError,
+    DamagedFileError,
     DispatchError,
     LeaderNotReadyError,
     MessageIllegalError,
@@ -38,6 +39,7 @@ __all__ = [
     "CleanReason",
     "CommitLogError",
     "DLedgerCommitLog",
+    "DamagedFileError",
     "DispatchError",
     "FlushJob",
     "GetMessageResult",

@@ -108,6 +108,7 @@ class Checkpoints:
 
     def __init__(self, file_system: FileSystem, root: str) -> None:
         self._file_system = file_system
+        self._root = root
         self._mark_path = f"{root}/dispatch.checkpoint"
         self._upstream_path = f"{root}/checkpoint"
 
@@ -125,3 +126,9 @@ class Checkpoints:
         self._file_system.replace(self._mark_path, encode_mark(mark))
         times = STORE_CHECKPOINT.pack(mark.timestamp, mark.timestamp, mark.index_timestamp)
         self._file_system.replace(self._upstream_path, times.ljust(STORE_CHECKPOINT_BYTES, b"\0"))
+
+    def discard(self) -> None:
+        """Remove our file, durably: the next opening makes everything again from the log."""
+        if self._file_system.read(self._mark_path) is not None:
+            self._file_system.remove(self._mark_path)
+            self._file_system.sync_directory(self._root)

@@ -31,6 +31,7 @@ from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.commitlog.proof import OnDamage
 from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import ConsumeQueues
@@ -44,6 +45,7 @@ from ledgermq.commitlog.reading import (
 from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
 from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
 from ledgermq.commitlog.rows import Arrival, RowMaker
+from ledgermq.commitlog.scrub import Scrub, VerifyingStore
 from ledgermq.commitlog.store_lock import StoreLock
 from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.storage import LedgerStore
@@ -192,6 +194,18 @@ class MessageStore:
         code of each message in it.
         """
         self._dispatcher.on_dispatched = notify
+
+    def on_damage(self, notify: OnDamage) -> None:
+        """Have `notify` called when a read comes upon damage, before the read fails."""
+        self._reader.on_damage = notify
+
+    def scrub_with(self, store: VerifyingStore) -> Scrub:
+        """Return a scrub of this store's log, read through `store`, and of what derives from it."""
+        return Scrub(store, self._dispatcher, self._row_maker, self._key_index)
+
+    def discard_checkpoint(self) -> None:
+        """After `close`: have the next opening make queues and key index again from the log."""
+        self._checkpoints.discard()
 
     def watch_topic(self, topic: str, callback: Watcher) -> None:
         """Have body and index of a topic's records handed over at dispatch, in order.

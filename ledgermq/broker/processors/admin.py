@@ -119,6 +119,7 @@ class AdminProcessor:
             "ledgerTerm": str(leadership.term),
             "ledgerLeaderId": leadership.leader_id or "",
             "ledgerSelfId": self._config.ledger_self_id,
+            "ledgerRepair": leadership.failure or leadership.repair or "",
         }
 
     def _traffic(self) -> dict[str, str]:

@@ -43,6 +43,7 @@ from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult, opening
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.record import RECORD_FIXED_BYTES
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
@@ -76,6 +77,7 @@ class BrokerService:
         reactor: Any,
         *,
         on_ready: Callable[[], None] | None = None,
+        on_damage: Callable[[], None] | None = None,
         rng: Random | None = None,
     ) -> None:
         """Opens nothing yet.
@@ -84,11 +86,16 @@ class BrokerService:
             config: all settings.
             reactor: gives TCP, time and threads.
             on_ready: called each time this member begins to serve as the leader.
+            on_damage: called when a file gave bytes that were not written: a new service on the
+                same files repairs them, after this one was stopped.
             rng: draws election times and queues; None for one seeded by the system.
         """
         self.config = config
         self._reactor = reactor
         self._on_ready = on_ready
+        self._on_damage = on_damage
+        # What was found damaged first; None while all is well.
+        self._damage: Exception | None = None
         self._rng = rng or Random()
         self._port = config.listen_port
         self.leadership = Leadership(config.ledger_self_id, config.follower_broker_id)
@@ -261,8 +268,10 @@ class BrokerService:
             self._rng,
             self._applier,
             lambda term: opening_record(term, store_host, wall_clock_ms()),
+            repair_mark=self._storage.repair_mark,
         )
         self._messages.attach(self._replica)
+        self._messages.on_damage(self._damage_found)
         return self._replica.start(applied_index=self._messages.dispatched_index)
 
     def _run(self, _: object) -> None:
@@ -279,6 +288,7 @@ class BrokerService:
             self._rates,
             clock_ms=self._clock_ms,
             flush_failed=self._flush_failed,
+            damage_found=self._damage_found,
         ).start(self._schedule)
         self._registration.start()
         gc.collect()
@@ -415,6 +425,9 @@ class BrokerService:
         self._proposals.add_own(messages, size, answered)
 
     def _role_changed(self) -> None:
+        failure = self._replica.failure if self._replica is not None else None
+        if isinstance(failure, CorruptStoreError):
+            self._damage_found(failure)
         self._schedule.soon(self._registration.register)
 
     def _ready(self) -> None:
@@ -442,6 +455,17 @@ class BrokerService:
     def _clock_ms(self) -> float:
         seconds: float = self._reactor.seconds()
         return seconds * 1000.0
+
+    def _damage_found(self, error: Exception) -> None:
+        """Leaves the group at once: nothing more is served of files that cannot be trusted."""
+        if self._damage is not None or self._stopped is not None:
+            return
+        self._damage = error
+        _log.error("{member}: {error}", member=self.config.ledger_self_id, error=error)
+        self._storage.distrust(error)
+        self._flush_failed(error)
+        if self._on_damage is not None:
+            self._schedule.soon(self._on_damage)
 
     def _flush_failed(self, error: BaseException) -> None:
         """A failed flush is final for this member: it leaves the group and says so."""

@@ -16,11 +16,25 @@ from twisted.logger import Logger
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.state_files import StateFile
 from ledgermq.broker.state_log import BrokerState
-from ledgermq.commitlog import STATE_TOPIC, FlushJob, MessageStore, StoreConfig, StoreLock
+from ledgermq.commitlog import (
+    STATE_TOPIC,
+    DamagedFileError,
+    FlushJob,
+    MessageStore,
+    StoreConfig,
+    StoreLock,
+)
 from ledgermq.commitlog import used_percent as used_percent_of
 from ledgermq.dledger.entry import EntryCodec
-from ledgermq.dledger.store import DLedgerMmapFileStore, RealFileSystem, VoteFile
+from ledgermq.dledger.store import (
+    DLedgerMmapFileStore,
+    RealFileSystem,
+    RecoveryReport,
+    VoteFile,
+)
+from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 
@@ -62,6 +76,7 @@ class Storage:
         self.vote_file = VoteFile(
             file_system, directory, config.ledger_self_id, group=config.ledger_group
         )
+        self.repair_mark = RepairMark(file_system, directory)
         self.messages = MessageStore(
             store_config(config),
             self.ledger_store,
@@ -79,6 +94,9 @@ class Storage:
         self._job: FlushJob | None = None
         self._job_files: list[tuple[StateFile, bytes]] = []
         self._is_open = False
+        # Queues and key index are to be made again at the next start.
+        self._rebuilds = False
+        self.scrub = self.messages.scrub_with(self.ledger_store)
 
     def open(self) -> None:
         """Opens everything.
@@ -90,7 +108,7 @@ class Storage:
         """
         self._lock.take()
         try:
-            ledger = self.ledger_store.open()
+            ledger = self._open_ledger()
             if ledger.cut_reason is not None:
                 _log.warn(
                     "ledger: cut a torn tail at {position}: {reason}; copies: {copies}",
@@ -118,6 +136,35 @@ class Storage:
             clean=report.was_clean,
             rebuilt=len(report.rebuilt_queues),
         )
+
+    def _open_ledger(self) -> RecoveryReport:
+        """Opens the log; one that lost entries is cut, and its member recovers from the others.
+
+        Raises:
+            CorruptStoreError: it lost entries, and there are no others; nothing was changed.
+        """
+        repair = self.repair_mark.read()
+        damages: list[str] = []
+
+        def note(error: CorruptStoreError) -> None:
+            damages.append(str(error))
+            self.repair_mark.begin_recovery(str(error))
+            _log.warn("ledger is damaged, recovers from its peers: {reason}", reason=str(error))
+
+        has_peers = len(self._config.ledger_peers) > 1
+        report = self.ledger_store.open(
+            verify_all=repair is not None, on_damage=note if has_peers else None
+        )
+        if repair is not None and not repair.is_recovering and not damages:
+            self.repair_mark.clear()
+        return report
+
+    def distrust(self, error: Exception) -> None:
+        """Has the next start look at what gave bad bytes, and make it good."""
+        if isinstance(error, DamagedFileError) and error.is_derived:
+            self._rebuilds = True
+        else:
+            self.repair_mark.suspect(str(error))
 
     def _load_state(self) -> None:
         state = self._state
@@ -226,6 +273,8 @@ class Storage:
             self._delays_file.save(self._state.progress.to_json(), is_durable=True)
             if self._job is None:
                 self.messages.close()
+            if self._rebuilds:
+                self.messages.discard_checkpoint()
             self.ledger_store.close()
         except BaseException:
             is_clean = False

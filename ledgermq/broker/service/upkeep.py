@@ -18,6 +18,8 @@ from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import Storage
 from ledgermq.broker.state_log import BrokerState
+from ledgermq.commitlog import DamagedFileError
+from ledgermq.dledger.store.errors import CorruptStoreError
 
 _ANSWER_DUE_MS: Final = 100
 # A delayed message is delivered this late at most, when there is nothing else to do.
@@ -25,6 +27,7 @@ _DELIVERY_DUE_MS: Final = 50
 _SCAN_MS: Final = 5000
 _HOUSEKEEPING_MS: Final = 10_000
 _SECOND_MS: Final = 1000
+_SCRUB_MS: Final = 100
 _SNAPSHOT_MS: Final = 600_000
 
 _log = Logger()
@@ -46,12 +49,14 @@ class Upkeep:
         *,
         clock_ms: Callable[[], float],
         flush_failed: Callable[[BaseException], None],
+        damage_found: Callable[[Exception], None],
     ) -> None:
         """Binds the parts.
 
         Args:
             clock_ms: monotonic time.
             flush_failed: told when the disk refuses a flush, which is final.
+            damage_found: told of bytes on disk that are not what was written.
         """
         self._config = config
         self._leadership = leadership
@@ -63,6 +68,7 @@ class Upkeep:
         self._rates = rates
         self._clock_ms = clock_ms
         self._flush_failed = flush_failed
+        self._damage_found = damage_found
         # Segment of the log that the last snapshot stands in: each has one, so that what retention
         # leaves of the log always holds the whole state.
         self._snapshot_segment = 0
@@ -83,8 +89,12 @@ class Upkeep:
         schedule.every(config.clean_interval_ms, self._clean)
         schedule.every(config.register_period_ms, self._registration.register)
         schedule.every(_SNAPSHOT_MS, self._write_snapshot)
+        if config.scrub_bytes_s:
+            schedule.every(_SCRUB_MS, self._scrub)
 
     def _each_second(self) -> None:
+        repair = self._storage.repair_mark.read()
+        self._leadership.repair = repair.reason if repair is not None else None
         proposals, pulls = self._proposals, self._processors.pulls
         self._rates.sample(
             self._clock_ms(),
@@ -103,6 +113,13 @@ class Upkeep:
                 self._state.write_snapshot()
         self._storage.save_topics_and_groups()
         self._storage.flush_if_due(self._flush_failed)
+
+    def _scrub(self) -> None:
+        """Looks at a little of the log: what a second may take, in ten parts."""
+        try:
+            self._storage.scrub.step(self._config.scrub_bytes_s * _SCRUB_MS // 1000)
+        except (CorruptStoreError, DamagedFileError) as error:
+            self._damage_found(error)
 
     def _clean(self) -> None:
         self._storage.clean(time.localtime().tm_hour)

@@ -27,10 +27,11 @@ from ledgermq.dledger.entry import (
     INDEX_UNIT_BYTES,
     EntryCodec,
     EntryHead,
+    EntryId,
     EntrySlice,
     read_head,
 )
-from ledgermq.dledger.errors import CompactedError, OutOfRangeError
+from ledgermq.dledger.errors import CompactedError, CorruptEntryError, OutOfRangeError
 from ledgermq.dledger.store.claims import Claims
 from ledgermq.dledger.store.continuity import check_continues
 from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
@@ -196,6 +197,39 @@ class DLedgerMmapFileStore:
             position=begin,
             last_chain_crc=last.chain_crc,
         )
+
+    def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
+        """Returns what `read` does, when every entry of it fits its unit, its checksums and the
+        entry before it.
+
+        Raises:
+            CompactedError, OutOfRangeError: the first is before or behind the log.
+            CorruptStoreError: something does not fit.
+        """
+        entries = self.read(first_index, bytes_max)
+        previous, chain_crc = None, 0
+        if first_index > self.first_index:
+            before = self.head_at(first_index - 1)
+            previous, chain_crc = EntryId(before.term, before.index), before.chain_crc
+        try:
+            parsed = self._codec.parse(
+                entries.data,
+                position=entries.position,
+                previous=previous,
+                previous_chain_crc=chain_crc,
+            )
+        except CorruptEntryError as error:
+            raise self._disagreement(
+                error.position, error.field, error.expected, error.found, error.index
+            ) from error
+        ends = [*parsed.starts[1:], len(entries.data)]
+        units = self._index.run_from(first_index, parsed.count)
+        for i, (start, end, unit) in enumerate(zip(parsed.starts, ends, units, strict=True)):
+            index = first_index + i
+            head = (ENTRY_MAGIC, parsed.position + start, end - start, index, parsed.term_at(index))
+            if unit != head:
+                raise self._disagreement(parsed.position + start, "unit", head, unit, index)
+        return parsed
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Returns a copy of so many bytes of the data log, fewer at the end of their segment.

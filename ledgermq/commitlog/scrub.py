@@ -1,0 +1,84 @@
+"""Scrub: reads what nobody asks for, and finds bits that have flipped before they are needed.
+
+Round after round, from the log's first entry to the last one dispatched: each entry is compared
+with its index unit, its checksums and the entry before it, and then everything that was derived
+from it with what would be derived now: its unit in the consume queue, its keys in the key index. A
+step is small, so that the reactor stays free; how often it is called bounds the load.
+
+Not here: what is done about damage.
+"""
+
+from typing import Protocol
+
+from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.errors import DamagedFileError
+from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.rows import Row, RowMaker
+from ledgermq.dledger.entry import EntrySlice
+
+
+class VerifyingStore(Protocol):
+    """A log that can be read with all its checks."""
+
+    @property
+    def first_index(self) -> int: ...
+
+    def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice: ...
+
+
+class Scrub:
+    """One log and its derived files, walked without end."""
+
+    def __init__(
+        self,
+        store: VerifyingStore,
+        dispatcher: Dispatcher,
+        row_maker: RowMaker,
+        key_index: KeyIndex,
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._row_maker = row_maker
+        self._key_index = key_index
+        self._next_index = 0
+        # Rounds that were completed, and bytes looked at since the start.
+        self.round_count = 0
+        self.byte_count = 0
+
+    def step(self, bytes_max: int) -> int:
+        """Looks at about so many bytes, one entry at least.
+
+        Returns:
+            Bytes of the log that were looked at; 0 at the end of a round.
+
+        Raises:
+            CorruptStoreError: the log or its index is damaged.
+            DamagedFileError: a queue or the key index does not say what the log says.
+        """
+        store, last_index = self._store, self._dispatcher.dispatched_index
+        first_index = max(self._next_index, store.first_index)
+        if first_index > last_index:
+            self.round_count += self._next_index > store.first_index
+            self._next_index = store.first_index
+            return 0
+        entries = store.read_verified(first_index, bytes_max)
+        stop = min(entries.last_index, last_index) + 1
+        for row in self._row_maker.rows_of(entries, first_index, stop):
+            self._compare(row)
+        self._next_index = stop
+        self.byte_count += len(entries.data)
+        return len(entries.data)
+
+    def _compare(self, row: Row) -> None:
+        queue, queue_offset, unit, _, keys, _, _ = row
+        # What retention has dropped, and a deleted topic's numbers, have no unit.
+        if queue is not None and queue.min_offset <= queue_offset < queue.max_offset:
+            found = queue.units(queue_offset, 1)
+            if found != unit:
+                what = f"unit {queue_offset} of {queue.topic}-{queue.queue_id}"
+                raise DamagedFileError("consume queue", what, unit.hex(), found.hex())
+        if keys:
+            missing = self._key_index.find_missing(keys)
+            if missing is not None:
+                what = f"key of the record at {missing[2]}"
+                raise DamagedFileError("key index", what, "an entry", "none")
