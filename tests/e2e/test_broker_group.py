@@ -50,6 +50,25 @@ class Group:
 
         return wait_until(find, what="a leader that serves")[0]
 
+    def wait_until_all_count(self) -> None:
+        """Waits until every member votes.
+
+        A member that comes to a group in which others wrote already cannot know whether it has
+        forgotten something: it votes and counts again when the others committed without it.
+        """
+
+        def is_counted(number: int) -> bool:
+            log = self.members[number].log_text()
+            return log.count("recovering, no vote") == log.count("recovered, it votes")
+
+        def is_whole() -> bool:
+            with WireClient(self.members[self.leader()].address) as client:
+                client.send("Warm", 0, b"x")
+            roles = [member.status.get("role") for member in self.members.values()]
+            return set(roles) <= {"LEADER", "FOLLOWER"} and all(map(is_counted, self.members))
+
+        wait_until(is_whole, what="a group in which all members count")
+
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Group]:
@@ -57,6 +76,7 @@ def group(tmp_path: Path) -> Iterator[Group]:
         members = Group(tmp_path)
         for number in range(3):
             members.start(number, stack)
+        members.wait_until_all_count()
         yield members
 
 

@@ -1,7 +1,7 @@
 """A broker inside this process: name servers hear of it, and a stop leaves nothing behind."""
 
 import gc
-import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,13 @@ class BrokerServiceTest(TestCase):
     """One member alone in its group, on the reactor of the test."""
 
     def new_service(self, **settings: str) -> tuple[BrokerService, Deferred[None]]:
-        self.folder = Path(os.path.abspath(self.mktemp()))
+        self.folder = self.new_folder()
         return self.service_on(self.folder, **settings)
+
+    def new_folder(self) -> Path:
+        folder = tempfile.TemporaryDirectory(prefix="ledgermq-broker-")
+        self.addCleanup(folder.cleanup)
+        return Path(folder.name)
 
     def service_on(self, folder: Path, **settings: str) -> tuple[BrokerService, Deferred[None]]:
         ready: Deferred[None] = Deferred()
@@ -166,7 +171,7 @@ class BrokerServiceTest(TestCase):
         await first.start()
         await ready
         port = first.address.partition(":")[2]
-        second, _ = self.service_on(Path(os.path.abspath(self.mktemp())), listenPort=port)
+        second, _ = self.service_on(self.new_folder(), listenPort=port)
         try:
             await second.start()
         except CannotListenError as error:
