@@ -162,7 +162,12 @@ class MessageStore:
         return self._commit_log.append(messages)
 
     def committed(self, start_index: int, end_index: int) -> None:
-        """Dispatch newly committed entries: see Dispatcher.committed."""
+        """Dispatch newly committed entries: see Dispatcher.committed.
+
+        Where they begin a log that was begun afresh behind what was dispatched, all starts over.
+        """
+        if self._dispatcher.dispatched_index + 1 < start_index == self._store.first_index:
+            self.reset()
         self._dispatcher.committed(start_index, end_index)
 
     def become_leader(self) -> None:
