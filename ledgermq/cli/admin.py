@@ -1,6 +1,6 @@
 """``ledgermq admin SUBCOMMAND``: mqadmin's commands, with its names and flags.
 
-A subcommand lives in the file of its noun: `cluster.py`, `topic.py`, `group.py`.
+A subcommand lives in the file of its noun: `cluster.py`, `topic.py`, `group.py`, `leader.py`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 
-from ledgermq.cli import cluster, group, topic
+from ledgermq.cli import cluster, group, leader, topic
 from ledgermq.cli.program import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.protocol.errors import RemoteProtocolError
 
-NOUNS = (cluster, topic, group)
+NOUNS = (cluster, topic, group, leader)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -84,6 +84,20 @@ class Remote:
             RefusedError: the answer is not SUCCESS.
             AdminError: the address is none.
         """
+        answer = self.ask(address, code, header, body)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(address, answer.code, answer.remark)
+        return answer
+
+    def ask(
+        self, address: str, code: int, header: Header | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Sends one request and returns its answer, whatever its code.
+
+        Raises:
+            UnreachableError: no connection, or no answer in time.
+            AdminError: the address is none.
+        """
         command = RemotingCommand.request(code, header, body)
         self._opaque += 1
         command.opaque = self._opaque
@@ -94,8 +108,6 @@ class Remote:
             if connection is not None:
                 connection.close()
             raise UnreachableError(address, str(error)) from error
-        if answer.code != ResponseCode.SUCCESS:
-            raise RefusedError(address, answer.code, answer.remark)
         return answer
 
     def _exchange(self, address: str, command: RemotingCommand) -> RemotingCommand:

@@ -207,8 +207,12 @@ class ClientRequests:
     def _finish_transfer(self, code: DLedgerCode) -> None:
         waiting, self._transfer = self._transfer, None
         assert waiting is not None
-        answer = RpcBody(code=code, leader_id=self._ledger.leader_id, term=self._ledger.term)
-        _send(waiting.connection, waiting.command, answer)
+        ledger, target_id = self._ledger, waiting.transfer.target_id
+        remark = None
+        if code is not DLedgerCode.SUCCESS:
+            remark = f"{target_id!r} did not take over; the leader is {ledger.leader_id!r}"
+        answer = RpcBody(code=code, leader_id=ledger.leader_id, term=ledger.term)
+        _send(waiting.connection, waiting.command, answer, remark)
 
     def _append(
         self, connection: CommandProtocol, command: RemotingCommand, request: AppendBody

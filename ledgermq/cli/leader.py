@@ -1,0 +1,163 @@
+"""Admin commands about the leader of a broker group: transferLeader.
+
+The way is DLedger's own, so that it works with groups of Apache's brokers, too: the broker's
+configuration tells the group and its ledger addresses, METADATA tells the leader, a heart beat of
+no term tells the term (the answer is 403 with it, and nothing changes), LEADERSHIP_TRANSFER does
+it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.cli.subcommand import Subcommand
+from ledgermq.cli.table import print_table
+from ledgermq.dledger.messages import DLedgerCode
+from ledgermq.dledger.replica.config import ConfigValueError, parse_peers
+from ledgermq.dledger.replica.wire_json import JsonCode
+from ledgermq.protocol.codes import RequestCode
+
+# A leader that is handing over, or is being elected, is asked again for so long.
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.2
+# Where the remark of an answer's head is put among the fields of its body.
+_REMARK: Final = "remark"
+_COLUMNS: Final = ("group", "from", "to", "term")
+
+
+class LedgerGroup:
+    """The members of a group, asked as DLedger's tools ask them."""
+
+    def __init__(self, remote: Remote, group: str, peers: Mapping[str, str]) -> None:
+        """Asks nothing yet.
+
+        Args:
+            remote: makes the connections.
+            group: dLegerGroup.
+            peers: member id -> "host:port" of its ledger port.
+        """
+        self._remote = remote
+        self.group = group
+        self.peers = peers
+
+    def find_leader(self) -> tuple[str, int]:
+        """Returns the leader and its term.
+
+        Raises:
+            AdminError: no member names one.
+        """
+        reasons: list[str] = []
+        for member_id in self.peers:
+            try:
+                leader_id = self._ask(member_id, JsonCode.METADATA).get("leaderId")
+                if isinstance(leader_id, str) and leader_id in self.peers:
+                    return leader_id, self._term_of(leader_id)
+                reasons.append(f"{member_id} knows no leader")
+            except AdminError as error:
+                reasons.append(str(error))
+        raise AdminError(f"group {self.group!r} has no leader: {'; '.join(reasons)}")
+
+    def hand_over(self, target_id: str) -> tuple[str, int]:
+        """Makes a member the leader; returns who led before, and the new term.
+
+        Raises:
+            AdminError: no such member, no leader, or the leader refuses; the text says why.
+        """
+        if target_id not in self.peers:
+            raise AdminError(f"no member {target_id!r}; the group has {', '.join(self.peers)}")
+        leader_id, term = self.find_leader()
+        if leader_id == target_id:
+            return leader_id, term
+        fields = {"transferId": leader_id, "transfereeId": target_id, "term": term}
+        answer: Mapping[str, Any] = {}
+        try:
+            answer = self._ask(leader_id, JsonCode.LEADERSHIP_TRANSFER, **fields)
+        except AdminError:
+            # A leader of Java may lose its own answer when it steps down: who leads is the answer.
+            pass
+        code = answer.get("code", int(DLedgerCode.SUCCESS))
+        if code != DLedgerCode.SUCCESS and answer.get("term", -1) <= term:
+            reason = answer.get(_REMARK) or "no remark"
+            raise AdminError(f"{leader_id} refuses: {_code_name(code)}: {reason}")
+        return leader_id, self._wait_for(target_id, term)
+
+    def _wait_for(self, target_id: str, past_term: int) -> int:
+        end_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                leader_id, term = self.find_leader()
+                reason = f"{leader_id} leads term {term}"
+            except AdminError as error:
+                leader_id, term, reason = None, -1, str(error)
+            if leader_id == target_id:
+                return term
+            if term > past_term or time.monotonic() > end_s:
+                raise AdminError(f"{target_id} did not take over: {reason}")
+            time.sleep(_PAUSE_S)
+
+    def _term_of(self, leader_id: str) -> int:
+        other_id = next((member_id for member_id in self.peers if member_id != leader_id), None)
+        if other_id is None:
+            raise AdminError(f"group {self.group!r} has one member only")
+        answer = self._ask(leader_id, JsonCode.HEART_BEAT, leaderId=other_id, term=-1)
+        if answer.get("code") != DLedgerCode.EXPIRED_TERM:
+            raise AdminError(f"{leader_id} does not tell its term: {answer}")
+        return int(answer["term"])
+
+    def _ask(self, member_id: str, code: int, **fields: Any) -> dict[str, Any]:
+        body = {"code": 200, "group": self.group, "remoteId": member_id, "term": -1} | fields
+        address = self.peers[member_id]
+        answer = self._remote.ask(address, code, body=json.dumps(body).encode())
+        try:
+            decoded = json.loads(answer.body)
+        except ValueError as error:
+            raise AdminError(f"{address} is no ledger port: {answer.remark}") from error
+        if not isinstance(decoded, dict):
+            raise AdminError(f"{address} is no ledger port: {decoded!r}")
+        return decoded | {_REMARK: answer.remark}
+
+
+def _code_name(code: int) -> str:
+    return f"{code} {DLedgerCode(code).name}" if code in set(DLedgerCode) else str(code)
+
+
+def _group_of(remote: Remote, broker_address: str) -> LedgerGroup:
+    """Reads group and peers from the configuration of a broker."""
+    text = remote.call(broker_address, RequestCode.GET_BROKER_CONFIG).body.decode()
+    settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    try:
+        peers = parse_peers(settings.get("dLegerPeers", ""))
+    except ConfigValueError as error:
+        raise AdminError(f"{broker_address} has no ledger group: {error}") from error
+    addresses = {peer_id: str(address) for peer_id, address in peers.items()}
+    return LedgerGroup(remote, settings.get("dLegerGroup", ""), addresses)
+
+
+def _add_transfer(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("-b", "--brokerName", help="name of the broker group")
+    where.add_argument("-a", "--brokerAddr", help="host:port of any broker of the group")
+    parser.add_argument("--to", required=True, metavar="ID", help="member that is to lead, as n1")
+
+
+def _transfer(remote: Remote, options: argparse.Namespace) -> None:
+    address = options.brokerAddr
+    if address is None:
+        table = remote.clusters().broker_addr_table
+        if options.brokerName not in table:
+            known = ", ".join(sorted(table)) or "none"
+            raise AdminError(f"no broker {options.brokerName!r}; known: {known}")
+        address = min(table[options.brokerName].broker_addrs.items())[1]
+    group = _group_of(remote, address)
+    former_id, term = group.hand_over(options.to)
+    print_table(_COLUMNS, [(group.group, former_id, options.to, term)], options.json)
+
+
+SUBCOMMANDS: Final = {
+    "transferLeader": Subcommand("hands the leadership on", _add_transfer, _transfer),
+}
