@@ -182,6 +182,18 @@ class ClientTable:
         """Returns the live producers of a group; empty when there are none."""
         return list(self._producers.get(group_name, {}).values())
 
+    def next_producer(self, group_name: str) -> Hashable | None:
+        """Returns the connection of one live producer of a group, another one each time; None when
+        there is none.
+        """
+        members = self._producers.get(group_name)
+        if not members:
+            return None
+        connection = next(iter(members))
+        # To the end of the line.
+        members[connection] = members.pop(connection)
+        return connection
+
     @property
     def consumer_group_names(self) -> list[str]:
         """The consumer groups with a live member, in order."""

@@ -56,6 +56,8 @@ class QueueProgress:
         self._offsets: dict[int, int] = {}
         self._plan: _Plan | None = None
         self._cursors: dict[int, int] | None = None
+        # How often this member began to lead: what belongs to an earlier time is stale.
+        self.leadership = 0
         # Until `attach` names the log, all that was planned counts as delivered.
         self._term_at: Callable[[int], int] = lambda index: 0
         self._end_index: Callable[[], int] = lambda: _OFFSET_MAX
@@ -123,6 +125,7 @@ class QueueProgress:
         """This member begins to deliver: all that former leaders wrote is applied."""
         self._settle(self._end_index())
         self._cursors = dict(self._offsets)
+        self.leadership += 1
 
     def follow(self) -> None:
         """This member delivers no more."""
@@ -131,6 +134,11 @@ class QueueProgress:
     def cursor(self, queue: int) -> int:
         """Returns the next message of a queue, 0 when nothing was ever worked off."""
         return 0 if self._cursors is None else self._cursors.get(queue, 0)
+
+    def raise_to(self, queue: int, offset: int) -> None:
+        """Passes what is known from elsewhere to be worked off."""
+        assert self._cursors is not None, "a member that does not lead moved a cursor"
+        self._cursors[queue] = max(self._cursors.get(queue, 0), offset)
 
     def advance(self, runs: Sequence[Run]) -> dict[int, int]:
         """Moves the cursors to where a plan leaves them; it is appended in this turn.

@@ -21,6 +21,7 @@ from ledgermq.broker.errors import (
     NoPermissionError,
     ServiceUnavailableError,
 )
+from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
@@ -31,7 +32,6 @@ from ledgermq.broker.topics import (
     TopicConfig,
     topic_for_send,
 )
-from ledgermq.broker.transactions import half_message
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.batch import decode_batch
 from ledgermq.protocol.codes import ONE_WAY_FLAG, VERSION_3_4_9, RequestCode
@@ -58,6 +58,8 @@ RECORD_BYTES_MAX: Final = 4_194_304 - 48
 _BATCH_COUNT_MAX: Final = 10_000
 # Two IPv6 hosts.
 _HOST_BYTES_EXTRA: Final = 24
+# What checks add to the properties of a half message.
+_HALF_BYTES_SPARE: Final = 128
 _SEPARATOR: Final = "\x02"
 _BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _WAIT_MARK: Final = f"{WAIT_STORE_MSG_OK}\x01"
@@ -379,7 +381,8 @@ class SendProcessor:
             message = waiting_message(message, level)
         topic_bytes = max(len(topic.name), len(message.topic))
         size = RECORD_FIXED_BYTES + len(message.body) + topic_bytes + len(message.properties)
-        self._check_size(size, len(message.body), len(message.properties))
+        spare = _HALF_BYTES_SPARE if is_half else 0
+        self._check_size(size + spare, len(message.body), len(message.properties) + spare)
         self._proposals.add(
             message,
             size,

@@ -20,16 +20,19 @@ from ledgermq.broker.processors.query import QueryProcessor
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.processors.send_back import SendBackProcessor
 from ledgermq.broker.processors.topics import TopicProcessor
+from ledgermq.broker.processors.transactions import ProducerQuestions, TransactionProcessor
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.topics import built_in_topics
+from ledgermq.broker.transactions import Rules, Transactions
 from ledgermq.commitlog import MessageStore
 from ledgermq.protocol.codes import RequestCode
 
 # Part of the memory that upstream takes for the page cache of the log's end.
 _MEMORY_PERCENT: Final = 40
+_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,7 @@ class Processors:
     pulls: PullProcessor
     clients: ClientProcessor
     delays: DelayedDelivery
+    transactions: Transactions
     table: dict[int, Processor]
 
 
@@ -82,6 +86,10 @@ def bind_processors(parts: Parts) -> Processors:
         parts.config, parts.leadership, parts.state, parts.clients, parts.locks, parts.now_ms
     )
     delays = _delays(parts)
+    transactions = _transactions(parts)
+    ends = TransactionProcessor(
+        parts.config, parts.leadership, transactions, parts.proposals, parts.messages
+    )
     code = RequestCode
     table: dict[RequestCode, Processor] = {
         code.PULL_MESSAGE: pulls.pull,
@@ -94,31 +102,61 @@ def bind_processors(parts: Parts) -> Processors:
         code.CHECK_CLIENT_CONFIG: clients.check_client,
         code.GET_CONSUMER_CONNECTION_LIST: clients.list_consumers,
         code.GET_PRODUCER_CONNECTION_LIST: clients.list_producers,
+        code.END_TRANSACTION: ends.end,
+        code.RESUME_CHECK_HALF_MESSAGE: ends.resume,
         **_senders(parts),
         **_offsets(parts),
         **_topics(parts),
         **_questions(parts, pulls, delays),
     }
     by_number = {int(request_code): processor for request_code, processor in table.items()}
-    return Processors(pulls=pulls, clients=clients, delays=delays, table=by_number)
+    return Processors(
+        pulls=pulls, clients=clients, delays=delays, transactions=transactions, table=by_number
+    )
+
+
+def _has_room(parts: Parts) -> bool:
+    """Own appends wait while messages are not taken, and leave half of what may wait to senders."""
+    config, proposals = parts.config, parts.proposals
+    return (
+        parts.leadership.takes_messages
+        and proposals.count * 2 < config.waiting_sends_max
+        and proposals.bytes * 2 < config.waiting_bytes_max
+    )
 
 
 def _delays(parts: Parts) -> DelayedDelivery:
-    """Delivers only while messages are taken, and half of what may wait at most does."""
-    config, proposals = parts.config, parts.proposals
     return DelayedDelivery(
-        config.delay_levels,
+        parts.config.delay_levels,
         parts.messages,
         parts.state.progress,
-        Deliveries(proposals, parts.store_host, parts.now_ms),
-        has_room=lambda: (
-            parts.leadership.takes_messages
-            and proposals.count * 2 < config.waiting_sends_max
-            and proposals.bytes * 2 < config.waiting_bytes_max
-        ),
+        Deliveries(parts.proposals, parts.store_host, parts.now_ms),
+        has_room=lambda: _has_room(parts),
         now_ms=parts.now_ms,
         soon=parts.soon,
-        body_bytes_max=config.message_bytes_max,
+        body_bytes_max=parts.config.message_bytes_max,
+    )
+
+
+def _transactions(parts: Parts) -> Transactions:
+    config = parts.config
+    return Transactions(
+        parts.messages,
+        parts.state,
+        Deliveries(parts.proposals, parts.store_host, parts.now_ms),
+        parts.proposals,
+        ProducerQuestions(parts.clients).ask,
+        Rules(
+            check_interval_ms=config.transaction_check_ms,
+            immunity_ms=config.transaction_immunity_ms,
+            checks_max=config.transaction_checks_max,
+            age_max_ms=config.retention_hours * _HOUR_MS,
+            body_bytes_max=config.message_bytes_max,
+        ),
+        parts.store_host,
+        has_room=lambda: _has_room(parts),
+        now_ms=parts.now_ms,
+        soon=parts.soon,
     )
 
 

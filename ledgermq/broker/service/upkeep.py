@@ -81,6 +81,7 @@ class Upkeep:
         schedule.every(_ANSWER_DUE_MS, self._proposals.expire)
         schedule.every(_ANSWER_DUE_MS, pulls.answer_due)
         schedule.every(_DELIVERY_DUE_MS, self._processors.delays.run)
+        schedule.every(_DELIVERY_DUE_MS, self._processors.transactions.run)
         schedule.every(_SCAN_MS if config.is_long_polling_on else _SECOND_MS, pulls.scan)
         schedule.every(config.offsets_replication_ms, self._state.write_offsets)
         schedule.every(_SECOND_MS, self._each_second)

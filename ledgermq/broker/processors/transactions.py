@@ -1,0 +1,196 @@
+"""END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323), and CHECK_TRANSACTION_STATE (39), which
+the broker asks.
+
+Source: `EndTransactionProcessor.java`, `AbstractTransactionalMessageCheckListener.java`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from ledgermq.broker import names
+from ledgermq.broker.clients import ClientTable
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.delay import waiting_message
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import BrokerError, InvalidRequestError, SystemBusyError
+from ledgermq.broker.half_messages import (
+    HalfMessage,
+    committed_message,
+    half_from,
+    resumed,
+)
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.transactions import Transactions
+from ledgermq.commitlog import AppendMessage, AppendResult
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+)
+from ledgermq.protocol.message_id import decode_offset_id, encode_offset_id
+from ledgermq.protocol.properties import DELAY_TIME_LEVEL, PRODUCER_GROUP, UNIQUE_KEY
+from ledgermq.protocol.record import decode_record, encode_record
+from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from ledgermq.protocol.transport import CommandProtocol
+
+_log = Logger()
+
+
+class Records(Protocol):
+    """What is needed of a message store."""
+
+    def record_at(self, physical_offset: int) -> bytes | None: ...
+
+
+class TransactionProcessor:
+    """Ends transactions."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        transactions: Transactions,
+        proposals: Proposals,
+        store: Records,
+    ) -> None:
+        """Binds the parts."""
+        self._config = config
+        self._leadership = leadership
+        self._transactions = transactions
+        self._proposals = proposals
+        self._store = store
+
+    def end(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """END_TRANSACTION (37): commits or rolls back; what is still unknown is not answered."""
+        if not self._leadership.is_serving:
+            remark = str(self._leadership.refusal())
+            return command.response(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
+        self._check_takes_more()
+        header = command.header(EndTransactionRequestHeader)
+        if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            return None
+        half = self._half_at(header.commit_log_offset)
+        if half.properties.get(PRODUCER_GROUP) != header.producer_group:
+            raise InvalidRequestError(
+                f"The producer group wrong: {header.producer_group} wants to end a transaction of"
+                f" {half.properties.get(PRODUCER_GROUP)}"
+            )
+        if half.record.queue_offset != header.tran_state_table_offset:
+            raise InvalidRequestError(
+                f"The transaction state table offset wrong: {header.tran_state_table_offset}"
+                f" instead of {half.record.queue_offset}"
+            )
+        message = None
+        if header.commit_or_rollback == TRANSACTION_COMMIT:
+            message = committed_message(half)
+            level = self._config.delay_levels.level_of(half.properties.get(DELAY_TIME_LEVEL))
+            if level:
+                message = waiting_message(message, level)
+        answer: Deferred[Any] = Deferred()
+
+        def done(error: BrokerError | None) -> None:
+            if error is None:
+                answer.callback(command.response(ResponseCode.SUCCESS))
+            else:
+                answer.errback(error)
+
+        self._transactions.end(half.record.queue_offset, message, done)
+        return answer
+
+    def _half_at(self, physical_offset: int) -> HalfMessage:
+        raw = self._store.record_at(physical_offset)
+        half = None if raw is None else half_from(raw)
+        if half is None:
+            raise InvalidRequestError(
+                f"Find prepared transaction message failed: no half message at {physical_offset}"
+            )
+        return half
+
+    def resume(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """RESUME_CHECK_HALF_MESSAGE (323): a message that was put aside is asked about again."""
+        if not self._leadership.takes_messages:
+            raise self._leadership.refusal()
+        self._check_takes_more()
+        header = command.header(ResumeCheckHalfMessageRequestHeader)
+        place = decode_offset_id(header.msg_id or "").physical_offset
+        raw = self._store.record_at(place)
+        message = None if raw is None else resumed(decode_record(raw))
+        if message is None:
+            raise InvalidRequestError(
+                f"no message in {names.HALF_EXPIRED_TOPIC} has the id {header.msg_id}"
+            )
+        answer: Deferred[Any] = Deferred()
+
+        def done(_: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
+            if error is None:
+                answer.callback(command.response(ResponseCode.SUCCESS))
+            else:
+                answer.errback(error)
+
+        self._proposals.add_own([message], len(raw or b""), done)
+        return answer
+
+    def _check_takes_more(self) -> None:
+        """Raises SystemBusyError when as much waits for its commit as may."""
+        count, limit = self._proposals.count, self._config.waiting_sends_max
+        if count >= limit:
+            raise SystemBusyError(
+                f"system busy: {count} messages wait for a majority, allowed are {limit}"
+                " (key sendThreadPoolQueueCapacity)"
+            )
+
+
+class ProducerQuestions:
+    """Asks producers what became of their transactions."""
+
+    def __init__(self, clients: ClientTable) -> None:
+        """Binds the table of live producers."""
+        self._clients = clients
+
+    def ask(self, half: HalfMessage, copy: AppendMessage, result: AppendResult) -> None:
+        """Sends CHECK_TRANSACTION_STATE (39) to one live producer of the group.
+
+        Args:
+            half: as it was.
+            copy: as it is stored now.
+            result: where; the producer ends the transaction by this place.
+        """
+        group = half.properties.get(PRODUCER_GROUP, "")
+        connection = self._clients.next_producer(group)
+        if connection is None:
+            _log.info("no producer of group {group} is there to be asked", group=group)
+            return
+        assert isinstance(connection, CommandProtocol)
+        key = half.properties.get(UNIQUE_KEY)
+        header = CheckTransactionStateRequestHeader(
+            tran_state_table_offset=result.queue_offset,
+            commit_log_offset=result.physical_offset,
+            msg_id=key,
+            transaction_id=key,
+            offset_msg_id=encode_offset_id(*copy.store_host, result.physical_offset),
+        )
+        body = encode_record(
+            half.target.topic.encode(),
+            half.target.queue_id,
+            copy.flag,
+            result.queue_offset,
+            result.physical_offset,
+            copy.sys_flag,
+            copy.born_timestamp,
+            copy.born_host,
+            result.store_timestamp,
+            copy.store_host,
+            copy.reconsume_times,
+            0,
+            copy.body,
+            copy.properties,
+        )
+        connection.send_one_way(
+            RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, body, one_way=True)
+        )
