@@ -34,6 +34,13 @@ class MappedFile(Protocol):
             OSError: what is on disk is unknown from here on; asking again proves nothing.
         """
 
+    def rewrite(self, offset: int, end: int) -> None:
+        """Writes the bytes from `offset` up to `end` anew, as they are.
+
+        Pages whose writing failed count as clean afterwards, and no later sync writes them: they
+        are read from memory and are not on disk.
+        """
+
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         """Yields ranges from `offset` on; outside of them the file was never written: zeros."""
 
@@ -112,6 +119,11 @@ class _RealMappedFile:
         descriptor = self._descriptor
         if descriptor is not None:
             os.fdatasync(descriptor.number)
+
+    def rewrite(self, offset: int, end: int) -> None:
+        buffer = self.buffer
+        for at in range(offset - offset % mmap.PAGESIZE, end, mmap.PAGESIZE):
+            buffer[at] = buffer[at]
 
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         descriptor, end = self._descriptor, len(self.buffer)

@@ -119,7 +119,7 @@ class Opening:
             CorruptStoreError: entries that were on disk for certain are bad or gone.
         """
         data = self._data
-        data.open()
+        data.open(self._gap_found if self._on_damage is not None else None)
         self._open_index()
         self._finish_removal()
         first_index, first_position = self._find_first()
@@ -149,8 +149,7 @@ class Opening:
             data.truncate(state.position)
         data.first_position, data.end_position = first_position, state.position
         rebuilt = self._mend_index(first_index, state)
-        data.distrust()
-        self._index.segments.distrust()
+        self._distrust_cache()
         flaw = state.flaw
         reason = None
         if flaw is not None:
@@ -179,6 +178,19 @@ class Opening:
             has_start=self._start is not None,
             report=report,
         )
+
+    def _distrust_cache(self) -> None:
+        """Lets the first sync bring to disk what is behind the durable mark, whatever the page
+        cache says of it; of a store that Java wrote, which has no mark, what is not written yet.
+        """
+        data, units = self._data, self._index.segments
+        position, unit_position = data.end_position, units.end_position
+        if self._durable_index is not None:
+            unit = self._index.find(self._durable_index)
+            position = unit.position if unit is not None else data.first_position
+            unit_position = max(self._durable_index, 0) * INDEX_UNIT_BYTES
+        data.distrust(position)
+        units.distrust(unit_position)
 
     def _finish_removal(self) -> None:
         """Finishes a drop or a reset that was cut short; its mark came first."""
@@ -209,6 +221,12 @@ class Opening:
             if found.magic == ENTRY_MAGIC and found.position == position:
                 return found.index, position
         return 0, position
+
+    def _gap_found(self, gap: StoreFormatError) -> None:
+        """A file of the log is missing, or not whole: what it held was on disk for certain."""
+        assert self._on_damage is not None
+        error = CorruptStoreError(gap.path, 0, gap.field, gap.expected, gap.found, -1)
+        self._on_damage(error)
 
     def _open_index(self) -> None:
         """Opens the index; where its files are not whole, it is made anew from the data."""

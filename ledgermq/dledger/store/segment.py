@@ -105,6 +105,11 @@ class Segment:
             buffer[at:stop] = _ZEROS[: stop - at]
         self.dirty = True
 
+    def rewrite(self, offset: int, end: int) -> None:
+        """Has the next sync write these bytes, whether they count as written or not."""
+        self._file.rewrite(offset, end)
+        self.dirty = True
+
     def sync(self) -> None:
         """Returns when everything written before the call is on disk, the file's name too.
 

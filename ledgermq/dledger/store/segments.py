@@ -13,6 +13,7 @@ writes, rolls, truncates or drops.
 """
 
 import os
+from collections.abc import Callable
 
 from ledgermq.dledger.store.errors import StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -37,8 +38,12 @@ class Segments:
         self.first_position = 0
         self.end_position = 0
 
-    def open(self) -> None:
+    def open(self, on_gap: Callable[[StoreFormatError], None] | None = None) -> None:
         """Finds the files, checks them, and takes their full extent as valid.
+
+        Args:
+            on_gap: told of a file that is missing in the run, or cut short among good ones, before
+                it and all behind it are removed. None: that is an error.
 
         Raises:
             StoreFormatError: a name is not 20 digits or no multiple of the size, a file has another
@@ -50,14 +55,20 @@ class Segments:
         for before, start in zip(starts, starts[1:], strict=False):
             if start != before + self.segment_bytes:
                 expected = segment_name(before + self.segment_bytes)
-                raise StoreFormatError(self._path(start), "start", expected, segment_name(start))
+                gap = StoreFormatError(self._path(start), "start", expected, segment_name(start))
+                starts = self._without_end(starts, start, gap, on_gap)
+                break
         for start in starts:
             path = self._path(start)
             found = self._file_system.size_bytes(path)
             if found == self.segment_bytes:
                 continue
             if start != starts[-1] or found > self.segment_bytes or not self._is_zeros(path):
-                raise StoreFormatError(path, "size", self.segment_bytes, found)
+                gap = StoreFormatError(path, "size", self.segment_bytes, found)
+                # Where all files have another size, the configuration is to blame, not the disk.
+                is_damage = found < self.segment_bytes and self._has_full_file(starts)
+                starts = self._without_end(starts, start, gap, on_gap if is_damage else None)
+                break
             self._file_system.remove(path)
             starts = starts[:-1]
         if starts:
@@ -66,6 +77,27 @@ class Segments:
         self._starts = starts
         self.first_position = starts[0] if starts else 0
         self.end_position = starts[-1] + self.segment_bytes if starts else 0
+
+    def _has_full_file(self, starts: list[int]) -> bool:
+        size_bytes = self._file_system.size_bytes
+        return any(size_bytes(self._path(start)) == self.segment_bytes for start in starts)
+
+    def _without_end(
+        self,
+        starts: list[int],
+        end: int,
+        gap: StoreFormatError,
+        on_gap: Callable[[StoreFormatError], None] | None,
+    ) -> list[int]:
+        """Removes the files from `end` on, the last one first; returns the others."""
+        if on_gap is None:
+            raise gap
+        on_gap(gap)
+        for start in reversed(starts):
+            if start >= end:
+                self._file_system.remove(self._path(start))
+                self._file_system.sync_directory(self.directory)
+        return [start for start in starts if start < end]
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -213,13 +245,17 @@ class Segments:
             if segment.dirty:
                 segment.sync()
 
-    def distrust(self) -> None:
-        """Lets the next sync cover all that is mapped now.
+    def distrust(self, position: int) -> None:
+        """Lets the next sync cover all that is mapped now, and write anew what is behind `position`.
 
-        A process that was killed leaves bytes in the page cache that nobody has synced.
+        A process that was killed leaves bytes in the page cache that nobody has synced. After a
+        sync that failed, some of them count as written although they are not.
         """
-        for segment in self._open.values():
+        for start, segment in self._open.items():
             segment.dirty = True
+            end = min(self.end_position, start + self.segment_bytes)
+            if position < end:
+                segment.rewrite(max(position - start, 0), end - start)
 
     def close(self) -> None:
         """Closes the mappings without a sync, and removes a file made ahead and not used."""

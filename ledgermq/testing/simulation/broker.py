@@ -225,7 +225,16 @@ class SimBroker:
         now_ms = self._wall_ms()
         messages = [
             AppendMessage(
-                STATE_TOPIC, 0, 0, TRANSACTION_PREPARED, now_ms, STORE_HOST, STORE_HOST, 0, 0, body,
+                STATE_TOPIC,
+                0,
+                0,
+                TRANSACTION_PREPARED,
+                now_ms,
+                STORE_HOST,
+                STORE_HOST,
+                0,
+                0,
+                body,
                 b"",
             )
             for body in bodies

@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ledgermq.broker.errors import BrokerError
-from ledgermq.commitlog import AppendMessage, GetMessageResult, GetMessageStatus
+from ledgermq.commitlog import (
+    AppendMessage,
+    DamagedFileError,
+    GetMessageResult,
+    GetMessageStatus,
+)
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.command import decode as decode_command
 from ledgermq.protocol.framing import FrameDecoder
@@ -106,9 +111,7 @@ class Producer:
         if member.reactor is not None:
             member.reactor.callLater(0, self._ask, member, message, opaque, queue_id)
 
-    def _ask(
-        self, member: SimMember, message: AppendMessage, opaque: int, queue_id: int
-    ) -> None:
+    def _ask(self, member: SimMember, message: AppendMessage, opaque: int, queue_id: int) -> None:
         broker = member.broker
         if broker is None:
             return
@@ -170,7 +173,9 @@ class Consumer:
         members: Mapping[str, SimMember],
         watch: BrokerWatch,
         rng: random.Random,
+        damaged: Callable[[SimMember, DamagedFileError], None],
     ) -> None:
+        self._damaged = damaged
         self._queue = queue
         self._plan = plan
         self._timeline = timeline
@@ -208,6 +213,8 @@ class Consumer:
             if now_ms - self._committed_ms > _COMMIT_MS:
                 broker.commit_offset(GROUP, topic, queue_id, self._offset)
                 self._committed_ms = now_ms
+        except DamagedFileError as error:
+            self._damaged(member, error)
         except BrokerError:
             return
 

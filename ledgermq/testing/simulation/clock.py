@@ -95,9 +95,7 @@ class Timeline:
 class SimReactor:
     """The reactor of one running program; it ends with it."""
 
-    def __init__(
-        self, timeline: Timeline, enter: Callable[[Callable[[], object]], object]
-    ) -> None:
+    def __init__(self, timeline: Timeline, enter: Callable[[Callable[[], object]], object]) -> None:
         """Binds the program.
 
         Args:

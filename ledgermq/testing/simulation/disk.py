@@ -6,7 +6,8 @@ were made or removed without a sync of their directory are kept or lost one by o
 replacement has its old content or its new one. A killed process loses nothing that it has written.
 
 Faults: a machine that stops before any chosen operation, a sync that fails once (what it should
-have written counts as clean from then on, and is never written), a disk without room, flipped bytes.
+have written counts as clean from then on, and is never written), a disk without room, flipped
+bytes.
 """
 
 import random
@@ -46,6 +47,11 @@ class SimFile:
                 self.lost[at] = bytes(self.content[at : at + SECTOR_BYTES])
             raise OSError(5, "Input/output error", self.path)
         self.durable = self._on_platter()
+
+    def rewrite(self, offset: int, end: int) -> None:
+        """As in MappedFile: what was lost is dirty again."""
+        for at in range(offset - offset % PAGE_BYTES, end, SECTOR_BYTES):
+            self.lost.pop(at, None)
 
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         """As in MappedFile."""

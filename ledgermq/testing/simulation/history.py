@@ -1,11 +1,11 @@
 """The statements about messages, as a watcher of what is committed, answered, read and dispatched.
 
-    I16  an acknowledged message is committed     I21  queues are dense and in order
-    I17  and can be read at its offset            I22  a queue offset names one message for ever
-    I18  nothing is read that nobody sent         I23  order in a queue is order in time
-    I19  a record knows its own place             I24  a reader sees each offset once, unchanged
-    I20  no queue is ahead of the commit          I25  a committed group offset is not forgotten
-    I12  nothing uncommitted is shown             I28  one answer for each request
+I16  an acknowledged message is committed     I21  queues are dense and in order
+I17  and can be read at its offset            I22  a queue offset names one message for ever
+I18  nothing is read that nobody sent         I23  order in a queue is order in time
+I19  a record knows its own place             I24  a reader sees each offset once, unchanged
+I20  no queue is ahead of the commit          I25  a committed group offset is not forgotten
+I12  nothing uncommitted is shown             I28  one answer for each request
 """
 
 import json

@@ -97,7 +97,9 @@ class RaftWatch:
 
     # -- what the world tells
 
-    def on_change(self, member: SimMember, what: str, index: int, entries: EntrySlice | None) -> None:
+    def on_change(
+        self, member: SimMember, what: str, index: int, entries: EntrySlice | None
+    ) -> None:
         """A log changes: I4, I5, I10."""
         store = member.store
         assert store is not None
@@ -163,10 +165,18 @@ class RaftWatch:
                 before = term
             index = run.last_index + 1
 
-    def on_lost(self, member: SimMember) -> None:
-        """A disk lost what it held, by permission: it must catch up before it votes."""
+    def on_lost(self, member: SimMember, vouched_index: int | None) -> None:
+        """A disk lost what it held, by permission: it must catch up before it votes.
+
+        Args:
+            member: that lost it.
+            vouched_index: up to which index damage can be told from a torn end; None: all is gone.
+        """
         self.losers.add(member.id)
-        self._needed[member.id] = min(self.commit_index, self._acked.get(member.id, -1))
+        needed = min(self.commit_index, self._acked.get(member.id, -1))
+        if vouched_index is not None:
+            needed = min(needed, vouched_index)
+        self._needed[member.id] = max(needed, self._needed.get(member.id, -1))
         self._disk_terms.pop(member.id, None)
         for key in [key for key in self._votes if key[0] == member.id]:
             del self._votes[key]
@@ -198,10 +208,9 @@ class RaftWatch:
         if needed is not None:
             store = sender.store
             assert store is not None
-            holds = needed < 0 or needed < store.first_index
-            holds |= needed <= store.last_index and store.term_at(
-                needed
-            ) == self.committed.get(needed)
+            holds = needed < store.first_index or (
+                needed <= store.last_index and store.term_at(needed) == self.committed.get(needed)
+            )
             demand(holds, "I13 votes without what it may have acknowledged", key, needed)
             del self._needed[message.sender]
 

@@ -13,7 +13,7 @@ from twisted.python.threadpool import ThreadPool
 
 from ledgermq.broker.errors import BrokerError
 from ledgermq.commitlog import MessageStore, StoreConfig, opening_record
-from ledgermq.dledger.entry import EntryCodec, EntrySlice
+from ledgermq.dledger.entry import INDEX_UNIT, INDEX_UNIT_BYTES, EntryCodec, EntrySlice
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.raft import Raft
@@ -28,6 +28,7 @@ from ledgermq.dledger.store.errors import (
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.opening import RecoveryReport
 from ledgermq.dledger.store.repair_mark import RepairMark
+from ledgermq.dledger.store.text_file import parse_int, unseal
 from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
@@ -51,9 +52,9 @@ class WatchedStore(DLedgerMmapFileStore):
     watch: Watch
 
     def append(self, entries: EntrySlice) -> None:
-        """Tells of the run behind the append."""
-        super().append(entries)
+        """Tells before the append: the machine may stop in the middle of it."""
         self.watch("append", entries.first_index, entries)
+        super().append(entries)
 
     def truncate(self, from_index: int) -> None:
         """Tells before the cut."""
@@ -173,6 +174,20 @@ class SimMember:
         size = int.from_bytes(content[offset + 4 : offset + 8], "big")
         return found_index == index and found_term == term and size > 0
 
+    def durable_end(self) -> tuple[int, int]:
+        """Returns the index, and the end position, up to which the store vouches for its log."""
+        values = unseal(self.disk.texts.get(f"{self.directory}/durable", b"")) or {}
+        index = parse_int(values, "durable_index")
+        if index is None or index < 0:
+            return -1, 0
+        unit_at = index * INDEX_UNIT_BYTES
+        start = unit_at - unit_at % (INDEX_UNIT_BYTES * _INDEX_UNITS)
+        file = self.disk.files.get(f"{self.directory}/index/{start:020d}")
+        if file is None:
+            return -1, 0
+        _, position, size, _, _ = INDEX_UNIT.unpack_from(file.content, unit_at - start)
+        return index, position + size
+
     # -- life
 
     def start(self) -> None:
@@ -270,9 +285,7 @@ class SimMember:
             self.on_damage(self, error)
 
         has_peers = self.plan.member_count > 1
-        report = store.open(
-            verify_all=repair is not None, on_damage=note if has_peers else None
-        )
+        report = store.open(verify_all=repair is not None, on_damage=note if has_peers else None)
         if repair is not None and not repair.is_recovering and not damages:
             mark.clear()
         return report
@@ -344,6 +357,12 @@ class SimMember:
             self.disk.cut_power()
         else:
             self.disk.reopen_pages()
+
+    def suspect(self, reason: str) -> None:
+        """Has the next process look at all of the store, as a scrub that found damage does."""
+        self.disk.restart()
+        self.disk.free_bytes = None
+        RepairMark(self.disk, self.directory).suspect(reason)
 
     def pause(self) -> None:
         """The process stops for a while; its sockets keep what comes."""

@@ -104,15 +104,11 @@ class Network:
             at_ms = self._last_ms[way] = max(at_ms, self._last_ms.get(way, 0.0))
         self.timeline.at(at_ms - now_ms, self._arrive, sender, target, deliver, retries)
 
-    def _arrive(
-        self, sender: str, target: str, deliver: Callable[[], None], retries: int
-    ) -> None:
+    def _arrive(self, sender: str, target: str, deliver: Callable[[], None], retries: int) -> None:
         if not self.is_cut(sender, target):
             deliver()
         elif self.plan.holds_cut and retries < _CUT_RETRIES_MAX:
-            self.timeline.at(
-                _CUT_RETRY_MS, self._arrive, sender, target, deliver, retries + 1
-            )
+            self.timeline.at(_CUT_RETRY_MS, self._arrive, sender, target, deliver, retries + 1)
 
     def process_ended(self, member_id: str) -> None:
         """The port of a member closed; the others hear of it when their connection can tell."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ledgermq.commitlog import DamagedFileError
 from ledgermq.dledger.entry import EntrySlice
 from ledgermq.dledger.errors import BrokenInvariantError
 from ledgermq.dledger.member_state import Role
@@ -101,6 +102,7 @@ class World:
                 self.members,
                 self.history,
                 random.Random(streams.random()),
+                self.damaged_read,
             )
             for topic in TOPICS
             for queue_id in range(plan.queue_count)
@@ -147,9 +149,7 @@ class World:
         self.raft_watch.on_vote_saved(member, state)
         self.faults.trigger("voted", member)
 
-    def _on_change(
-        self, member: SimMember, what: str, index: int, run: EntrySlice | None
-    ) -> None:
+    def _on_change(self, member: SimMember, what: str, index: int, run: EntrySlice | None) -> None:
         self.raft_watch.on_change(member, what, index, run)
         if what != "append":
             self.note(what, f"{member.id} {index}")
@@ -207,7 +207,7 @@ class World:
         assert raft is not None and broker is not None
         self._roles.pop(member.id, None)
         self.raft_watch.on_started(member)
-        self.history.check_store(member.id, broker.messages)
+        self._check_store(member)
         broker.messages.on_dispatched(
             lambda arrivals: self._arrivals.extend(
                 (member.id, (topic, queue_id), end) for topic, queue_id, end, _ in arrivals
@@ -215,11 +215,30 @@ class World:
         )
         self.faults.trigger("started", member)
 
+    def _check_store(self, member: SimMember) -> None:
+        assert member.broker is not None
+        try:
+            self.history.check_store(member.id, member.broker.messages)
+        except DamagedFileError as error:
+            self.damaged_read(member, error)
+
+    def damaged_read(self, member: SimMember, error: DamagedFileError) -> None:
+        """A read found bytes that are not what they must be; the next process repairs them."""
+        is_victim = member.id in self.raft_watch.losers
+        demand(is_victim, "I14 damage that nobody did", member.id, str(error))
+        self.hit("damage found by a read")
+        self.note("damaged", f"{member.id} {error}")
+        self.faults.end(member, is_power_cut=False, down_ms=200.0)
+        if error.is_derived:
+            member.disk.texts.pop("/store/dispatch.checkpoint", None)
+        else:
+            member.suspect(str(error))
+
     def _on_damage(self, member: SimMember, error: CorruptStoreError) -> None:
         """A store found that it lost entries."""
         is_victim = member.id in self.raft_watch.losers
         demand(is_victim, "I14 damage that nobody did", member.id, str(error))
-        self.raft_watch.on_lost(member)
+        self.raft_watch.on_lost(member, member.durable_end()[0])
 
     def _on_refusal(self, member: SimMember) -> None:
         """A store that is damaged: an operator replaces the disk."""
@@ -280,6 +299,11 @@ class World:
         self.faults.is_healed = self.network.is_healed = True
         self.network.cuts.clear()
         for member in self.members.values():
+            if member.id in self.raft_watch.losers:
+                # What no read has found, a scrub would find in time.
+                self.faults.end(member, is_power_cut=False, down_ms=100.0)
+                member.suspect("scrub")
+                member.disk.texts.pop("/store/dispatch.checkpoint", None)
             member.sync_ms = 0.5
             member.disk.free_bytes = None
             member.disk.sync_errors = 0
