@@ -1,7 +1,7 @@
 """Three broker processes: who serves, what a follower refuses, what survives the leader."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ SETTINGS = ("offsetReplicationIntervalMs=50", "flushDiskType=ASYNC_FLUSH")
 class Group:
     """Three members; each may be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Sequence[str] = SETTINGS) -> None:
         self._folder = folder
+        self._settings = settings
         ports = free_ports(6)
         self._ports = ports[:3]
         self._peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(ports[3:]))
@@ -34,7 +35,7 @@ class Group:
             "broker", "--json", f"listenPort={self._ports[number]}", "brokerIP1=127.0.0.1",
             "brokerName=group", f"storePathRootDir={self._folder / str(number)}",
             "enableDLegerCommitLog=true", "dLegerGroup=group", f"dLegerPeers={self._peers}",
-            f"dLegerSelfId=n{number}", *SMALL_STORE, *SETTINGS,
+            f"dLegerSelfId=n{number}", *SMALL_STORE, *self._settings,
         ]  # fmt: skip
         program = LiveProgram(words, self._folder / f"n{number}.log")
         stack.enter_context(program)

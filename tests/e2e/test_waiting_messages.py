@@ -16,7 +16,7 @@ from ledgermq.protocol.message_id import decode_offset_id, encode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import decode_record
 from tests.e2e.live_program import LiveProgram, broker
-from tests.e2e.wire_client import WireClient
+from tests.e2e.wire_client import WireClient, end_fields, half_fields
 from tests.waiting import wait_until
 
 SETTINGS = (
@@ -134,28 +134,15 @@ COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 
 def send_half(client: WireClient, topic: str, body: bytes, **properties: str) -> dict[str, str]:
     """Sends the first half of a transaction; returns the fields of the answer."""
-    given = {"TRAN_MSG": "true", "PGROUP": "tx", "UNIQ_KEY": f"U{body.hex()}", **properties}
-    text = "\x02".join(f"{name}\x01{value}" for name, value in given.items())
-    born = str(time.time_ns() // 1_000_000)
-    answer = client.send(topic, 2, body, properties=text, sysFlag="4", bornTimestamp=born)
+    given = {"PGROUP": "tx", "UNIQ_KEY": f"U{body.hex()}", **properties}
+    now_ms = time.time_ns() // 1_000_000
+    answer = client.send(topic, 2, body, **half_fields(given.pop("PGROUP"), now_ms, **given))
     assert answer.code == 0 and answer.ext_fields is not None
     return answer.ext_fields
 
 
-def end_fields(half: dict[str, str], outcome: int, **changes: Any) -> dict[str, Any]:
-    return {
-        "producerGroup": "tx",
-        "tranStateTableOffset": half["queueOffset"],
-        "commitLogOffset": decode_offset_id(half["msgId"]).physical_offset,
-        "commitOrRollback": outcome,
-        "fromTransactionCheck": "false",
-        "msgId": "m",
-        **changes,
-    }
-
-
 def end(client: WireClient, half: dict[str, str], outcome: int, **changes: Any) -> RemotingCommand:
-    return ask(client, RequestCode.END_TRANSACTION, **end_fields(half, outcome, **changes))
+    return ask(client, RequestCode.END_TRANSACTION, **end_fields(half, "tx", outcome, **changes))
 
 
 def beat_as_producer(client: WireClient, group: str = "tx") -> None:

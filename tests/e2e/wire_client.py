@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand, decode
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.record import Record, decode_record
 
 ANSWER_S = 10.0
@@ -68,6 +70,28 @@ def send_fields(topic: str, queue_id: int = 0, /, **changes: Any) -> dict[str, A
         **changes,
     }
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def half_fields(producer_group: str, now_ms: int, **properties: str) -> dict[str, str]:
+    """Fields that make a send the first half of a transaction; its age counts from `now_ms`."""
+    given = {"TRAN_MSG": "true", "PGROUP": producer_group, **properties}
+    text = "\x02".join(f"{name}\x01{value}" for name, value in given.items())
+    return {"properties": text, "sysFlag": "4", "bornTimestamp": str(now_ms)}
+
+
+def end_fields(
+    half: Mapping[str, str], producer_group: str, outcome: int, /, **changes: Any
+) -> dict[str, Any]:
+    """The ext fields of END_TRANSACTION; `half` is the answer to the send of the half message."""
+    return {
+        "producerGroup": producer_group,
+        "tranStateTableOffset": half["queueOffset"],
+        "commitLogOffset": str(decode_offset_id(half["msgId"]).physical_offset),
+        "commitOrRollback": str(outcome),
+        "fromTransactionCheck": "false",
+        "msgId": "m",
+        **changes,
+    }
 
 
 def pull_fields(topic: str, queue_id: int, offset: int, /, **changes: Any) -> dict[str, Any]:
