@@ -171,7 +171,7 @@ class KeyIndex:
                 )
                 for file in files
             )
-            if files and not is_there:
+            if place <= self.end_physical_offset and not is_there:
                 return row
         return None
 
@@ -195,12 +195,13 @@ class KeyIndex:
             return None
         return IndexMark([file.name for file in self._index_files], self._index_files[-1].header)
 
-    def restore(self, mark: IndexMark | None, *, is_clean: bool) -> bool:
+    def restore(self, mark: IndexMark | None, *, is_clean: bool, log_start: int = 0) -> bool:
         """Take up the files as a checkpoint describes them.
 
         Args:
             mark: None when the checkpoint knows of no file.
             is_clean: whether nothing was written after the checkpoint.
+            log_start: first position of the log.
 
         Returns: False when the files are not those, or damaged: then all are removed, and the index
         has to be made again from the log.
@@ -217,7 +218,7 @@ class KeyIndex:
         if mark is None:
             return True
         kept = [name for name in names if name in present]
-        # Files that retention removed after the checkpoint are missing at the front.
+        # At the front a file is missing when retention removed it after the checkpoint.
         if not kept or kept != names[len(names) - len(kept) :]:
             self.clear()
             return False
@@ -225,6 +226,10 @@ class KeyIndex:
             header = IndexHeader.read(self._files.buffer(f"{self._directory}/{name}"))
             file = IndexFile(name, header, self._slot_count, self._entry_count)
             self._index_files.append(file)
+        is_front_gone = kept != names
+        if is_front_gone and self._index_files[0].header.begin_physical_offset > log_start:
+            self.clear()
+            return False
         if not self._restore_last(mark.header, is_clean=is_clean):
             self.clear()
             return False

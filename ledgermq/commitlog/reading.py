@@ -162,7 +162,7 @@ class LogReader:
             looked_at += 1
             if matcher is not None and not matcher(tags_code):
                 continue
-            if not physical_offset > first_position:
+            if size_bytes > 0 and physical_offset <= first_position:
                 if not parts:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 removed_before = self._next_segment(physical_offset)

@@ -76,7 +76,9 @@ class Recovery:
             self._clear(mark)
         else:
             rebuilt = self._restore_queues(mark)
-            index_rebuilt = not self._key_index.restore(mark.key_index, is_clean=mark.is_clean)
+            index_rebuilt = not self._key_index.restore(
+                mark.key_index, is_clean=mark.is_clean, log_start=self._store.first_position
+            )
             index_rebuilt |= self._cut_surplus(mark)
             self._dispatcher.dispatched_timestamp = mark.timestamp
             if rebuilt or index_rebuilt:

@@ -176,8 +176,16 @@ def test_first_file_may_be_gone_by_retention(tmp_path):
     assert index.drop_before(10_000) == 1
     assert index.drop_before(1 << 40) == 1
     again = opened(tmp_path / "i", entries=10)
-    assert again.restore(mark, is_clean=True)
+    assert again.restore(mark, is_clean=True, log_start=20_000)
     assert found(again, "a", count=99) == [1000 * n for n in reversed(range(18, 25))]
+
+
+def test_a_missing_first_file_that_the_log_still_needs_is_noticed(tmp_path):
+    index = opened(tmp_path / "i", entries=10)
+    index.add(rows(["a"] * 25), NOW_MS)
+    mark = index.mark()
+    os.remove(tmp_path / "i" / mark.names[0])
+    assert not opened(tmp_path / "i", entries=10).restore(mark, is_clean=True, log_start=500)
 
 
 def test_cut_drops_entries_of_records_that_the_log_lost(tmp_path):
