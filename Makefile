@@ -3,16 +3,21 @@
 #   make run       a development cluster: name server, three brokers, one checked round trip
 #   make test      the whole suite: style, types, tests
 #   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node)
+#   make simulate  SEEDS (10,000) runs of a simulated group with every fault
+#   make mutations proof that the simulation sees what it must: broken twins of our functions
 #   make bench     the benchmarks
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test interop bench lint clean crash-states
+.PHONY: help install run test interop simulate mutations bench lint clean crash-states
 
 BIN := .venv/bin
 STAMP := .venv/.installed
 # What `make interop` starts besides Python. Java 17 runs the clients, Maven and npm fetch them.
 INTEROP_TOOLS := java mvn go node npm
+# First seed of `make simulate`, and how many.
+SEED ?= 0
+SEEDS ?= 10000
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -64,6 +69,12 @@ interop: $(STAMP)
 STATES := 100000
 crash-states: $(STAMP)
 	@$(BIN)/python -m tests.fault.crash_states --states $(STATES)
+
+simulate: $(STAMP)
+	@$(BIN)/ledgermq simulate --seed $(SEED) --seeds $(SEEDS) --processes 2
+
+mutations: $(STAMP)
+	@$(BIN)/python -m tests.simulation.mutations
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench

@@ -35,6 +35,9 @@ COMMANDS: Final = {
     "consume": CommandEntry("ledgermq.cli.consume", "print the messages of a topic"),
     "bench": CommandEntry("ledgermq.cli.bench", "measure sending or consuming on a cluster"),
     "log": CommandEntry("ledgermq.cli.log", "dump, verify or summarise a store directory"),
+    "simulate": CommandEntry(
+        "ledgermq.cli.simulate", "run a simulated group with every fault, from seeds"
+    ),
     "doctor": CommandEntry("ledgermq.cli.doctor", "check addresses, ports, disk, clock and peers"),
 }
 

@@ -28,6 +28,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.storage import HardState
+from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.testing.simulation.member import SimMember
 
 _UNKNOWN: Final = -2
@@ -342,21 +343,16 @@ class RaftWatch:
             demand(content == first, "I14 files differ", member_id, begin)
 
 
-def _bytes_from(store: object, begin: int) -> tuple[bytes, ...]:
+def _bytes_from(store: DLedgerMmapFileStore, begin: int) -> tuple[bytes, ...]:
     """Returns all bytes of the data log from an entry on, blanks included, and its index units."""
-    from_store = store
-    assert hasattr(from_store, "data")
-    data = from_store.data
-    if begin > from_store.last_index:
+    if begin > store.last_index:
         return ()
-    position, end = from_store.position_at(begin), from_store.end_position
+    position, end, segment_bytes = store.position_at(begin), store.end_position, store.segment_bytes
     parts = []
     while position < end:
-        rest = data.segment_bytes - position % data.segment_bytes
-        parts.append(data.read(position, min(rest, end - position)))
+        rest = segment_bytes - position % segment_bytes
+        parts.append(store.data.read(position, min(rest, end - position)))
         position += rest
-    for unit in from_store._index.units_from(begin):
-        if unit[0] != 1:
-            break
-        parts.append(repr(unit).encode())
+    for index in range(begin, store.last_index + 1):
+        parts.append(repr(store._index.find(index)).encode())
     return tuple(parts)

@@ -172,7 +172,7 @@ class World:
             self._on_refusal(member)
             return
         broker, raft = member.broker, member.raft
-        failure = member.start_failure
+        failure: BaseException | None = member.start_failure
         if failure is None and broker is not None:
             failure = broker.failure
         if failure is not None:
@@ -282,9 +282,14 @@ class World:
         self._heal()
         deadline_ms = self.timeline.now_ms + _CONVERGE_MS
         self._probe()
-        has_converged = self.timeline.run_until(deadline_ms, self._is_converged)
-        demand(has_converged, "I15 a healed group does not converge", self.describe())
-        self._check_end()
+        if self.timeline.run_until(deadline_ms, self._is_converged):
+            self._check_end()
+            return
+        whole = [m for m in self.members.values() if m.raft is not None and not m.raft.recovering]
+        has_quorum = len(whole) > plan.member_count // 2
+        is_halted = not has_quorum and bool(self.raft_watch.losers)
+        demand(is_halted, "I15 a healed group does not converge", self.describe())
+        self.hit("group halts, a majority lost state")
 
     def _again(self, producer: Producer) -> None:
         def fire() -> None:

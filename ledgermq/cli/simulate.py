@@ -1,0 +1,121 @@
+"""``ledgermq simulate``: a broker group with every fault we know, from seeds.
+
+Production code runs on a simulated clock, network and disk; one seed fixes all that happens. Exit
+code 0: every statement held. 1: a seed failed; the report names it, the statement, its last events
+and the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+from collections.abc import Sequence
+
+from twisted.logger import globalLogBeginner
+
+from ledgermq.testing.simulation.batch import BatchReport, run_batch
+from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.shrink import shrink
+
+_CHUNK_SEEDS = 50
+_SHOWN_MAX = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="how many seeds")
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="stop after so many minutes of real time"
+    )
+    parser.add_argument("--processes", type=int, default=1, metavar="P", help="run in parallel")
+    parser.add_argument(
+        "--shrink", action="store_true", help="make the first failure as small as it gets"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the seeds and prints the report."""
+    report = _run_all(options)
+    below = report.below_floors() if options.seeds >= 1_000 else {}
+    if options.json:
+        _print_json(report, below)
+    else:
+        _print_text(report, below)
+    if report.failures and options.shrink:
+        _print_shrunk(report.failures[0].seed)
+    return 1 if report.failures or below else 0
+
+
+def _run_all(options: argparse.Namespace) -> BatchReport:
+    seconds_max = None if options.minutes is None else options.minutes * 60
+    end = options.seed + options.seeds
+    if options.processes <= 1:
+        _be_quiet()
+        return run_batch(range(options.seed, end), seconds_max=seconds_max)
+    shares = [range(options.seed + i, end, options.processes) for i in range(options.processes)]
+    report = BatchReport()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(options.processes, initializer=_be_quiet) as pool:
+        jobs = [(share, seconds_max) for share in shares]
+        for part in pool.imap_unordered(_run_share, jobs):
+            report.add(part)
+    return report
+
+
+def _run_share(job: tuple[Sequence[int], float | None]) -> BatchReport:
+    seeds, seconds_max = job
+    return run_batch(seeds, seconds_max=seconds_max)
+
+
+def _be_quiet() -> None:
+    """Members that are stopped on purpose would fill the log."""
+    globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+
+
+def _print_json(report: BatchReport, below: dict[str, tuple[int, int]]) -> None:
+    print(
+        json.dumps(
+            {
+                "seeds": report.seed_count,
+                "simulated_seconds": round(report.simulated_ms / 1000),
+                "events": report.event_count,
+                "acknowledged": report.ack_count,
+                "seconds": round(report.elapsed_s, 1),
+                "hours_per_minute": round(report.hours_per_minute, 2),
+                "counts": dict(sorted(report.counts.items())),
+                "below_floors": below,
+                "failures": [
+                    {"seed": failure.seed, "reason": failure.reason} for failure in report.failures
+                ],
+            }
+        )
+    )
+
+
+def _print_text(report: BatchReport, below: dict[str, tuple[int, int]]) -> None:
+    for name, count in sorted(report.counts.items()):
+        print(f"{count:10,}  {name}")
+    for failure in report.failures[:_SHOWN_MAX]:
+        print(f"\nFAILED seed {failure.seed}: {failure.reason}\n{failure.details}")
+    for failure in report.failures[_SHOWN_MAX:]:
+        print(f"FAILED seed {failure.seed}: {failure.reason.splitlines()[0][:150]}")
+    for name, (count, floor) in below.items():
+        print(f"BELOW FLOOR {name}: {count}, must be {floor}")
+    print(
+        f"\n{report.seed_count:,} seeds, {report.simulated_ms / 3.6e6:.1f} simulated hours,"
+        f" {report.event_count:,} events, {report.ack_count:,} messages acknowledged,"
+        f" {len(report.failures)} violations, in {report.elapsed_s:.0f} s:"
+        f" {report.hours_per_minute:.1f} simulated hours per minute"
+    )
+
+
+def _print_shrunk(seed: int) -> None:
+    found = shrink(Plan.draw(seed))
+    if found is None:
+        return
+    print(f"\nsmaller, after {found.run_count} runs: {found.reason.splitlines()[0]}\n{found.plan}")
+    for fault in found.schedule:
+        print(f"  {fault.at_ms:10.1f} ms  {fault.kind}")
