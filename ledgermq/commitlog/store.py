@@ -115,8 +115,12 @@ class MessageStore:
         # The last decision's word on the disk.
         self.is_disk_full = False
 
-    def open(self) -> StoreReport:
+    def open(self, before_mark: Callable[[], None] | None = None) -> StoreReport:
         """Lock the directory and recover; watchers that are set already see what is dispatched.
+
+        Args:
+            before_mark: makes durable what the watchers have made of it. The mark that ends the
+                recovery says that those records need not be handed over again.
 
         Raises:
             StoreInUseError: another broker is there.
@@ -127,6 +131,8 @@ class MessageStore:
             self._lock.take()
         mark = self._checkpoints.read()
         report = Recovery(self._store, self._queues, self._key_index, self._dispatcher).run(mark)
+        if before_mark is not None and report.dispatched_count:
+            before_mark()
         # From here on files change: the mark on disk must not call them clean.
         self.flush()
         return report

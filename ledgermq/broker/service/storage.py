@@ -121,7 +121,7 @@ class Storage:
                 self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
             )
             self.messages.watch_topic(STATE_TOPIC, self._state.apply)
-            report = self.messages.open()
+            report = self.messages.open(self._save_state)
         except BaseException:
             self._lock.release(is_clean=False)
             raise
@@ -180,6 +180,14 @@ class Storage:
         delays = self._delays_file.load()
         if delays is not None:
             state.progress.load_json(delays)
+
+    def _save_state(self) -> None:
+        """Writes all state files, durably."""
+        state = self._state
+        self._topics_file.save(state.topics.to_json(), is_durable=True)
+        self._groups_file.save(state.groups.to_json(), is_durable=True)
+        self._offsets_file.save(state.offsets.to_json(), is_durable=True)
+        self._delays_file.save(state.progress.to_json(), is_durable=True)
 
     # State files between two flushes: replaced, not yet durable.
 
@@ -267,10 +275,7 @@ class Storage:
         self._is_open = False
         is_clean = self.messages.failure is None and self._job is None
         try:
-            self._topics_file.save(self._state.topics.to_json(), is_durable=True)
-            self._groups_file.save(self._state.groups.to_json(), is_durable=True)
-            self._offsets_file.save(self._state.offsets.to_json(), is_durable=True)
-            self._delays_file.save(self._state.progress.to_json(), is_durable=True)
+            self._save_state()
             if self._job is None:
                 self.messages.close()
             if self._rebuilds:

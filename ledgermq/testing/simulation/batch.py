@@ -1,7 +1,7 @@
-"""Many seeds: run one after the other, what they met counted, and failures told with their replay.
+"""Many seeds: run one after the other, what they met counted, failures told with their replay.
 
-The floors say what a batch must have met, for a hundred thousand simulated seconds; a simulator that
-no longer meets something is as bad as one that fails.
+The floors say what a batch must have met, for a hundred thousand simulated seconds; a simulator
+that no longer meets something is as bad as one that fails.
 """
 
 import time

@@ -29,6 +29,7 @@ from ledgermq.commitlog import (
 )
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.flusher import Flusher
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from ledgermq.testing.simulation.clock import SimReactor, SimThread
@@ -102,9 +103,12 @@ class SimBroker:
             value = parse_tolerant(content.decode("utf-8"))
             self.state.offsets.load_json(value)
         self.messages.watch_topic(STATE_TOPIC, self.state.apply)
-        report = self.messages.open()
+        report = self.messages.open(self._save_state)
         if report.rebuilt_because or report.rebuilt_queues:
             self._disk.hit("CQ rebuilt")
+
+    def _save_state(self) -> None:
+        self._disk.replace(_OFFSETS_PATH, StateFile.encode(self.state.offsets.to_json()))
 
     def attach(self, replica: Replica) -> None:
         """Names the ledger, and begins the periodic work."""
@@ -176,7 +180,10 @@ class SimBroker:
     def clean(self) -> None:
         """Retention finds the disk nearly full: full segments go, whatever their age."""
         if self.failure is None and self._job is None:
-            decision = self.messages.clean(self._wall_ms(), 0, 87)
+            try:
+                decision = self.messages.clean(self._wall_ms(), 0, 87)
+            except DiskFullError:
+                return
             if decision.drop_before:
                 self._disk.hit("segments dropped")
 

@@ -43,6 +43,7 @@ class SimFile:
         if disk.sync_errors > 0:
             disk.sync_errors -= 1
             disk.hit("fsync EIO hit")
+            disk.has_lost_writes = True
             for at in self._dirty_sectors():
                 self.lost[at] = bytes(self.content[at : at + SECTOR_BYTES])
             raise OSError(5, "Input/output error", self.path)
@@ -130,6 +131,8 @@ class SimDisk:
         self.is_stopped = False
         # So many syncs fail next.
         self.sync_errors = 0
+        # A sync has failed once.
+        self.has_lost_writes = False
         # Room left; None: enough.
         self.free_bytes: int | None = None
         self.wall_ms = 0

@@ -243,6 +243,13 @@ class RaftWatch:
             self._check_committed(member, raft, old_commit + 1)
         self._seen[member.id] = state
 
+    def look_last(self, member: SimMember) -> None:
+        """A process ended in the middle of a step: what it had told others as committed counts."""
+        raft = member.replica._raft if member.replica is not None else None
+        before = self._seen.get(member.id)
+        if raft is not None and before is not None and raft.role is Role.LEADER:
+            self._check_committed(member, raft, before[1] + 1)
+
     def _on_elected(self, member: SimMember, raft: Raft) -> None:
         """I6: what was committed in earlier terms is in a new leader's log."""
         self._hit("election")
@@ -265,7 +272,8 @@ class RaftWatch:
         """I7 on every member, I8 on a leader."""
         store = member.store
         assert store is not None
-        for index in range(max(start_index, store.first_index), raft.commit_index + 1):
+        end_index = min(raft.commit_index, store.last_index) + 1
+        for index in range(max(start_index, store.first_index), end_index):
             term = store.term_at(index)
             known = self.committed.get(index)
             if known is not None:

@@ -163,7 +163,7 @@ class World:
     def _on_stopped(self, member: SimMember) -> None:
         """The machine stopped in the middle of a piece; what had left it before counts."""
         if self._started.get(member.id) == member.incarnation:
-            self.raft_watch.check(member)
+            self.raft_watch.look_last(member)
         self.faults.stopped_inside(member)
 
     def _on_turn(self, member: SimMember) -> None:
@@ -225,6 +225,8 @@ class World:
     def damaged_read(self, member: SimMember, error: DamagedFileError) -> None:
         """A read found bytes that are not what they must be; the next process repairs them."""
         is_victim = member.id in self.raft_watch.losers
+        # Pages of a queue that a failed sync lost are noticed late; queues are made again.
+        is_victim |= error.is_derived and member.disk.has_lost_writes
         demand(is_victim, "I14 damage that nobody did", member.id, str(error))
         self.hit("damage found by a read")
         self.note("damaged", f"{member.id} {error}")
@@ -257,6 +259,7 @@ class World:
         is_rot = isinstance(error, CorruptStoreError) and member.id in self.raft_watch.losers
         if not (is_disk or is_rot):
             raise Violation(f"I32 a member stopped: {member.id} {error!r}") from error
+        self.raft_watch.look_last(member)
         self.hit("member stopped by a disk fault")
         self.faults.end(member, is_power_cut=False, down_ms=400.0)
         if is_rot:
@@ -285,7 +288,11 @@ class World:
         if self.timeline.run_until(deadline_ms, self._is_converged):
             self._check_end()
             return
-        whole = [m for m in self.members.values() if m.raft is not None and not m.raft.recovering]
+        whole = [
+            member
+            for member in self.members.values()
+            if member.raft is not None and not member.raft.recovering and member.raft.last_index >= 0
+        ]
         has_quorum = len(whole) > plan.member_count // 2
         is_halted = not has_quorum and bool(self.raft_watch.losers)
         demand(is_halted, "I15 a healed group does not converge", self.describe())
@@ -318,7 +325,7 @@ class World:
     def _probe(self) -> None:
         """Sends until the group has converged, so that recovering members can end it."""
         is_done = sum(producer.acked_count for producer in self.producers) >= self._probe_goal()
-        is_whole = all(
+        is_whole = bool(self.plan.java_ids) or all(
             member.raft is not None and not member.raft.recovering
             for member in self.members.values()
         )
@@ -342,7 +349,10 @@ class World:
             raft, broker = member.raft, member.broker
             if raft is None or broker is None or raft.commit_index != raft.last_index:
                 return False
-            if raft.recovering or broker.messages.dispatched_index != raft.commit_index:
+            if broker.messages.dispatched_index != raft.commit_index:
+                return False
+            if raft.recovering and not self.plan.java_ids:
+                # A Java leader does not know, so there the end of a recovery takes another term.
                 return False
             ends.add((raft.last_index, raft._log.last_term, raft.term))
         return len(ends) == 1
