@@ -7,9 +7,10 @@
 #   make mutations proof that the simulation sees what it must: broken twins of our functions
 #   make bench     the benchmarks
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
+#   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test interop simulate mutations bench lint clean crash-states
+.PHONY: help install run test interop simulate mutations bench lint clean crash-states power-cuts
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -69,6 +70,10 @@ interop: $(STAMP)
 STATES := 100000
 crash-states: $(STAMP)
 	@$(BIN)/python -m tests.fault.crash_states --states $(STATES)
+
+CUTS := 200
+power-cuts: $(STAMP)
+	@$(BIN)/python -m tests.fault.power_cuts --cuts $(CUTS)
 
 simulate: $(STAMP)
 	@$(BIN)/ledgermq simulate --seed $(SEED) --seeds $(SEEDS) --processes 2

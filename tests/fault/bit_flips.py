@@ -105,6 +105,13 @@ class StoreMember:
 
         return replica.stop().addCallback(close)
 
+    def abandon(self) -> Deferred[None]:
+        """Forgets a member whose machine is off; nothing of it gets to its disk."""
+        replica, self.replica = self.replica, None
+        assert replica is not None
+        self.is_ready = False
+        return replica.stop()
+
     # Applier.
 
     def committed(self, start_index: int, end_index: int) -> None:

@@ -47,11 +47,13 @@ class RecordedFile:
 
     def sync(self) -> None:
         self.disk.point("sync")
+        self.note()
         captured = bytes(self.content)
         self.disk.wait()
-        self.disk.check_power()
-        self.synced = captured
-        self.history.clear()
+        with self.disk.lock:
+            self.disk.check_power()
+            self.synced = captured
+            self.history.clear()
         self.disk.point("synced")
 
     def rewrite(self, offset: int, end: int) -> None:
@@ -108,7 +110,7 @@ class RecordingDisk:
         self.free_bytes: int | None = None
         self.sync_s = sync_s
         self._clock = itertools.count(1)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._never = threading.Event()
         self.names_now = {
             path: RecordedFile(self, content, content) for path, content in (state or {}).items()
@@ -146,7 +148,7 @@ class RecordingDisk:
         return list(dict.fromkeys(files))
 
     def _change(self, path: str, file: RecordedFile | None, moved_from: str | None = None) -> None:
-        with self._lock:
+        with self.lock:
             change = NameChange(self.next_time(), path, file, moved_from)
             self.changes.append(change)
             change.apply(self.names_now)
@@ -211,8 +213,8 @@ class RecordingDisk:
     def sync_directory(self, directory: str) -> None:
         self.point("sync_directory")
         self.wait()
-        self.check_power()
-        with self._lock:
+        with self.lock:
+            self.check_power()
             kept = []
             moved = set()
             for change in self.changes:
@@ -285,9 +287,13 @@ class RecordingDisk:
         return contents
 
     def cut_power(self, rng: random.Random) -> State:
-        """Returns one state at random, with a random share of what was not synced."""
-        choices = self.choices()
-        return self.state(choices, random_picks(choices, rng))
+        """Returns one state at random, with a random share of what was not synced; this disk does
+        nothing from here on.
+        """
+        with self.lock:
+            self.is_off = True
+            choices = self.choices()
+            return self.state(choices, random_picks(choices, rng))
 
     def states(self, count_max: int, rng: random.Random) -> Iterator[State]:
         """Yields different states, all of them when there are not more than `count_max`.

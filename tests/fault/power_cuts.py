@@ -1,0 +1,200 @@
+"""Power cuts of a whole group under load, again and again.
+
+    python -m tests.fault.power_cuts [--cuts 200] [--seed 0] [--no-sync]
+
+Three members (replica, ledger, message store, flushes of the derived files) run on loopback, each
+on a RecordingDisk whose syncs take a moment. While messages are sent, all three lose their power at
+once, in the middle of whatever they do; each disk is left in a legal state drawn at random, and all
+are started on that. Every message that was acknowledged is then at its offset, on every member in
+the end. With --no-sync the disks acknowledge syncs that they did not make: such a disk must be
+found out, or the check could not see.
+"""
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater, react
+from twisted.logger import globalLogBeginner
+
+from ledgermq.commitlog import CommitLogError
+from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.replica import FlushDiskType
+from ledgermq.protocol.record import decode_record
+from tests.fault.bit_flips import StoreGroup, StoreMember
+from tests.fault.recording_disk import RecordedFile, RecordingDisk
+from tests.free_ports import free_ports
+from tests.unit.commitlog.single_member import message
+
+QUEUES = 3
+SYNC_S = 0.001
+_TURN_S = 0.002
+
+
+class LyingFile(RecordedFile):
+    """Says that it is on disk, and is not."""
+
+    def sync(self) -> None:
+        self.disk.check_power()
+
+
+class LyingDisk(RecordingDisk):
+    """A disk that acknowledges every sync of a mapped file."""
+
+    def create(self, path: str, size_bytes: int) -> RecordedFile:
+        file = super().create(path, size_bytes)
+        file.__class__ = LyingFile
+        return file
+
+    def map(self, path: str) -> RecordedFile:
+        file = super().map(path)
+        file.__class__ = LyingFile
+        return file
+
+
+class LostMessageError(AssertionError):
+    """An acknowledged message is not where it was."""
+
+
+class PowerCuts:
+    """One group, its load, and what was acknowledged."""
+
+    def __init__(self, reactor: Any, seed: int, disk_type: type[RecordingDisk]) -> None:
+        self.reactor = reactor
+        self.rng = random.Random(seed)
+        self._disk_type = disk_type
+        self.group = StoreGroup(
+            reactor, Path("/power-cuts"), free_ports(3), FlushDiskType.SYNC_FLUSH
+        )
+        for member in self.group.members:
+            member.file_system = disk_type(sync_s=SYNC_S)
+        # Body by queue and offset.
+        self.acked: dict[tuple[int, int], bytes] = {}
+        # Sent by the present leader and not yet committed: queue, offset, body.
+        self._waiting: list[tuple[int, int, bytes]] = []
+        self._number = 0
+        self.cut_count = 0
+
+    async def run(self, cuts: int) -> None:
+        """Cuts the power so many times; raises LostMessageError."""
+        await self.group.start()
+        try:
+            for _ in range(cuts):
+                leader = await self.group.leader()
+                self.check(leader)
+                await self._load(self.rng.uniform(0.01, 0.12))
+                await self._cut()
+            await self.group.leader()
+            await self.group.wait_until_equal()
+            for member in self.group.members:
+                self.check(member)
+        finally:
+            await self.group.stop()
+
+    async def _load(self, duration_s: float) -> None:
+        end_s = self.reactor.seconds() + duration_s
+        self._waiting.clear()
+        while self.reactor.seconds() < end_s:
+            leader = self.group.find_leader()
+            if leader is not None:
+                self._send(leader)
+                self._take_acks(leader)
+                if self.rng.random() < 0.05:
+                    job = leader.messages.begin_flush(0)
+                    job.run()
+                    leader.messages.end_flush(job)
+            await deferLater(self.reactor, _TURN_S * self.rng.random(), lambda: None)
+        leader = self.group.find_leader()
+        if leader is not None:
+            self._take_acks(leader)
+
+    def _send(self, leader: StoreMember) -> None:
+        turn = []
+        for _ in range(self.rng.randrange(1, 6)):
+            self._number += 1
+            body = b"%d " % self._number + bytes(self.rng.randrange(400))
+            turn.append(message(body, "T", self.rng.randrange(QUEUES)))
+        try:
+            results = leader.messages.append(turn)
+        except (CommitLogError, LedgerError):
+            return
+        self._waiting += [
+            (sent.queue_id, result.queue_offset, sent.body)
+            for sent, result in zip(turn, results, strict=True)
+        ]
+
+    def _take_acks(self, leader: StoreMember) -> None:
+        """What the leader has dispatched is acknowledged."""
+        still = []
+        for queue_id, offset, body in self._waiting:
+            if offset < leader.messages.max_offset("T", queue_id):
+                self.acked[queue_id, offset] = body
+            else:
+                still.append((queue_id, offset, body))
+        self._waiting = still
+
+    async def _cut(self) -> None:
+        """All three at once, then starts on what is left."""
+        states = []
+        for member in self.group.members:
+            disk = member.file_system
+            assert isinstance(disk, RecordingDisk)
+            states.append(disk.cut_power(self.rng))
+        self.cut_count += 1
+        for member, state in zip(self.group.members, states, strict=True):
+            await member.abandon()
+            member.damage.clear()
+            member.file_system = self._disk_type(state, sync_s=SYNC_S)
+            await member.start()
+            if member.damage:
+                raise LostMessageError(f"cut {self.cut_count}: damage {member.damage}")
+
+    def check(self, member: StoreMember) -> None:
+        """Every acknowledged message is at its offset."""
+        found: dict[tuple[int, int], bytes] = {}
+        for queue_id in range(QUEUES):
+            offset = member.messages.min_offset("T", queue_id)
+            end = member.messages.max_offset("T", queue_id)
+            while offset < end:
+                result = member.messages.get_message("g", "T", queue_id, offset, 32, None)
+                for part in result.parts:
+                    found[queue_id, offset] = decode_record(part).body
+                    offset += 1
+        for place, body in self.acked.items():
+            if found.get(place) != body:
+                raise LostMessageError(
+                    f"cut {self.cut_count}: queue and offset {place} of {body!r}"
+                )
+
+
+async def main(reactor: Any) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--cuts", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-sync", action="store_true")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    if options.no_sync:
+        found = 0
+        for seed in range(options.seed, options.seed + options.cuts):
+            try:
+                await PowerCuts(reactor, seed, LyingDisk).run(3)
+            except Exception:
+                found += 1
+        sys.stdout.write(f"{options.cuts} groups on lying disks, {found} found out\n")
+        return
+    cuts = PowerCuts(reactor, options.seed, RecordingDisk)
+    await cuts.run(options.cuts)
+    sys.stdout.write(
+        f"{cuts.cut_count} power cuts of all three members, {len(cuts.acked):,} messages"
+        f" acknowledged, none lost, in {time.monotonic() - begun:.0f} s\n"
+    )
+
+
+if __name__ == "__main__":
+    globalLogBeginner.beginLoggingTo([lambda event: None], redirectStandardIO=False)
+    react(lambda reactor: Deferred.fromCoroutine(main(reactor)))
