@@ -80,6 +80,7 @@ class BrokerConfig:
     transaction_check_ms: int
     transaction_immunity_ms: int
     transaction_checks_max: int
+    filters_by_properties: bool
     is_long_polling_on: bool
     short_polling_ms: int
     notifies_members: bool

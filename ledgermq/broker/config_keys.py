@@ -140,6 +140,12 @@ _TRAFFIC: Final = (
         1000,
         "So often a producer is asked before its half message is put aside.",
     ),
+    switch(
+        "enablePropertyFilter",
+        "filters_by_properties",
+        False,
+        "Let consumers filter messages by SQL92 expressions over properties.",
+    ),
     switch("longPollingEnable", "is_long_polling_on", True, "Hold pulls that find nothing."),
     integer(
         "shortPollingTimeMills",

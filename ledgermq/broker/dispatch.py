@@ -36,6 +36,7 @@ ERROR_CODES: Final[tuple[tuple[type[Exception], ResponseCode], ...]] = (
     (errors.TopicNotFoundError, ResponseCode.TOPIC_NOT_EXIST),
     (errors.NotFoundError, ResponseCode.QUERY_NOT_FOUND),
     (errors.SubscriptionParseError, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    (errors.FilterMissingError, ResponseCode.FILTER_DATA_NOT_EXIST),
     (errors.SubscriptionMissingError, ResponseCode.SUBSCRIPTION_NOT_EXIST),
     (errors.SubscriptionOutdatedError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
     (errors.GroupNotFoundError, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),

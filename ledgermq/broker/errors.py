@@ -66,6 +66,10 @@ class SubscriptionParseError(BrokerError):
     """The filter expression of a subscription does not parse."""
 
 
+class FilterMissingError(BrokerError):
+    """The registered SQL92 expression of a subscription did not parse."""
+
+
 class SubscriptionMissingError(BrokerError):
     """The group, or the topic in its subscription, is not known from a heart beat."""
 

@@ -1,19 +1,21 @@
-"""Which messages of a topic a consumer wants: subscriptions, and the match by tags code.
+"""Which messages of a topic a consumer wants: subscriptions, the match by tags code or properties.
 
 Pure. A tag expression is `*`, or tags joined by `||`; the broker compares hash codes only and the
-client compares the texts.
-Source: `FilterAPI.java`, `DefaultMessageFilter.java`.
+client compares the texts. A SQL92 expression is over the message's properties (`sql_filter.py`).
+Source: `FilterAPI.java`, `DefaultMessageFilter.java`, `ConsumerFilterManager.java`.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ledgermq.broker.errors import InvalidRequestError, SubscriptionParseError
+from ledgermq.broker.sql_filter import PropertyMatcher, compile_sql
 from ledgermq.protocol.java_hash import java_string_hash
 
 ALL_TAGS: Final = "*"
 TAG_TYPE: Final = "TAG"
+SQL_TYPE: Final = "SQL92"
 _EXPRESSION_CHARS_MAX: Final = 65_536
 
 # True for the tags code of a message that may be wanted.
@@ -36,16 +38,13 @@ class Subscription:
     tags_codes: frozenset[int] = frozenset()
     # Filter servers of old brokers; kept and shown, not supported.
     is_class_filter: bool = False
-
-    @property
-    def is_by_tags(self) -> bool:
-        """True when the broker can apply the expression."""
-        return self.expression_type == TAG_TYPE
+    # Of a SQL92 expression that parses; what the text says, so not compared.
+    property_matcher: PropertyMatcher | None = field(default=None, compare=False)
 
     @property
     def matcher(self) -> Matcher | None:
         """What a read of the queue asks for each message, None when every message is wanted."""
-        if self.expression == ALL_TAGS or not self.tags_codes:
+        if self.expression == ALL_TAGS or not self.tags_codes or self.expression_type != TAG_TYPE:
             return None
         return self.tags_codes.__contains__
 
@@ -56,16 +55,24 @@ def expression_type_of(text: str | None) -> str:
 
 
 def subscription_of(
-    topic: str, expression: str | None, expression_type: str | None, version: int
+    topic: str,
+    expression: str | None,
+    expression_type: str | None,
+    version: int,
+    *,
+    is_sql_on: bool = False,
 ) -> Subscription:
     """Builds a subscription from the fields of a pull.
 
     Raises:
-        SubscriptionParseError: the expression is not one of tags.
+        SubscriptionParseError: the expression does not parse.
         InvalidRequestError: the expression is of a kind that this broker does not apply.
     """
     kind = expression_type_of(expression_type)
-    check_supported(kind)
+    check_supported(kind, is_sql_on)
+    if kind == SQL_TYPE:
+        text = expression or ""
+        return Subscription(topic, text, kind, version, property_matcher=compile_sql(text))
     text = expression or ALL_TAGS
     if len(text) > _EXPRESSION_CHARS_MAX:
         raise SubscriptionParseError(
@@ -80,13 +87,30 @@ def subscription_of(
     return Subscription(topic, text, kind, version, tags, codes_of(tags))
 
 
-def check_supported(expression_type: str) -> None:
-    """Raises InvalidRequestError for an expression that is not one of tags."""
-    if expression_type != TAG_TYPE:
-        raise InvalidRequestError(
-            "The broker does not support consumer to filter message by "
-            f"{expression_type[:32]}; this release filters by tags only"
-        )
+def check_supported(expression_type: str, is_sql_on: bool) -> None:
+    """Checks that this broker applies expressions of a kind.
+
+    Raises:
+        InvalidRequestError: it does not.
+    """
+    if expression_type == TAG_TYPE or (expression_type == SQL_TYPE and is_sql_on):
+        return
+    reason = "enablePropertyFilter is false" if expression_type == SQL_TYPE else "unknown kind"
+    raise InvalidRequestError(
+        "The broker does not support consumer to filter message by "
+        f"{expression_type[:32]}: {reason}"
+    )
+
+
+def find_property_matcher(expression: str, expression_type: str) -> PropertyMatcher | None:
+    """Returns what a heart beat's SQL92 expression wants, None for other kinds and wrong texts."""
+    if expression_type != SQL_TYPE:
+        return None
+    try:
+        return compile_sql(expression)
+    except SubscriptionParseError:
+        # The group is registered all the same; its pulls are refused.
+        return None
 
 
 def split_tags(expression: str) -> tuple[str, ...]:

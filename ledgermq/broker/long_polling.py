@@ -2,8 +2,8 @@
 
 Pure: time is passed in, and who runs a pull again is told by the caller. A parked pull is woken
 once, by the first message that may match, by the scan that finds the queue longer, or by its
-deadline; it is then run again and never parked a second time. Source:
-`PullRequestHoldService.java`.
+deadline; it is then run again. Only one by properties is parked again then, behind the messages
+that it does not want. Source: `PullRequestHoldService.java`.
 """
 
 from collections.abc import Callable, Iterable

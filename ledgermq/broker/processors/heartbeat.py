@@ -23,10 +23,11 @@ from ledgermq.broker.filters import (
     ALL_TAGS,
     TAG_TYPE,
     Subscription,
-    check_supported,
     codes_of,
     expression_type_of,
+    find_property_matcher,
     split_tags,
+    subscription_of,
 )
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.queue_locks import QueueKey, QueueLocks
@@ -213,7 +214,13 @@ class ClientProcessor:
     def check_client(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """CHECK_CLIENT_CONFIG (46): whether this broker can apply a subscription."""
         subscription = CheckClientRequestBody.decode(command.body).subscription_data
-        check_supported(expression_type_of(subscription.expression_type))
+        subscription_of(
+            subscription.topic,
+            subscription.sub_string,
+            subscription.expression_type,
+            subscription.sub_version,
+            is_sql_on=self._config.filters_by_properties,
+        )
         return command.response(ResponseCode.SUCCESS)
 
     def list_consumers(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
@@ -258,7 +265,14 @@ def _subscription(data: SubscriptionData) -> Subscription:
         tags = split_tags(expression)
         codes = codes_of(tags)
     return Subscription(
-        data.topic, expression, kind, data.sub_version, tags, codes, data.class_filter_mode
+        data.topic,
+        expression,
+        kind,
+        data.sub_version,
+        tags,
+        codes,
+        data.class_filter_mode,
+        find_property_matcher(data.sub_string or "", kind),
     )
 
 

@@ -1,28 +1,39 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): committed messages of one queue, or a wait for
 the next one.
 
-A pull that finds nothing is parked once, when its client wants that, and run again when a message
-comes or its time is over. The answer always has its four header fields. On a follower a pull sees
-what is committed there; offsets outside of its queue are not corrected, because the queue may only
-be behind. Source: `PullMessageProcessor.java`.
+A pull that finds nothing is parked, when its client wants that, and run again when a message comes
+or its time is over. When it filters by properties and the message is not wanted, it is parked
+again behind that message, with the deadline it had. The answer always has its four header fields.
+On a follower a pull sees what is committed there; offsets outside of its queue are not corrected,
+because the queue may only be behind. Source: `PullMessageProcessor.java`.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import (
     BrokerError,
+    FilterMissingError,
     InvalidRequestError,
     NoPermissionError,
     SubscriptionMissingError,
     SubscriptionOutdatedError,
 )
-from ledgermq.broker.filters import Matcher, Subscription, check_supported, subscription_of
+from ledgermq.broker.filters import (
+    SQL_TYPE,
+    Matcher,
+    Subscription,
+    check_supported,
+    subscription_of,
+)
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPull, ParkedPulls
+from ledgermq.broker.matching_reads import read_matching
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import PERM_READ
@@ -130,7 +141,7 @@ class PullProcessor:
             RemoteProtocolError: the header cannot be read.
         """
         header = decode_pull_header(command)
-        return self._run(connection, command, header, is_first=True)
+        return self._run(connection, command, header)
 
     # Waking.
 
@@ -159,7 +170,7 @@ class PullProcessor:
             command, header = pull.request
             connection = pull.connection
             try:
-                answer = self._run(connection, command, header, is_first=False)
+                answer = self._run(connection, command, header, pull)
             except BrokerError as error:
                 # The client asks again at once and is then told why.
                 answer = command.response(
@@ -177,9 +188,10 @@ class PullProcessor:
         connection: CommandProtocol,
         command: RemotingCommand,
         header: PullMessageRequestHeader,
-        *,
-        is_first: bool,
+        parked: ParkedPull | None = None,
     ) -> Answer:
+        """Answers or parks a pull; `parked` is what it was until now when it was parked."""
+        is_first = parked is None
         group = self._check(header)
         subscription = self._subscription(header, group)
         leadership = self._leadership
@@ -192,14 +204,7 @@ class PullProcessor:
             fields = _fields(0, header.queue_offset, 0, 0)
             return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
         matcher = subscription.matcher
-        result = self._store.get_message(
-            group.name,
-            header.topic,
-            header.queue_id,
-            header.queue_offset,
-            min(max(header.max_msg_nums, 1), _COUNT_MAX),
-            matcher,
-        )
+        result = self._read(header, group, subscription, matcher)
         status = result.status
         if status is GetMessageStatus.FOUND:
             self._count_found(result)
@@ -208,6 +213,14 @@ class PullProcessor:
             connection.send_parts(encode_parts(answer, result.parts))
             return None
         self.missed_count += 1
+        if (
+            parked is not None
+            and subscription.property_matcher is not None
+            and status is GetMessageStatus.NO_MATCHED_MESSAGE
+            and result.next_begin_offset >= result.max_offset
+            and self._park_again(parked, result.next_begin_offset)
+        ):
+            return None
         code = _CODES[status]
         if status in _EMPTY and header.queue_offset != 0:
             code = ResponseCode.PULL_OFFSET_MOVED
@@ -221,6 +234,26 @@ class PullProcessor:
         ):
             return None
         return command.response(code, status.name, self._fields_of(header, group, result))
+
+    def _read(
+        self,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroup,
+        subscription: Subscription,
+        matcher: Matcher | None,
+    ) -> GetMessageResult:
+        count = min(max(header.max_msg_nums, 1), _COUNT_MAX)
+        wants = subscription.property_matcher
+        name, topic, queue_id = group.name, header.topic, header.queue_id
+        read = self._store.get_message
+        if wants is None:
+            return read(name, topic, queue_id, header.queue_offset, count, matcher)
+        return read_matching(
+            lambda offset, run_count: read(name, topic, queue_id, offset, run_count, None),
+            header.queue_offset,
+            count,
+            wants,
+        )
 
     def _check(self, header: PullMessageRequestHeader) -> SubscriptionGroup:
         """Checks broker, group, topic and queue, in upstream's order."""
@@ -255,7 +288,11 @@ class PullProcessor:
         """The subscription in the request, or the one from the group's heart beats."""
         if header.sys_flag & PULL_SUBSCRIPTION:
             return subscription_of(
-                header.topic, header.subscription, header.expression_type, header.sub_version
+                header.topic,
+                header.subscription,
+                header.expression_type,
+                header.sub_version,
+                is_sql_on=self._config.filters_by_properties,
             )
         live = self._clients.find_group(group.name)
         if live is None:
@@ -278,7 +315,12 @@ class PullProcessor:
                 "the consumer's subscription not latest: the last heart beat had version"
                 f" {subscription.version}, the pull has {header.sub_version}"
             )
-        check_supported(subscription.expression_type)
+        check_supported(subscription.expression_type, self._config.filters_by_properties)
+        if subscription.expression_type == SQL_TYPE and subscription.property_matcher is None:
+            raise FilterMissingError(
+                "The broker's consumer filter data is not exist!Your expression may be wrong!"
+                f" [{group.name}] subscribes topic[{header.topic}] by SQL92"
+            )
         return subscription
 
     def _park(
@@ -305,6 +347,14 @@ class PullProcessor:
                 self._clock_ms() + timeout_ms,
             )
         )
+
+    def _park_again(self, pull: ParkedPull, next_offset: int) -> bool:
+        """Lets a pull wait on that woke for messages which its filter does not want."""
+        if self._clock_ms() >= pull.deadline_ms or self._leadership.is_stopping:
+            return False
+        command, header = pull.request
+        request = (command, replace(header, queue_offset=next_offset))
+        return self._parked.park(pull._replace(request=request, queue_offset=next_offset))
 
     @property
     def _keeps_offset(self) -> bool:
