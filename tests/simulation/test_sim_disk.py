@@ -5,6 +5,7 @@ import random
 import pytest
 
 from ledgermq.dledger.entry import EntryCodec, place
+from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
@@ -89,3 +90,17 @@ def test_a_failed_write_counts_as_clean() -> None:
     assert bytes(file.buffer[:4]) == b"lost"
     disk.cut_power()
     assert bytes(disk.files["/store/x"].buffer[:4]) == bytes(4)
+
+
+def test_retention_on_a_full_disk_changes_nothing() -> None:
+    """The mark that says where the log begins cannot be written: so it begins where it did."""
+    disk = new_disk()
+    store = open_store(disk)
+    append(store, 40)
+    store.sync()
+    disk.free_bytes = 0
+    with pytest.raises(DiskFullError):
+        store.drop_before(2 * SEGMENT_BYTES)
+    assert (store.first_index, store.first_position) == (0, 0)
+    disk.free_bytes = None
+    assert store.drop_before(2 * SEGMENT_BYTES) > 0

@@ -322,6 +322,10 @@ class DLedgerMmapFileStore:
         """Removes whole segments below `position`, never the last one; durable on return.
 
         Returns the new `first_index`.
+
+        Raises:
+            DiskFullError: there is no room for the mark; the log is as before.
+            OSError: what is on disk is unknown; the store takes no more writes.
         """
         self._refuse_after_failure()
         starts = [start for start in self.data.starts if start <= position]
@@ -331,10 +335,15 @@ class DLedgerMmapFileStore:
         head = read_head(self.data.read(start, HEAD_BYTES))
         if head.magic != ENTRY_MAGIC or head.position != start:
             raise self._disagreement(start, "position", start, head.position, head.index)
+        former = self.first_index, self.first_position
         self.first_index, self.first_position = head.index, start
-        self._last_term_from = max(self._last_term_from, head.index)
         with self._failing_for_good():
-            self._write_start(self._claims.synced_index)
+            try:
+                self._write_start(self._claims.synced_index)
+            except DiskFullError:
+                self.first_index, self.first_position = former
+                raise
+            self._last_term_from = max(self._last_term_from, head.index)
             self.data.drop_before(start)
             self._index.drop_before(self.first_index)
         return self.first_index
