@@ -1,0 +1,39 @@
+"""Bits that flip under running brokers: the scrub finds them, the group repairs them under load."""
+
+from pathlib import Path
+
+from tests.fault.bit_flips import flip
+from tests.fault.up_group import Load, UpGroup
+from tests.waiting import wait_until
+
+
+def test_running_members_repair_what_flips_on_their_disks(tmp_path: Path) -> None:
+    """The log of the leader, and then a queue of a follower."""
+    settings = ("scrubBytesPerSecond=200000000",)
+    with UpGroup(tmp_path, *settings) as group, Load(group.addresses()) as load:
+        load.wait_for_more(200)
+        group.wait_until_whole()
+        name = group.leader()["id"]
+        recovered = group.log_text(name).count("recovered, it votes")
+        flip(group.data / name / f"dledger-{name}" / "data" / f"{0:020d}", 20_000)
+        wait_until(
+            lambda: group.log_text(name).count("recovered, it votes") > recovered,
+            what=f"{name} whole again",
+            deadline_s=40,
+        )
+        assert "is damaged" in group.log_text(name)
+        other = group.leader()["id"]
+        follower = next(node for node in ("n0", "n1", "n2") if node not in (name, other))
+        flip(group.data / follower / "consumequeue" / "Load" / "1" / f"{0:020d}", 20 * 5 + 6)
+        wait_until(
+            lambda: (
+                "consume queue is damaged" in group.log_text(follower)
+                and group.log_text(follower).count("store opened") == 2
+            ),
+            what="a second start",
+        )
+        load.wait_for_more(50)
+        group.wait_until_whole()
+        load.stop()
+        load.judge(group.leader()["address"])
+        group.stop_and_verify()
