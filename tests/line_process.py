@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tests.waiting import wait_until
 
 _ANSWER_S = 30.0
+_ANSWERS = ("state ", "appended ", "left ", "digest ", "stopped")
 
 
 class MemberStatus(NamedTuple):
@@ -49,7 +50,7 @@ class LineProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith(("state ", "appended ", "stopped")):
+            if line.startswith(_ANSWERS):
                 self._answers.put(line.strip())
             else:
                 self._heard(line.strip())
@@ -69,6 +70,15 @@ class LineProcess:
         """Appends bodies; returns how many were committed."""
         _, done, _ = self.ask(f"append {count} {prefix}").split()
         return int(done)
+
+    def leave(self, count: int, prefix: str) -> None:
+        """Appends bodies without waiting for what becomes of them."""
+        self.ask(f"leave {count} {prefix}")
+
+    def digest(self) -> tuple[int, str]:
+        """The number of entries it serves, and the SHA-256 of all their bodies."""
+        _, count, digest = self.ask("digest").split()
+        return int(count), digest
 
     def kill(self) -> None:
         """Ends it with SIGKILL."""

@@ -4,6 +4,8 @@ Each line of standard input is a command, answered by one line:
 
     state                  state ROLE LEADER TERM FIRST LAST COMMIT  (LEADER is - when unknown)
     append COUNT PREFIX    appended COUNT_DONE COUNT_FAILED, when the outcome of all is known
+    leave COUNT PREFIX     left COUNT; what becomes of them is not told
+    digest                 digest COUNT SHA256, of the bodies of all entries
     stop                   stopped, when all files are closed
 
 With --feed the leader appends on its own as long as it leads, bodies "RUN:NUMBER:..." where RUN is
@@ -12,6 +14,7 @@ its process id, and prints `acked RUN FIRST END` for the numbers that were commi
 
 import argparse
 import gc
+import hashlib
 import random
 import time
 from collections import deque
@@ -22,6 +25,7 @@ from twisted.internet import reactor as _reactor
 from twisted.internet import stdio
 from twisted.protocols.basic import LineReceiver
 
+from ledgermq.dledger.config import MIB
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.member_state import Role
@@ -68,6 +72,8 @@ class MemberProcess(LineReceiver):
                 self_id=options.self_id,
                 peers=options.peers,
                 flush_disk_type=FlushDiskType(options.flush),
+                throttle_far_bytes=options.throttle_far_bytes,
+                throttle_quota_bytes=options.throttle_quota_bytes,
             ),
             reactor,
             self.store,
@@ -106,6 +112,11 @@ class MemberProcess(LineReceiver):
             )
         elif command == "append":
             self._append(int(words[0]), words[1].encode())
+        elif command == "leave":
+            self.replica.propose([words[1].encode() + b"%d" % i for i in range(int(words[0]))])
+            self._say(f"left {words[0]}")
+        elif command == "digest":
+            self._tell_digest()
         elif command == "stop":
             self.replica.stop().addCallback(self._stopped)
 
@@ -116,6 +127,17 @@ class MemberProcess(LineReceiver):
             self._say(f"appended 0 {count}")
         else:
             self.waiting.append(Appends(runs[-1].last_index + 1, self.replica.term, count))
+
+    def _tell_digest(self) -> None:
+        store, digest = self.store, hashlib.sha256()
+        index = store.first_index
+        while index <= store.last_index:
+            run = store.read(index, SEGMENT_BYTES)
+            for body in run.bodies():
+                digest.update(body)
+            index = run.last_index + 1
+        count = store.last_index + 1 - store.first_index
+        self._say(f"digest {count} {digest.hexdigest()}")
 
     def _stopped(self, _: object) -> None:
         self.store.close()
@@ -171,6 +193,8 @@ def main() -> None:
         parser.add_argument(name, default="")
     parser.add_argument("--flush", default="SYNC_FLUSH")
     parser.add_argument("--feed", action="store_true")
+    parser.add_argument("--throttle-far-bytes", type=int, default=300 * MIB)
+    parser.add_argument("--throttle-quota-bytes", type=int, default=20 * MIB)
     # A step of the wall clock must not stall the member.
     reactor.seconds = time.monotonic
     stdio.StandardIO(MemberProcess(parser.parse_args()))

@@ -1,9 +1,12 @@
 // A stock DLedger member that answers lines with lines, as tests/replica_member.py does:
 //
 //     DLedgerNode SELF_ID PEERS DIRECTORY GROUP DATA_SEGMENT_BYTES INDEX_SEGMENT_BYTES BATCH_PUSH
+//         THROTTLE_FAR_BYTES THROTTLE_QUOTA_BYTES
 //
 //     state                  state ROLE LEADER TERM FIRST LAST COMMIT
 //     append COUNT PREFIX    appended COUNT_DONE COUNT_FAILED
+//     leave COUNT PREFIX     left COUNT; what becomes of them is not told
+//     digest                 digest COUNT SHA256, of the bodies of all entries
 //     stop                   stopped
 
 import io.openmessaging.storage.dledger.DLedgerConfig;
@@ -14,6 +17,7 @@ import io.openmessaging.storage.dledger.protocol.AppendEntryResponse;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -21,6 +25,7 @@ import java.util.concurrent.TimeUnit;
 
 public final class DLedgerNode {
     private static final int SUCCESS = 200;
+    private static final int WINDOW = 250;
 
     private DLedgerNode() {
     }
@@ -35,6 +40,8 @@ public final class DLedgerNode {
         config.setMappedFileSizeForEntryData(Integer.parseInt(words[4]));
         config.setMappedFileSizeForEntryIndex(Integer.parseInt(words[5]));
         config.setEnableBatchPush(Boolean.parseBoolean(words[6]));
+        config.setPeerPushThrottlePoint(Integer.parseInt(words[7]));
+        config.setPeerPushQuota(Integer.parseInt(words[8]));
         DLedgerServer server = new DLedgerServer(config);
         server.startup();
         BufferedReader commands =
@@ -45,6 +52,11 @@ public final class DLedgerNode {
                 System.out.println(state(server));
             } else if (command[0].equals("append")) {
                 System.out.println(append(server, Integer.parseInt(command[1]), command[2]));
+            } else if (command[0].equals("leave")) {
+                begin(server, 0, Integer.parseInt(command[1]), command[2]);
+                System.out.println("left " + command[1]);
+            } else if (command[0].equals("digest")) {
+                System.out.println(digest(server));
             } else if (command[0].equals("stop")) {
                 server.shutdown();
                 System.out.println("stopped");
@@ -63,21 +75,47 @@ public final class DLedgerNode {
             + " " + server.getDLedgerStore().getCommittedIndex();
     }
 
-    private static String append(DLedgerServer server, int count, String prefix) throws Exception {
+    private static List<CompletableFuture<AppendEntryResponse>> begin(
+        DLedgerServer server, int start, int end, String prefix) throws Exception {
         List<CompletableFuture<AppendEntryResponse>> answers = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
+        for (int i = start; i < end; i++) {
             AppendEntryRequest request = new AppendEntryRequest();
             request.setGroup(server.getDLedgerConfig().getGroup());
             request.setRemoteId(server.getDLedgerConfig().getSelfId());
             request.setBody((prefix + i).getBytes(StandardCharsets.UTF_8));
             answers.add(server.handleAppend(request));
         }
+        return answers;
+    }
+
+    private static String append(DLedgerServer server, int count, String prefix) throws Exception {
         int done = 0;
-        for (CompletableFuture<AppendEntryResponse> answer : answers) {
-            if (answer.get(10, TimeUnit.SECONDS).getCode() == SUCCESS) {
-                done++;
+        // So many at a time that none waits longer than its time-out.
+        for (int start = 0; start < count; start += WINDOW) {
+            int end = Math.min(count, start + WINDOW);
+            for (CompletableFuture<AppendEntryResponse> answer : begin(server, start, end, prefix)) {
+                int code = answer.get(10, TimeUnit.SECONDS).getCode();
+                if (code == SUCCESS) {
+                    done++;
+                } else {
+                    System.err.println("an append was answered " + code);
+                }
             }
         }
         return "appended " + done + " " + (count - done);
+    }
+
+    private static String digest(DLedgerServer server) throws Exception {
+        MessageDigest digest = MessageDigest.getInstance("SHA-256");
+        long first = Math.max(server.getDLedgerStore().getLedgerBeginIndex(), 0);
+        long end = server.getDLedgerStore().getLedgerEndIndex() + 1;
+        for (long index = first; index < end; index++) {
+            digest.update(server.getDLedgerStore().get(index).getBody());
+        }
+        StringBuilder text = new StringBuilder();
+        for (byte part : digest.digest()) {
+            text.append(String.format("%02x", part));
+        }
+        return "digest " + (end - first) + " " + text;
     }
 }
