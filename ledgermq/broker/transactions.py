@@ -250,7 +250,11 @@ class Transactions:
             if cursor not in self._ended:
                 raw = self._store.record_at(physical_offset)
                 half = None if raw is None else half_from(raw)
-            if half is None or half.prepared_offset in self._ended or not self._fits(half):
+            if half is not None and half.prepared_offset in self._ended:
+                # A copy of what ended by its first offset.
+                self._ended[cursor] = None
+                half = None
+            if half is None or not self._fits(half):
                 batch.skip(HALF_QUEUE, cursor + 1)
             elif self._is_worn_out(half, now_ms):
                 batch.deliver(HALF_QUEUE, cursor + 1, set_aside(half, self._store_host))

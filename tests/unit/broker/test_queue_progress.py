@@ -103,6 +103,15 @@ def test_plan_that_retention_took_was_carried_out() -> None:
     assert led(progress) == {1: 1, 3: 14, 5: 7}
 
 
+def test_plan_that_was_cut_stays_cut_when_retention_takes_it() -> None:
+    log = Log(4, 4, 4, *[5] * 10)
+    progress = log.attached()
+    progress.planned(PLAN, 1)
+    assert progress.to_json() == {"offsetTable": {1: 0, 3: 10, 5: 2}}
+    log.first = 5
+    assert led(progress) == {1: 0, 3: 10, 5: 2}
+
+
 def test_what_a_leader_planned_goes_with_its_leadership() -> None:
     progress = Log(4, 5).attached()
     progress.lead()

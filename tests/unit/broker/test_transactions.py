@@ -282,6 +282,20 @@ def test_new_leader_knows_what_former_ones_ended() -> None:
     assert bench.log.bodies("Real", 3) == [b"1"]
 
 
+def test_new_leader_knows_the_copy_of_a_time_of_immunity_by_its_first_offset() -> None:
+    bench = Bench()
+    half = bench.send(b"slow", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
+    bench.walk()
+    copy = bench.copy_of(half)
+    bench.lead_again()
+    assert bench.end(half) == [None]
+    bench.walk(1)
+    bench.walk()
+    assert bench.asked == [] and bench.cursor == 2
+    assert bench.end(copy) == [None]
+    assert bench.log.bodies("Real", 3) == [b"slow"]
+
+
 def test_place_of_an_upstream_leader_is_taken_over() -> None:
     bench = Bench()
     for number in range(3):
