@@ -14,6 +14,7 @@ import argparse
 import random
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,12 @@ async def main(reactor: Any) -> None:
         sys.stdout.write(f"{options.cuts} groups on lying disks, {found} found out\n")
         return
     cuts = PowerCuts(reactor, options.seed, RecordingDisk)
-    await cuts.run(options.cuts)
+    try:
+        await cuts.run(options.cuts)
+    except Exception:
+        # React tells the log, which nobody reads.
+        traceback.print_exc()
+        raise
     sys.stdout.write(
         f"{cuts.cut_count} power cuts of all three members, {len(cuts.acked):,} messages"
         f" acknowledged, none lost, in {time.monotonic() - begun:.0f} s\n"

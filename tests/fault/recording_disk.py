@@ -37,6 +37,7 @@ class RecordedFile:
         self.buffer = memoryview(self.content)
         # On the platter, and what it contained since, oldest first, with the time of each.
         self.synced = synced
+        self.synced_at = 0
         self.history: list[tuple[int, bytes]] = []
 
     def note(self) -> None:
@@ -47,13 +48,16 @@ class RecordedFile:
 
     def sync(self) -> None:
         self.disk.point("sync")
-        self.note()
-        captured = bytes(self.content)
+        with self.disk.lock:
+            self.note()
+            captured, at = bytes(self.content), self.disk.next_time()
         self.disk.wait()
         with self.disk.lock:
             self.disk.check_power()
-            self.synced = captured
-            self.history.clear()
+            if at > self.synced_at:
+                # Another sync that began later may have ended before.
+                self.synced, self.synced_at = captured, at
+                self.history = [entry for entry in self.history if entry[0] > at]
         self.disk.point("synced")
 
     def rewrite(self, offset: int, end: int) -> None:

@@ -33,7 +33,16 @@ def segment_name(start_offset: int) -> str:
 class Segment:
     """One mapped file. All offsets here are inside the file."""
 
-    __slots__ = ("_created", "_file", "_file_system", "buffer", "dirty", "path", "start_offset")
+    __slots__ = (
+        "_created",
+        "_file",
+        "_file_system",
+        "buffer",
+        "dirty",
+        "is_syncing",
+        "path",
+        "start_offset",
+    )
 
     def __init__(self, file_system: FileSystem, path: str, segment_bytes: int) -> None:
         """Maps the file, which is made when it is not there.
@@ -65,6 +74,8 @@ class Segment:
         self.buffer = self._file.buffer
         # Bytes were written since the last sync began.
         self.dirty = self._created
+        # A sync has begun and not ended: what it covers is not on disk yet, although not dirty.
+        self.is_syncing = False
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Copies `data` to `offset`; it must fit."""
@@ -118,6 +129,7 @@ class Segment:
         Raises:
             OSError: what is on disk is unknown; the segment stays dirty.
         """
+        self.is_syncing = True
         self.dirty = False
         try:
             self._file.sync()
@@ -125,6 +137,8 @@ class Segment:
         except BaseException:
             self.dirty = True
             raise
+        finally:
+            self.is_syncing = False
 
     def _sync_name(self) -> None:
         if self._created:

@@ -242,7 +242,8 @@ class Segments:
             OSError: final; the bytes must be taken as lost.
         """
         for segment in tuple(self._open.values()):
-            if segment.dirty:
+            # A truncation may be syncing it in the other thread: its end must be waited for, too.
+            if segment.dirty or segment.is_syncing:
                 segment.sync()
 
     def distrust(self, position: int) -> None:
