@@ -57,6 +57,7 @@ def decide(
     was_disk_full: bool,
     config: StoreConfig,
     is_asked: bool = False,
+    needed_position: int | None = None,
 ) -> CleanDecision:
     """Decide what may be forgotten.
 
@@ -67,6 +68,8 @@ def decide(
         disk_percent: used part of the partition, rounded up; -1 when unknown.
         was_disk_full: the last decision's is_disk_full: refusal ends below a lower level.
         is_asked: an operator wants expired segments gone at any hour.
+        needed_position: from here on a follower of this leader lacks the log; it stays, unless the
+            disk forces it away. None when nobody lacks anything.
     """
     level = config.disk_force_percent if was_disk_full else config.disk_full_percent
     is_disk_full = disk_percent > level
@@ -84,8 +87,10 @@ def decide(
     expired_ms = now_ms - (config.reserved_hours + 1) * _HOUR_MS
     drop_before = 0
     for segment in segments[:SEGMENTS_MAX]:
-        if reason is not CleanReason.DISK_FORCED and segment.last_timestamp > expired_ms:
-            break
+        if reason is not CleanReason.DISK_FORCED:
+            is_needed = needed_position is not None and segment.end_position > needed_position
+            if is_needed or segment.last_timestamp > expired_ms:
+                break
         drop_before = segment.end_position
     return CleanDecision(drop_before, reason, is_disk_full)
 

@@ -385,7 +385,13 @@ class MessageStore:
         )
 
     def clean(
-        self, now_ms: int, local_hour: int, disk_percent: int, *, is_asked: bool = False
+        self,
+        now_ms: int,
+        local_hour: int,
+        disk_percent: int,
+        *,
+        is_asked: bool = False,
+        needed_index: int | None = None,
     ) -> CleanDecision:
         """Forget what retention gives up: segments of the log, then what points into them.
 
@@ -394,7 +400,12 @@ class MessageStore:
             local_hour: hour of the day.
             disk_percent: see retention.used_percent.
             is_asked: an operator wants it now.
+            needed_index: first entry that a follower lacks; it stays while the disk allows it.
         """
+        needed_position = None
+        if needed_index is not None and needed_index <= self._store.last_index:
+            first_index = self._store.first_index
+            needed_position = self._store.position_at(max(needed_index, first_index))
         decision = decide(
             self._segment_ages(),
             now_ms=now_ms,
@@ -403,6 +414,7 @@ class MessageStore:
             was_disk_full=self.is_disk_full,
             config=self._config,
             is_asked=is_asked,
+            needed_position=needed_position,
         )
         self.is_disk_full = decision.is_disk_full
         if decision.drop_before:

@@ -216,6 +216,15 @@ class Leader:
             self._heard(response.sender, response.recovering, now_ms)
         self._dispatchers[response.sender].respond(response, now_ms)
 
+    def needed_index(self, commit_index: int, now_ms: float) -> int:
+        """Tells the first entry that a follower which is alive may still ask for."""
+        limit_ms = self._live_silence_ms()
+        needed_index = commit_index + 1
+        for peer_id, dispatcher in self._dispatchers.items():
+            if now_ms - self._heard_ms[peer_id] < limit_ms:
+                needed_index = min(needed_index, dispatcher.match_index + 1)
+        return needed_index
+
     def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
         """See `Raft.set_dialect`."""
         self._dispatchers[peer_id].set_dialect(dialect)

@@ -155,6 +155,17 @@ class Raft:
         duty = self._duty
         return isinstance(duty, Leader) and self.commit_index >= duty.ready_index
 
+    def needed_index(self, now_ms: float) -> int:
+        """Tells the first entry that retention should keep while the disk allows it.
+
+        A leader keeps what a follower lacks that was heard of lately; for without it the follower
+        would have to begin its log anew. All keep what is not committed.
+        """
+        duty = self._duty
+        if isinstance(duty, Leader):
+            return duty.needed_index(self.commit_index, now_ms)
+        return self.commit_index + 1
+
     def deadline_ms(self) -> float:
         """Tells when `tick` is due; infinity when nothing is waited for."""
         duty = self._duty

@@ -277,6 +277,7 @@ class BrokerService:
     def _run(self, _: object) -> None:
         config = self.config
         assert self._processors is not None and self._proposals is not None
+        assert self._replica is not None
         Upkeep(
             config,
             self.leadership,
@@ -286,6 +287,7 @@ class BrokerService:
             self._processors,
             self._registration,
             self._rates,
+            self._replica,
             clock_ms=self._clock_ms,
             flush_failed=self._flush_failed,
             damage_found=self._damage_found,

@@ -245,9 +245,16 @@ class Storage:
 
     # Retention and the end.
 
-    def clean(self, local_hour: int) -> None:
-        """Forgets what retention gives up, and notes whether the disk is full."""
-        decision = self.messages.clean(self._now_ms(), local_hour, self.disk_used_percent())
+    def clean(self, local_hour: int, needed_index: int) -> None:
+        """Forgets what retention gives up, and notes whether the disk is full.
+
+        Args:
+            local_hour: hour of the day.
+            needed_index: first entry that a follower may still ask for.
+        """
+        decision = self.messages.clean(
+            self._now_ms(), local_hour, self.disk_used_percent(), needed_index=needed_index
+        )
         if decision.drop_before:
             _log.info(
                 "retention: dropped the log before position {position}: {reason}",

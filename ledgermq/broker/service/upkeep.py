@@ -5,7 +5,7 @@ Each function is small and bounded; the times stand in one place, `start`.
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from twisted.logger import Logger
 
@@ -33,6 +33,17 @@ _SNAPSHOT_MS: Final = 600_000
 _log = Logger()
 
 
+class LedgerMember(Protocol):
+    """What is needed of the ledger's member."""
+
+    @property
+    def needed_index(self) -> int:
+        """First entry that a follower may still ask for."""
+
+    def decline_leadership(self, declines: bool) -> None:
+        """Takes whether this member should refuse to take over."""
+
+
 class Upkeep:
     """The periodic work of one broker."""
 
@@ -46,6 +57,7 @@ class Upkeep:
         processors: Processors,
         registration: Registration,
         rates: Rates,
+        member: LedgerMember,
         *,
         clock_ms: Callable[[], float],
         flush_failed: Callable[[BaseException], None],
@@ -66,6 +78,7 @@ class Upkeep:
         self._processors = processors
         self._registration = registration
         self._rates = rates
+        self._member = member
         self._clock_ms = clock_ms
         self._flush_failed = flush_failed
         self._damage_found = damage_found
@@ -123,7 +136,8 @@ class Upkeep:
             self._damage_found(error)
 
     def _clean(self) -> None:
-        self._storage.clean(time.localtime().tm_hour)
+        self._storage.clean(time.localtime().tm_hour, self._member.needed_index)
+        self._member.decline_leadership(self._storage.messages.is_disk_full)
         leadership = self._leadership
         if self._storage.messages.is_disk_full:
             used = self._storage.disk_used_percent()

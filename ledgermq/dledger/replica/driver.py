@@ -162,6 +162,18 @@ class Replica:
         """The reactor's clock, in ms."""
         return float(self._reactor.seconds() * 1000.0)
 
+    @property
+    def needed_index(self) -> int:
+        """First entry that retention should keep while the disk allows it; 0 when not running."""
+        if self._raft is None or not self._is_running:
+            return 0
+        return self._raft.needed_index(self.now_ms)
+
+    def decline_leadership(self, declines: bool) -> None:
+        """Takes whether this member should refuse to take over (its disk is full)."""
+        if self._raft is not None:
+            self._raft.declines_leadership = declines
+
     def dialect_of(self, peer_id: str) -> PeerDialect:
         """How a peer is spoken to now; UNKNOWN while there is no connection to it."""
         return self._connections.dialect_of(peer_id)

@@ -48,6 +48,21 @@ def test_decision(changes, drop_before, reason):
     assert (decision.drop_before, decision.reason) == (drop_before, reason)
 
 
+@pytest.mark.parametrize(
+    ("changes", "drop_before"),
+    [
+        ({"local_hour": 4, "needed_position": 450}, 400),
+        ({"local_hour": 4, "needed_position": 500}, 500),
+        ({"is_asked": True, "needed_position": 0}, 0),
+        ({"disk_percent": 76, "needed_position": 450}, 400),
+        ({"disk_percent": 86, "needed_position": 450}, 1000),
+        ({"local_hour": 4, "needed_position": 5000}, 1000),
+    ],
+)
+def test_what_a_follower_lacks_stays_unless_the_disk_forces_it(changes, drop_before):
+    assert decided(**changes).drop_before == drop_before
+
+
 def test_age_counts_on_a_full_disk_when_cleaning_may_not_be_forced():
     config = StoreConfig(root="unused", reserved_hours=10, force_clean=False)
     decision = decided(config=config, disk_percent=99, segments=SEGMENTS[10:])
@@ -106,6 +121,21 @@ def test_expired_segments_go_with_their_units_and_keys(tmp_path):
     assert again.store.min_offset("TopicTest", 0) == low
     assert again.report.rebuilt_queues == []
     again.close()
+
+
+def test_entry_that_a_follower_lacks_keeps_its_segment(tmp_path):
+    broker = Broker(tmp_path, segment_bytes=8192).lead()
+    for n in range(60):
+        broker.send(message(b"x" * 700, queue_id=n % 2))
+        broker.now_ms += HOUR_MS
+    store, ledger = broker.store, broker.ledger_store
+    now_ms, needed_index = START_MS + 200 * HOUR_MS, 25
+    decision = store.clean(now_ms, 4, 10, needed_index=needed_index)
+    assert 0 < decision.drop_before <= ledger.position_at(needed_index)
+    assert ledger.position_at(needed_index) - decision.drop_before < 8192
+    assert store.clean(now_ms, 4, 10, needed_index=3).drop_before == 0
+    assert store.clean(now_ms, 4, 10, needed_index=ledger.last_index + 1).drop_before > 0
+    broker.close()
 
 
 def test_last_segment_stays_on_the_fullest_disk(tmp_path):
