@@ -316,6 +316,10 @@ class FaultMaker:
 
     def _wipe(self, rng: random.Random) -> None:
         victim = self._members[rng.choice(self._plan.victims)]
+        others = [member for member in self._members.values() if member is not victim]
+        if any(member.durable_end()[0] < 0 for member in others):
+            # Nobody can tell an emptied member from one that is new, while others are new, too.
+            return
         self.end(victim, is_power_cut=False, down_ms=rng.uniform(10, 1_000))
         self.wipe(victim)
 

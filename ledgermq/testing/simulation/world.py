@@ -291,7 +291,9 @@ class World:
         whole = [
             member
             for member in self.members.values()
-            if member.raft is not None and not member.raft.recovering and member.raft.last_index >= 0
+            if member.raft is not None
+            and not member.raft.recovering
+            and member.raft.last_index >= 0
         ]
         has_quorum = len(whole) > plan.member_count // 2
         is_halted = not has_quorum and bool(self.raft_watch.losers)
