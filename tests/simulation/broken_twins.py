@@ -29,7 +29,7 @@ from ledgermq.dledger.quorum import QuorumAckChecker, majority_index
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.store import opening
-from ledgermq.dledger.store.repair_mark import RepairMark
+from ledgermq.dledger.store.repair_mark import Repair, RepairMark
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.testing.simulation.broker import SimBroker
@@ -157,17 +157,9 @@ def recovery_kept_in_memory() -> list[Patch]:
 
     def read(self: Any) -> Any:
         known = getattr(self, "memory", None)
-        return None if known is None else opening_repair(*known)
+        return None if known is None else Repair(*known)
 
     return [(RepairMark, "_write", write), (RepairMark, "read", read)]
-
-
-def opening_repair(reason: str, is_recovering: bool) -> Any:
-    return repair_class()(reason, is_recovering)
-
-
-def repair_class() -> Any:
-    return RepairMark.read.__globals__["Repair"]
 
 
 def vote_not_durable() -> list[Patch]:

@@ -43,6 +43,20 @@ _ELECTIONS: dict[str, object] = {
     "fault_weights": (("kill", 2.0), ("cut", 3.0), ("pause", 2.0)),
     "trigger_chance": 0.4,
 }
+# A leader that is cut off gathers a long tail that nobody else has.
+_TAILS: dict[str, object] = {
+    **_GROUP,
+    "member_count": 3,
+    "fault_every_ms": 500.0,
+    "delay_ms": 5.0,
+    "sync_ms": 2.0,
+    "loss": 0.0,
+    "fault_weights": (("kill", 2.0), ("cut", 4.0), ("pause", 1.0)),
+    "send_every_ms": 10.0,
+    "chaos_ms": 20_000.0,
+    "trigger_chance": 0.15,
+}
+_SLOW_TAILS: dict[str, object] = {**_TAILS, "sync_ms": 150.0, "delay_ms": 60.0}
 _DAMAGE: dict[str, object] = {
     **_GROUP,
     "member_count": 3,
@@ -77,7 +91,7 @@ MUTATIONS = (
         {**_GROUP, "fault_weights": (("sync_error", 3.0), ("power", 1.0))},
     ),
     Mutation("M6", "a damaged member votes", twins.damaged_member_votes, 100, _DAMAGE),
-    Mutation("M7", "logs are compared by index", twins.log_compared_by_index, 300, _ELECTIONS),
+    Mutation("M7", "logs are compared by index", twins.log_compared_by_index, 100, _TAILS),
     Mutation("M8", "the last term is the present one", twins.last_term_is_present_term, 300),
     Mutation("M9", "a push of a past term is obeyed", twins.push_of_past_term_obeyed, 150),
     Mutation("M10", "a leader counts its unsynced copy", twins.own_copy_counted_unsynced, 150),
@@ -92,8 +106,8 @@ MUTATIONS = (
         100,
         _ELECTIONS,
     ),
-    Mutation("M20", "match indexes live on", twins.match_kept_over_terms, 200, _ELECTIONS),
-    Mutation("M21", "a late report of a sync counts", twins.late_report_counts, 2_000, _ELECTIONS),
+    Mutation("M20", "match indexes live on", twins.match_kept_over_terms, 200, _TAILS),
+    Mutation("M21", "a late report of a sync counts", twins.late_report_counts, 300, _SLOW_TAILS),
     Mutation("M22", "APPEND without the entry before", twins.append_without_previous, 100),
     Mutation("M23", "commit before match", twins.commit_before_match, 300, _ELECTIONS),
     Mutation("M25", "any answer to a vote counts", twins.any_vote_answer_counts, 1_000, _ELECTIONS),

@@ -53,15 +53,7 @@ class World:
         streams = random.Random(f"streams {plan.seed}")
         self.network = Network(plan, self.timeline, random.Random(streams.random()), self.hit)
         self.members = {
-            member_id: SimMember(
-                member_id,
-                plan,
-                self.timeline,
-                self.network,
-                random.Random(streams.random()),
-                TOPICS,
-                self.hit,
-            )
+            member_id: self._new_member(member_id, random.Random(streams.random()))
             for member_id in plan.ids
         }
         self.history = BrokerWatch(self.hit)
@@ -82,28 +74,12 @@ class World:
             self.raft_watch.on_lost,
         )
         self.producers = [
-            Producer(
-                number,
-                plan,
-                self.timeline,
-                self.network,
-                self.members,
-                self.history,
-                random.Random(streams.random()),
-            )
+            self._new_producer(number, random.Random(streams.random()))
             for number in range(plan.producer_count)
         ]
         self._work = random.Random(streams.random())
         self._consumers = [
-            Consumer(
-                (topic, queue_id),
-                plan,
-                self.timeline,
-                self.members,
-                self.history,
-                random.Random(streams.random()),
-                self.damaged_read,
-            )
+            self._new_consumer((topic, queue_id), random.Random(streams.random()))
             for topic in TOPICS
             for queue_id in range(plan.queue_count)
         ]
@@ -115,6 +91,19 @@ class World:
         self._roles: dict[str, tuple[Role, int]] = {}
         for member in self.members.values():
             self._watch(member)
+
+    def _new_member(self, member_id: str, rng: random.Random) -> SimMember:
+        return SimMember(member_id, self.plan, self.timeline, self.network, rng, TOPICS, self.hit)
+
+    def _new_producer(self, number: int, rng: random.Random) -> Producer:
+        return Producer(
+            number, self.plan, self.timeline, self.network, self.members, self.history, rng
+        )
+
+    def _new_consumer(self, queue: tuple[str, int], rng: random.Random) -> Consumer:
+        return Consumer(
+            queue, self.plan, self.timeline, self.members, self.history, rng, self.damaged_read
+        )
 
     def _watch(self, member: SimMember) -> None:
         producers = {producer.id: producer for producer in self.producers}
