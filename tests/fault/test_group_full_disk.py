@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.waiting import wait_until
 
 # A store of this test begins with a little less than 4 MiB.
 LARGE_BYTES = 128 << 20
-SMALL_BYTES = 8 << 20
+SMALL_BYTES = 32 << 20
 SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxMessageSize=65536")
 # Nothing is deleted to make room and nobody looks at the disk, so that it really runs full.
 BLIND = "cleanResourceInterval=86400000"
@@ -39,6 +40,10 @@ class Disk:
         if done.returncode:
             pytest.skip(f"no disk for this test: {done.stderr.strip()}")
 
+    def grow(self) -> None:
+        """Makes it roomy again."""
+        assert self.resize(LARGE_BYTES)
+
     def resize(self, size_bytes: int) -> bool:
         """Returns whether that worked: a size below what is used is refused."""
         words = ["mount", "-o", f"remount,size={size_bytes}", str(self.path)]
@@ -58,12 +63,19 @@ class Disk:
 
 
 @pytest.fixture
-def disks(tmp_path: Path) -> Iterator[dict[str, Disk]]:
+def folder() -> Iterator[Path]:
+    """Not below pytest's own: a run that is killed leaves a mount, which pytest cannot clean."""
+    with tempfile.TemporaryDirectory(prefix="ledgermq-disks-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def disks(folder: Path) -> Iterator[dict[str, Disk]]:
     """A roomy disk for the store of each member."""
     with contextlib.ExitStack() as stack:
         found = {}
         for node in NODES:
-            found[node] = Disk(tmp_path / "data" / node, LARGE_BYTES)
+            found[node] = Disk(folder / "data" / node, LARGE_BYTES)
             stack.callback(found[node].unmount)
         yield found
 
@@ -83,49 +95,46 @@ def judge(group: UpGroup, load: Load) -> None:
 
 
 def test_a_full_follower_leaves_the_group_and_comes_back(
-    tmp_path: Path, disks: dict[str, Disk]
+    folder: Path, disks: dict[str, Disk]
 ) -> None:
-    with UpGroup(tmp_path, *SETTINGS, BLIND) as group:
-        group.wait_until_whole()
-        full = next(node for node in group.nodes() if node["role"] == "FOLLOWER")
+    with UpGroup(folder, *SETTINGS, BLIND) as group:
         with Load(group.addresses(), BODY_BYTES) as load:
-            load.wait_for_more(20)
+            group.wait_until_whole()
+            full = next(node for node in group.nodes() if node["role"] == "FOLLOWER")
             disks[full["id"]].fill()
             wait_until_full(group, full["id"])
             load.wait_for_more(100)
             assert full["pid"] in {node["pid"] for node in group.nodes()}
-            disks[full["id"]].resize(LARGE_BYTES)
+            disks[full["id"]].grow()
             restart(group, full["id"])
             load.wait_for_more(20)
             group.wait_until_whole()
         judge(group, load)
 
 
-def test_a_full_leader_hands_over_and_comes_back(tmp_path: Path, disks: dict[str, Disk]) -> None:
-    with UpGroup(tmp_path, *SETTINGS, BLIND) as group:
-        group.wait_until_whole()
-        full = group.leader()
+def test_a_full_leader_hands_over_and_comes_back(folder: Path, disks: dict[str, Disk]) -> None:
+    with UpGroup(folder, *SETTINGS, BLIND) as group:
         with Load(group.addresses(), BODY_BYTES) as load:
-            load.wait_for_more(20)
+            group.wait_until_whole()
+            full = group.leader()
             disks[full["id"]].fill()
             wait_until_full(group, full["id"])
             load.wait_for_more(100)
             assert group.leader()["id"] != full["id"]
             assert full["pid"] in {node["pid"] for node in group.nodes()}
-            disks[full["id"]].resize(LARGE_BYTES)
+            disks[full["id"]].grow()
             restart(group, full["id"])
             group.wait_until_whole()
         judge(group, load)
 
 
 def test_a_group_of_full_disks_refuses_and_loses_nothing(
-    tmp_path: Path, disks: dict[str, Disk]
+    folder: Path, disks: dict[str, Disk]
 ) -> None:
-    with UpGroup(tmp_path, *SETTINGS, BLIND) as group:
-        group.wait_until_whole()
-        pids = {node["pid"] for node in group.nodes()}
+    with UpGroup(folder, *SETTINGS, BLIND) as group:
         with Load(group.addresses(), BODY_BYTES) as load:
-            load.wait_for_more(20)
+            group.wait_until_whole()
+            pids = {node["pid"] for node in group.nodes()}
             for disk in disks.values():
                 disk.fill()
             wait_until(
@@ -137,7 +146,7 @@ def test_a_group_of_full_disks_refuses_and_loses_nothing(
             assert all(remark for _, remark in load.refusals.values())
             assert {node["pid"] for node in group.nodes()} == pids
             for disk in disks.values():
-                disk.resize(LARGE_BYTES)
+                disk.grow()
             restart(group, *NODES)
             load.wait_for_more(20)
             group.wait_until_whole()
@@ -145,23 +154,22 @@ def test_a_group_of_full_disks_refuses_and_loses_nothing(
 
 
 def test_a_nearly_full_leader_takes_no_messages_until_there_is_room(
-    tmp_path: Path, disks: dict[str, Disk]
+    folder: Path, disks: dict[str, Disk]
 ) -> None:
     """The last tenth of the disk is not for messages; no restart is needed."""
     watching = ("cleanResourceInterval=100", "cleanFileForciblyEnable=false")
-    with UpGroup(tmp_path, *SETTINGS, *watching) as group:
-        group.wait_until_whole()
-        leader = group.leader()
+    with UpGroup(folder, *SETTINGS, *watching) as group:
         with Load(group.addresses(), BODY_BYTES) as load:
-            load.wait_for_more(20)
-            disks[leader["id"]].resize(SMALL_BYTES * 4)
+            group.wait_until_whole()
+            leader = group.leader()
+            assert disks[leader["id"]].resize(SMALL_BYTES)
 
             def is_refused() -> bool:
                 _, remark = load.refusals.get(leader["address"], (0, ""))
                 return "messages are not taken: the disk" in (remark or "")
 
             wait_until(is_refused, what="a refusal")
-            disks[leader["id"]].resize(LARGE_BYTES)
+            disks[leader["id"]].grow()
             load.wait_for_more(20)
         assert group.leader()["pid"] == leader["pid"]
         assert NO_ROOM not in group.log_text(leader["id"])

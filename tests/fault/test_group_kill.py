@@ -13,6 +13,7 @@ MESSAGES_BETWEEN = 150
 def test_nothing_acked_is_lost_when_leaders_are_killed(tmp_path: Path) -> None:
     with UpGroup(tmp_path) as group:
         with Load(group.addresses()) as load:
+            group.wait_until_whole()
             for _ in range(2):
                 load.wait_for_more(MESSAGES_BETWEEN)
                 leader = group.leader()
@@ -31,7 +32,7 @@ def test_nothing_acked_is_lost_when_all_are_killed_at_once(tmp_path: Path) -> No
             group.wait_until_whole()
             group.signal(signal.SIGKILL, *group.nodes())
             load.wait_for_more(MESSAGES_BETWEEN)
-        group.wait_until_whole()
+            group.wait_until_whole()
         load.judge(group.leader()["address"])
         group.stop_and_verify()
 

@@ -134,11 +134,20 @@ class UpGroup:
         return found
 
     def wait_until_whole(self) -> None:
-        """Waits until one leads and two follow."""
+        """Waits until one leads, two follow, and all of them count.
+
+        A member that comes to a group in which others wrote already cannot know whether it has
+        forgotten something: it counts again when the others committed without it, so something
+        must be sent meanwhile.
+        """
+
+        def is_counted(name: str) -> bool:
+            log = self.log_text(name)
+            return log.count("recovering, no vote") == log.count("recovered, it votes")
 
         def is_whole() -> bool:
             roles = sorted(node["role"] for node in self.nodes() if node["pid"])
-            return roles == ["FOLLOWER", "FOLLOWER", "LEADER"]
+            return roles == ["FOLLOWER", "FOLLOWER", "LEADER"] and all(map(is_counted, NODES))
 
         wait_until(is_whole, what="a leader and two followers")
 
@@ -181,7 +190,7 @@ class UpGroup:
         parts = [f"--- up\n{chr(10).join(self.up.lines[-15:])}"]
         for name in ("namesrv", *NODES):
             with contextlib.suppress(OSError):
-                parts.append(f"--- {name}\n{self.log_text(name)[-1500:]}")
+                parts.append(f"--- {name}\n{self.log_text(name)[-4000:]}")
         return "\n".join(parts)
 
 
