@@ -34,7 +34,14 @@ from ledgermq.protocol.headers import (
     ResumeCheckHalfMessageRequestHeader,
 )
 from ledgermq.protocol.message_id import decode_offset_id, encode_offset_id
-from ledgermq.protocol.properties import DELAY_TIME_LEVEL, PRODUCER_GROUP, UNIQUE_KEY
+from ledgermq.protocol.properties import (
+    DELAY_TIME_LEVEL,
+    PRODUCER_GROUP,
+    UNIQUE_KEY,
+    WAIT_STORE_MSG_OK,
+    decode_properties,
+    format_properties,
+)
 from ledgermq.protocol.record import decode_record, encode_record
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from ledgermq.protocol.transport import CommandProtocol
@@ -175,6 +182,8 @@ class ProducerQuestions:
             transaction_id=key,
             offset_msg_id=encode_offset_id(*copy.store_host, result.physical_offset),
         )
+        # As upstream has it: the copy that is asked about does not wait for disks.
+        properties = decode_properties(copy.properties) | {WAIT_STORE_MSG_OK: "false"}
         body = encode_record(
             half.target.topic.encode(),
             half.target.queue_id,
@@ -189,7 +198,7 @@ class ProducerQuestions:
             copy.reconsume_times,
             0,
             copy.body,
-            copy.properties,
+            format_properties(properties).encode(),
         )
         connection.send_one_way(
             RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, body, one_way=True)
