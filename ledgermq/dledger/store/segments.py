@@ -247,7 +247,7 @@ class Segments:
                 segment.sync()
 
     def distrust(self, position: int) -> None:
-        """Lets the next sync cover all that is mapped now, and write anew what is behind `position`.
+        """Lets the next sync cover all that is mapped now, and rewrite what is behind `position`.
 
         A process that was killed leaves bytes in the page cache that nobody has synced. After a
         sync that failed, some of them count as written although they are not.
