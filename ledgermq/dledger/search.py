@@ -13,10 +13,10 @@ class MatchSearch:
     """One search.
 
     Invariants: all entries up to `low` are common (`first_index - 1`: none is known to be); the
-    entry `high` is not, or lies behind the log; `low < high`.
+    entry `high` is not, or lies behind the log; `low < high <= conflict`.
     """
 
-    __slots__ = ("first_index", "high", "low", "step")
+    __slots__ = ("conflict", "first_index", "high", "low", "step")
 
     def __init__(self, first_index: int, last_index: int) -> None:
         """Begins with nothing known.
@@ -28,6 +28,10 @@ class MatchSearch:
         self.first_index = first_index
         self.low = first_index - 1
         self.high = last_index + 1
+        # The first entry that is known to differ, or that the leader does not have. What merely
+        # lies behind the follower's log may come to it while the search goes on, from requests
+        # of an earlier leader that are still under way.
+        self.conflict = last_index + 1
         # How far behind `high` the next entry to ask is.
         self.step = 1
 
@@ -43,9 +47,11 @@ class MatchSearch:
     def matched(self, index: int, end_index: int) -> None:
         """Takes the answer that an entry is common, of a follower whose log ends at `end_index`."""
         self.low = max(self.low, index)
-        self.high = max(self.high, index + 1)
+        self.conflict = max(self.conflict, self.low + 1)
         if end_index == index:
-            self.high = index + 1
+            self.high = self.low + 1
+        else:
+            self.high = max(self.high, self.low + 1, min(end_index + 1, self.conflict))
 
     def differed(self, index: int, end_index: int) -> bool:
         """Takes the answer that an entry is not common.
@@ -59,6 +65,6 @@ class MatchSearch:
             self.high = max(min(self.high, end_index + 1), self.low + 1)
             self.step = 1
         else:
-            self.high = max(min(self.high, index), self.low + 1)
+            self.high = self.conflict = max(min(self.high, index), self.low + 1)
             self.step *= 2
         return True

@@ -57,3 +57,22 @@ def test_a_follower_that_lost_entries_is_noticed() -> None:
     search = MatchSearch(0, 100)
     search.matched(50, end_index=80)
     assert not search.differed(75, end_index=20)
+
+
+def test_a_log_that_grew_meanwhile_is_asked_about_and_not_cut() -> None:
+    """Else what the follower got in the middle of the search would be deleted, and sent again."""
+    search = MatchSearch(0, 100)
+    search.differed(search.probe(), end_index=40)
+    search.matched(search.probe(), end_index=60)
+    assert not search.is_over
+    assert search.probe() == 60
+    search.matched(60, end_index=60)
+    assert (search.is_over, search.low) == (True, 60)
+
+
+def test_entries_that_differ_are_not_asked_for_again_when_the_log_is_longer() -> None:
+    search = MatchSearch(0, 100)
+    search.differed(100, end_index=120)
+    search.differed(98, end_index=120)
+    search.matched(97, end_index=120)
+    assert (search.is_over, search.low) == (True, 97)
