@@ -181,6 +181,18 @@ def load_broker_config(
     return config
 
 
+def change_settings(config: BrokerConfig, settings: Mapping[str, str]) -> None:
+    """Gives keys new values while the broker runs: only ones that are read at each use.
+
+    Raises:
+        ConfigError: a value is not allowed; nothing was changed.
+    """
+    values = {name: _read(KEY_BY_NAME[name], text) for name, text in settings.items()}
+    for name, value in values.items():
+        # Whoever shares the configuration sees the change; nobody else may make one.
+        object.__setattr__(config, KEY_BY_NAME[name].field, value)
+
+
 def effective_properties(config: BrokerConfig) -> dict[str, str]:
     """Returns every key with the value in force, as a properties file would say it."""
     return {key.name: _as_text(getattr(config, key.field)) for key in KEYS}

@@ -137,6 +137,11 @@ class BrokerState:
         self.progress.follow()
         self.is_snapshot_due = False
 
+    def permission_changed(self) -> None:
+        """What the broker allows changed: whoever caches topics looks again, others are told."""
+        self.topics.generation += 1
+        self._on_topics_changed()
+
     @property
     def is_leading(self) -> bool:
         """True between `lead` and `follow`."""

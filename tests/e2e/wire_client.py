@@ -171,15 +171,21 @@ class WireClient:
         Raises:
             ConnectionError: the peer closed instead.
         """
-        self._opaque += 1
-        opaque = self._opaque
-        self._socket.sendall(request(code, fields, body, opaque=opaque))
+        opaque = self.ask_later(code, fields, body)
         while True:
             answer = self.read()
             if answer is None:
                 raise ConnectionError("closed instead of an answer")
             if answer.opaque == opaque:
                 return answer
+
+    def ask_later(
+        self, code: object, fields: dict[str, Any] | None = None, body: bytes = b""
+    ) -> int:
+        """Sends a request and returns its opaque; who reads gets the answer."""
+        self._opaque += 1
+        self._socket.sendall(request(code, fields, body, opaque=self._opaque))
+        return self._opaque
 
     def send(self, topic: str, queue_id: int, body: bytes, /, **changes: Any) -> RemotingCommand:
         """Sends one message and returns the answer, whatever it says."""

@@ -232,7 +232,7 @@ class ClientProcessor:
         body = ConsumerConnection(
             connection_set=[_connection(client) for client in group.members.values()],
             subscription_table={
-                topic: _subscription_data(subscription)
+                topic: subscription_data(subscription)
                 for topic, subscription in group.subscriptions.items()
             },
             consume_type=ConsumeType(group.consume_type),
@@ -276,7 +276,8 @@ def _subscription(data: SubscriptionData) -> Subscription:
     )
 
 
-def _subscription_data(subscription: Subscription) -> SubscriptionData:
+def subscription_data(subscription: Subscription) -> SubscriptionData:
+    """Returns a subscription as tools are told it."""
     return SubscriptionData(
         topic=subscription.topic,
         sub_string=subscription.expression,

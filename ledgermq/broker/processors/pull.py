@@ -35,6 +35,7 @@ from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPull, ParkedPulls
 from ledgermq.broker.matching_reads import read_matching
 from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import PERM_READ
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
@@ -105,6 +106,7 @@ class PullProcessor:
         parked: ParkedPulls,
         clock_ms: Callable[[], float],
         memory_bytes: int,
+        statistics: Statistics,
     ) -> None:
         """Binds the parts.
 
@@ -117,6 +119,7 @@ class PullProcessor:
             parked: pulls that wait.
             clock_ms: monotonic time, for deadlines.
             memory_bytes: a reader so far behind the end of the log counts as slow.
+            statistics: told what each group got.
         """
         self._config = config
         self._leadership = leadership
@@ -126,6 +129,7 @@ class PullProcessor:
         self._parked = parked
         self._clock_ms = clock_ms
         self._memory_bytes = memory_bytes
+        self._statistics = statistics
         # Since the start: pulls that found something, pulls that did not, messages and bytes
         # handed out.
         self.found_count = 0
@@ -207,7 +211,7 @@ class PullProcessor:
         result = self._read(header, group, subscription, matcher)
         status = result.status
         if status is GetMessageStatus.FOUND:
-            self._count_found(result)
+            self._count_found(header.topic, group.name, result)
             fields = self._fields_of(header, group, result)
             answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
             connection.send_parts(encode_parts(answer, result.parts))
@@ -373,7 +377,8 @@ class PullProcessor:
             suggested = group.slow_reader_broker_id if is_slow else group.broker_id
         return _fields(suggested, next_offset, result.min_offset, result.max_offset)
 
-    def _count_found(self, result: GetMessageResult) -> None:
+    def _count_found(self, topic: str, group: str, result: GetMessageResult) -> None:
+        self._statistics.got(topic, group, result.message_count, result.bytes)
         self.found_count += 1
         self.message_count += result.message_count
         self.message_bytes += result.bytes

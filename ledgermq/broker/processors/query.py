@@ -4,6 +4,7 @@ Everything is read from committed messages. Sources: `QueryMessageProcessor.java
 `AdminBrokerProcessor.java`.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from ledgermq.broker.clients import ClientTable
@@ -55,9 +56,15 @@ class QueryProcessor:
     """Answers questions about stored messages."""
 
     def __init__(
-        self, config: BrokerConfig, state: BrokerState, clients: ClientTable, store: Archive
+        self,
+        config: BrokerConfig,
+        state: BrokerState,
+        clients: ClientTable,
+        store: Archive,
+        get_rate: Callable[[str, str], float],
     ) -> None:
-        """Binds the parts."""
+        """Binds the parts; `get_rate` knows the messages a second that a group gets of a topic."""
+        self._get_rate = get_rate
         self._config = config
         self._state = state
         self._clients = clients
@@ -121,12 +128,14 @@ class QueryProcessor:
         topics = [header.topic] if header.topic else self._state.offsets.topics_of(group)
         live = self._clients.find_group(group)
         table: dict[MessageQueue, ConsumeOffsets] = {}
+        rate = 0.0
         for name in topics:
             topic = self._state.topics.find(name)
             if topic is None:
                 continue
             if live is not None and name not in live.subscriptions and not header.topic:
                 continue
+            rate += self._get_rate(name, group)
             committed = self._state.offsets.of_topic(group, name)
             for queue_id in range(topic.read_queue_count):
                 consumed = committed.get(queue_id, 0)
@@ -136,7 +145,7 @@ class QueryProcessor:
                     consumed,
                     self._time_of(name, queue_id, consumed - 1),
                 )
-        return command.response(ResponseCode.SUCCESS, body=ConsumeStats(table).encode())
+        return command.response(ResponseCode.SUCCESS, body=ConsumeStats(table, rate).encode())
 
     def consumers_of(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """QUERY_TOPIC_CONSUME_BY_WHO (300): groups that want a topic or have offsets for it."""

@@ -25,6 +25,7 @@ from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import (
     PERM_WRITE,
     TOPIC_UNIT,
@@ -84,6 +85,7 @@ class SendProcessor:
         store_host: tuple[bytes, int],
         now_ms: Callable[[], int],
         rng: Random,
+        statistics: Statistics,
     ) -> None:
         """Binds the parts.
 
@@ -95,6 +97,7 @@ class SendProcessor:
             store_host: address and port of this broker, stored with each message.
             now_ms: wall clock.
             rng: chooses queues for clients that do not.
+            statistics: counts what is taken.
         """
         self._config = config
         self._leadership = leadership
@@ -104,6 +107,8 @@ class SendProcessor:
         self._store_host = store_host
         self._now_ms = now_ms
         self._rng = rng
+        self._statistics = statistics
+        self._puts = statistics.puts
         self._cluster_property = f"{CLUSTER}\x01{config.cluster_name}"
         self._record_bytes_max = min(config.message_bytes_max, RECORD_BYTES_MAX)
         # Topics that need no more checks: name -> what a message needs to know. Valid for one
@@ -179,6 +184,9 @@ class SendProcessor:
             command.serialize_type,
             queue_id,
         )
+        counter = self._puts.get(topic.name) or self._statistics.put_counter(topic.name)
+        counter[0] += 1
+        counter[1] += size
         return None
 
     def _send_batch(
@@ -242,6 +250,10 @@ class SendProcessor:
             command.serialize_type,
             queue_id,
         )
+        counter = self._statistics.put_counter(topic.name)
+        counter[0] += len(messages)
+        counter[1] += total
+        counter[2] += len(messages) - 1
         return None
 
     # Off the hot path.
@@ -391,6 +403,9 @@ class SendProcessor:
             command.serialize_type,
             queue_id,
         )
+        counter = self._statistics.put_counter(topic.name)
+        counter[0] += 1
+        counter[1] += size
         return None
 
     def _half(self, message: AppendMessage) -> AppendMessage:

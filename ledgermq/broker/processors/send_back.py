@@ -19,6 +19,7 @@ from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissio
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol.codes import VERSION_3_4_9, ResponseCode
@@ -59,9 +60,11 @@ class SendBackProcessor:
         proposals: Proposals,
         store: Records,
         *,
+        statistics: Statistics,
         rng: Random,
     ) -> None:
-        """Binds the parts; `rng` chooses queues."""
+        """Binds the parts; `rng` chooses queues, `statistics` is told what came back."""
+        self._statistics = statistics
         self._config = config
         self._leadership = leadership
         self._state = state
@@ -107,6 +110,7 @@ class SendBackProcessor:
 
         def done(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
             if error is None:
+                self._statistics.sent_back(record.topic, group.name)
                 answer.callback(command.response(ResponseCode.SUCCESS))
             else:
                 answer.errback(error)

@@ -32,7 +32,8 @@ from ledgermq.broker.rates import Rates
 from ledgermq.broker.registration import Registration
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.member import replica_config
-from ledgermq.broker.service.processor_table import Parts, Processors, bind_processors
+from ledgermq.broker.service.parts import Parts
+from ledgermq.broker.service.processor_table import Processors, bind_processors
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import Storage, machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep

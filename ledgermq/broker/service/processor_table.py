@@ -1,17 +1,11 @@
 """The table of processors: each request code with the function that answers it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 from typing import Final
 
-from ledgermq.broker.clients import ClientTable
-from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.delay import DelayedDelivery
 from ledgermq.broker.deliveries import Deliveries
 from ledgermq.broker.dispatch import Processor
-from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.processors.admin import AdminProcessor
 from ledgermq.broker.processors.heartbeat import ClientProcessor
 from ledgermq.broker.processors.offsets import OffsetProcessor
@@ -21,42 +15,16 @@ from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.processors.send_back import SendBackProcessor
 from ledgermq.broker.processors.topics import TopicProcessor
 from ledgermq.broker.processors.transactions import ProducerQuestions, TransactionProcessor
-from ledgermq.broker.proposals import Proposals
-from ledgermq.broker.queue_locks import QueueLocks
-from ledgermq.broker.rates import Rates
-from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.service.admin_table import admin_processors
+from ledgermq.broker.service.parts import Parts
+from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import built_in_topics
 from ledgermq.broker.transactions import Rules, Transactions
-from ledgermq.commitlog import MessageStore
 from ledgermq.protocol.codes import RequestCode
 
 # Part of the memory that upstream takes for the page cache of the log's end.
 _MEMORY_PERCENT: Final = 40
 _HOUR_MS: Final = 3_600_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the processors are bound to."""
-
-    config: BrokerConfig
-    leadership: Leadership
-    state: BrokerState
-    clients: ClientTable
-    locks: QueueLocks
-    parked: ParkedPulls
-    proposals: Proposals
-    messages: MessageStore
-    rates: Rates
-    # Address and port of this broker as records hold them.
-    store_host: tuple[bytes, int]
-    machine_memory_bytes: int
-    # Wall clock, and monotonic time.
-    now_ms: Callable[[], int]
-    clock_ms: Callable[[], float]
-    # Has a function called at the end of the turn.
-    soon: Callable[[Callable[[], None]], None]
-    rng: Random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +35,13 @@ class Processors:
     clients: ClientProcessor
     delays: DelayedDelivery
     transactions: Transactions
+    statistics: Statistics
     table: dict[int, Processor]
 
 
 def bind_processors(parts: Parts) -> Processors:
     """Makes all processors and their table."""
+    statistics = Statistics(parts.config.cluster_name, int(parts.clock_ms()))
     pulls = PullProcessor(
         parts.config,
         parts.leadership,
@@ -81,6 +51,7 @@ def bind_processors(parts: Parts) -> Processors:
         parts.parked,
         parts.clock_ms,
         _near_bytes(parts),
+        statistics,
     )
     clients = ClientProcessor(
         parts.config, parts.leadership, parts.state, parts.clients, parts.locks, parts.now_ms
@@ -104,14 +75,20 @@ def bind_processors(parts: Parts) -> Processors:
         code.GET_PRODUCER_CONNECTION_LIST: clients.list_producers,
         code.END_TRANSACTION: ends.end,
         code.RESUME_CHECK_HALF_MESSAGE: ends.resume,
-        **_senders(parts),
+        **_senders(parts, statistics),
         **_offsets(parts),
         **_topics(parts),
-        **_questions(parts, pulls, delays),
+        **_questions(parts, pulls, delays, statistics),
+        **admin_processors(parts, statistics),
     }
     by_number = {int(request_code): processor for request_code, processor in table.items()}
     return Processors(
-        pulls=pulls, clients=clients, delays=delays, transactions=transactions, table=by_number
+        pulls=pulls,
+        clients=clients,
+        delays=delays,
+        transactions=transactions,
+        statistics=statistics,
+        table=by_number,
     )
 
 
@@ -165,7 +142,7 @@ def _near_bytes(parts: Parts) -> int:
     return parts.machine_memory_bytes * _MEMORY_PERCENT // 100
 
 
-def _senders(parts: Parts) -> dict[RequestCode, Processor]:
+def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processor]:
     sends = SendProcessor(
         parts.config,
         parts.leadership,
@@ -174,6 +151,7 @@ def _senders(parts: Parts) -> dict[RequestCode, Processor]:
         store_host=parts.store_host,
         now_ms=parts.now_ms,
         rng=parts.rng,
+        statistics=statistics,
     )
     send_backs = SendBackProcessor(
         parts.config,
@@ -182,6 +160,7 @@ def _senders(parts: Parts) -> dict[RequestCode, Processor]:
         parts.proposals,
         parts.messages,
         rng=parts.rng,
+        statistics=statistics,
     )
     return {
         RequestCode.SEND_MESSAGE: sends.send,
@@ -221,9 +200,15 @@ def _topics(parts: Parts) -> dict[RequestCode, Processor]:
 
 
 def _questions(
-    parts: Parts, pulls: PullProcessor, delays: DelayedDelivery
+    parts: Parts, pulls: PullProcessor, delays: DelayedDelivery, statistics: Statistics
 ) -> dict[RequestCode, Processor]:
-    queries = QueryProcessor(parts.config, parts.state, parts.clients, parts.messages)
+    queries = QueryProcessor(
+        parts.config,
+        parts.state,
+        parts.clients,
+        parts.messages,
+        lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
+    )
     admin = AdminProcessor(
         parts.config,
         parts.leadership,

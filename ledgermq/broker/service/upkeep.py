@@ -18,6 +18,7 @@ from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import Storage
 from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.statistics import SAMPLE_MS
 from ledgermq.commitlog import DamagedFileError
 from ledgermq.dledger.store.errors import CorruptStoreError
 
@@ -91,6 +92,7 @@ class Upkeep:
     def start(self, schedule: Schedule) -> None:
         """Begins; `schedule` ends it."""
         config, pulls = self._config, self._processors.pulls
+        statistics = self._processors.statistics
         schedule.every(_ANSWER_DUE_MS, self._proposals.expire)
         schedule.every(_ANSWER_DUE_MS, pulls.answer_due)
         schedule.every(_DELIVERY_DUE_MS, self._processors.delays.run)
@@ -101,6 +103,7 @@ class Upkeep:
         schedule.every(config.offsets_flush_ms, self._storage.save_offsets)
         schedule.every(_HOUSEKEEPING_MS, self._processors.clients.close_silent)
         schedule.every(config.clean_interval_ms, self._clean)
+        schedule.every(SAMPLE_MS, lambda: statistics.sample(int(self._clock_ms())))
         schedule.every(config.register_period_ms, self._registration.register)
         schedule.every(_SNAPSHOT_MS, self._write_snapshot)
         if config.scrub_bytes_s:

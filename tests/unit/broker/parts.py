@@ -16,6 +16,7 @@ from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable, built_in_topics
 from ledgermq.commitlog import AppendMessage, AppendResult
@@ -149,6 +150,7 @@ class Parts:
             store_host=HOST,
             now_ms=lambda: self.now_ms,
             rng=Random(1),
+            statistics=Statistics("DefaultCluster", self.now_ms),
         )
 
     def lead(self) -> Parts:

@@ -1,0 +1,43 @@
+"""The part of the table of processors that tools use: offsets of groups, consumers behind the
+broker, statistics, upkeep by hand.
+"""
+
+from ledgermq.broker.dispatch import Processor
+from ledgermq.broker.processors.forwarding import ForwardingProcessor
+from ledgermq.broker.processors.group_offsets import GroupOffsetProcessor
+from ledgermq.broker.processors.inspection import InspectionProcessor
+from ledgermq.broker.service.parts import Parts
+from ledgermq.broker.statistics import Statistics
+from ledgermq.protocol.codes import RequestCode
+
+
+def admin_processors(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processor]:
+    """Makes the processors of tools."""
+    config, state, clients, store = parts.config, parts.state, parts.clients, parts.messages
+    forwarding = ForwardingProcessor(config, parts.leadership, state, clients, store)
+    groups = GroupOffsetProcessor(
+        config,
+        parts.leadership,
+        state,
+        clients,
+        store,
+        get_rate=lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
+        address=f"{config.address_host}:{parts.store_host[1]}",
+        now_ms=parts.now_ms,
+    )
+    inspection = InspectionProcessor(config, state, clients, store, statistics, parts.clock_ms)
+    return {
+        RequestCode.GET_CONSUMER_RUNNING_INFO: forwarding.running_info,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: forwarding.consume_directly,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: forwarding.reset_offsets,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: forwarding.consumer_status,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: groups.time_span,
+        RequestCode.QUERY_CORRECTION_OFFSET: groups.corrections,
+        RequestCode.CLONE_GROUP_OFFSET: groups.clone,
+        RequestCode.GET_BROKER_CONSUME_STATS: groups.all_stats,
+        RequestCode.VIEW_BROKER_STATS_DATA: inspection.view_stats,
+        RequestCode.QUERY_CONSUME_QUEUE: inspection.query_queue,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: inspection.clean_queues,
+        RequestCode.CLEAN_UNUSED_TOPIC: inspection.clean_topics,
+        RequestCode.UPDATE_BROKER_CONFIG: inspection.change_settings,
+    }

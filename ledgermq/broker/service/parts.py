@@ -1,0 +1,39 @@
+"""What the tables of processors are made of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from ledgermq.broker.clients import ClientTable
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.long_polling import ParkedPulls
+from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.queue_locks import QueueLocks
+from ledgermq.broker.rates import Rates
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.commitlog import MessageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the processors are bound to."""
+
+    config: BrokerConfig
+    leadership: Leadership
+    state: BrokerState
+    clients: ClientTable
+    locks: QueueLocks
+    parked: ParkedPulls
+    proposals: Proposals
+    messages: MessageStore
+    rates: Rates
+    # Address and port of this broker as records hold them.
+    store_host: tuple[bytes, int]
+    machine_memory_bytes: int
+    # Wall clock, and monotonic time.
+    now_ms: Callable[[], int]
+    clock_ms: Callable[[], float]
+    # Has a function called at the end of the turn.
+    soon: Callable[[Callable[[], None]], None]
+    rng: Random

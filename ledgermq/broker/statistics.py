@@ -1,0 +1,158 @@
+"""What this broker counted since its start: messages put and got, by topic and group.
+
+Pure: time is passed in. A counter only grows; looks at it are kept each ten seconds, ten minutes
+and hour, and a question compares the counter now with the oldest look of its span. A counter that
+did not grow for a day is dropped. Source: `BrokerStatsManager.java`, `StatsItem.java`.
+
+    counter   0 messages, 1 bytes, 2 messages that came together with others
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from ledgermq.protocol.bodies import BrokerStatsData, BrokerStatsItem
+
+# Of one kind; what comes later is not counted.
+COUNTERS_MAX: Final = 50_000
+SAMPLE_MS: Final = 10_000
+# Samples between two looks of a span, and looks that are kept.
+_MINUTE: Final = (1, 7)
+_HOUR: Final = (60, 7)
+_DAY: Final = (360, 25)
+
+Counter = list[int]
+
+
+class _Spans:
+    """The looks at one counter, oldest first: time in ms, messages, bytes, requests."""
+
+    __slots__ = ("day", "hour", "minute")
+
+    def __init__(self) -> None:
+        self.minute: deque[tuple[int, int, int, int]] = deque(maxlen=_MINUTE[1])
+        self.hour: deque[tuple[int, int, int, int]] = deque(maxlen=_HOUR[1])
+        self.day: deque[tuple[int, int, int, int]] = deque(maxlen=_DAY[1])
+
+
+class Statistics:
+    """All counters of one broker.
+
+    Attributes:
+        puts: by topic; senders count in it without a call for each message.
+        gets: by topic@group.
+        send_backs: by topic@group.
+    """
+
+    def __init__(self, cluster_name: str, now_ms: int) -> None:
+        """Begins at zero; `now_ms` is monotonic here and everywhere below."""
+        self._cluster_name = cluster_name
+        self.puts: dict[str, Counter] = {}
+        self.gets: dict[str, Counter] = {}
+        self.send_backs: dict[str, Counter] = {}
+        self._broker_puts: Counter = [0, 0, 0]
+        self._broker_gets: Counter = [0, 0, 0]
+        self._spans: dict[tuple[str, str], _Spans] = {}
+        self._start_ms = now_ms
+        self._samples_count = 0
+
+    def put_counter(self, topic: str) -> Counter:
+        """Returns the counter of a topic; one that nobody reads when there are too many."""
+        return _counter(self.puts, topic)
+
+    def got(self, topic: str, group: str, count: int, size_bytes: int) -> None:
+        """Counts what one pull found."""
+        counter = _counter(self.gets, f"{topic}@{group}")
+        counter[0] += count
+        counter[1] += size_bytes
+        counter[2] += count - 1
+
+    def sent_back(self, topic: str, group: str) -> None:
+        """Counts a message that a consumer gave back."""
+        _counter(self.send_backs, f"{topic}@{group}")[0] += 1
+
+    def sample(self, now_ms: int) -> None:
+        """Looks at all counters; called once in SAMPLE_MS."""
+        self._samples_count += 1
+        self._add_up()
+        count = self._samples_count
+        for kind, counters in self._kinds().items():
+            for key, counter in list(counters.items()):
+                spans = self._spans.get((kind, key))
+                if spans is None:
+                    spans = self._spans[kind, key] = _Spans()
+                    # It was not there at the last look.
+                    _look(spans.minute, now_ms - SAMPLE_MS, [0, 0, 0])
+                    _look(spans.hour, now_ms - SAMPLE_MS, [0, 0, 0])
+                    _look(spans.day, now_ms - SAMPLE_MS, [0, 0, 0])
+                _look(spans.minute, now_ms, counter)
+                if count % _HOUR[0] == 0:
+                    _look(spans.hour, now_ms, counter)
+                if count % _DAY[0] == 0:
+                    _look(spans.day, now_ms, counter)
+                    if len(spans.day) == _DAY[1] and spans.day[0][1] == counter[0]:
+                        del counters[key], self._spans[kind, key]
+
+    def view(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
+        """Returns the numbers of one counter by upstream's name; None when there is none."""
+        self._add_up()
+        kind, is_size = _NAMES.get(name, ("", False))
+        counter = self._kinds().get(kind, {}).get(key)
+        if counter is None:
+            return None
+        spans = self._spans.get((kind, key)) or _Spans()
+        start = (self._start_ms, 0, 0, 0)
+        items = []
+        for looks in (spans.minute, spans.hour, spans.day):
+            first = looks[0] if looks else start
+            sum_ = counter[1] - first[2] if is_size else counter[0] - first[1]
+            times = counter[0] - counter[2] - first[3]
+            span_ms = max(now_ms - first[0], 1)
+            items.append(BrokerStatsItem(sum_, sum_ * 1000 / span_ms, sum_ / max(times, 1)))
+        return BrokerStatsData(*items)
+
+    def get_rate(self, topic: str, group: str, now_ms: int) -> float:
+        """Returns the messages a second that a group got of a topic in the last minute."""
+        data = self.view("GROUP_GET_NUMS", f"{topic}@{group}", now_ms)
+        return 0.0 if data is None else data.stats_minute.tps
+
+    def _kinds(self) -> Mapping[str, dict[str, Counter]]:
+        cluster = self._cluster_name
+        return {
+            "put": self.puts,
+            "get": self.gets,
+            "back": self.send_backs,
+            "broker put": {cluster: self._broker_puts},
+            "broker get": {cluster: self._broker_gets},
+        }
+
+    def _add_up(self) -> None:
+        """Brings the counters of the whole broker up to date; dropped ones did not grow."""
+        for total, counters in ((self._broker_puts, self.puts), (self._broker_gets, self.gets)):
+            for place in range(3):
+                total[place] = sum(counter[place] for counter in counters.values())
+
+
+# Upstream's name -> our kind, and whether bytes are meant.
+_NAMES: Final = {
+    "TOPIC_PUT_NUMS": ("put", False),
+    "TOPIC_PUT_SIZE": ("put", True),
+    "GROUP_GET_NUMS": ("get", False),
+    "GROUP_GET_SIZE": ("get", True),
+    "SNDBCK_PUT_NUMS": ("back", False),
+    "BROKER_PUT_NUMS": ("broker put", False),
+    "BROKER_GET_NUMS": ("broker get", False),
+}
+
+
+def _counter(counters: dict[str, Counter], key: str) -> Counter:
+    counter = counters.get(key)
+    if counter is None:
+        counter = [0, 0, 0]
+        if len(counters) < COUNTERS_MAX:
+            counters[key] = counter
+    return counter
+
+
+def _look(looks: deque[tuple[int, int, int, int]], now_ms: int, counter: Counter) -> None:
+    looks.append((now_ms, counter[0], counter[1], counter[0] - counter[2]))
