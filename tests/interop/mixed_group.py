@@ -20,18 +20,23 @@ from tests.waiting import wait_until
 
 JAVA = "java"
 PYTHON = "python"
-REMOTING_VERSION = "4.9.4"
+# Release of DLedger -> the pom and the release of RocketMQ that bring it.
+DLEDGER_RELEASES = {
+    "0.3.1.2": ("dledger-pom.xml", "4.9.4"),
+    "0.2.3": ("broker-pom.xml", "4.9.3"),
+}
 MIB = 1 << 20
 # Bytes of one unit of the index.
 UNIT_BYTES = 32
 
 
-def dledger_program() -> list[str]:
-    """Compiles DLedgerNode; returns the command that runs it."""
+def dledger_program(release: str) -> list[str]:
+    """Compiles DLedgerNode against a release of DLedger; returns the command that runs it."""
     folder = builds.HERE / "java"
     source = folder / "DLedgerNode.java"
-    class_path = builds.maven_class_path(folder / "dledger-pom.xml", REMOTING_VERSION)
-    with builds.build_lock("java-DLedgerNode") as directory:
+    pom, rocketmq_version = DLEDGER_RELEASES[release]
+    class_path = builds.maven_class_path(folder / pom, rocketmq_version)
+    with builds.build_lock(f"java-DLedgerNode-{release}") as directory:
         stamp = directory / "stamp"
         if not builds.is_fresh(stamp, [source], class_path):
             words = ["javac", "--release", "17", "-cp", class_path, "-d", str(directory)]
@@ -50,6 +55,8 @@ class MixedGroup:
         self.peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(ports))
         self.kinds: dict[str, str] = {}
         self.members: dict[str, LineProcess] = {}
+        # Of the Java members.
+        self.release = "0.3.1.2"
         self.is_batch_pushing = False
         # Followers that lack so much are brought up at so many bytes a second, by both kinds.
         self.throttle_far_bytes = 300 * MIB
@@ -68,7 +75,8 @@ class MixedGroup:
         log_path = self.directory / f"{member_id}.log"
         if self.kinds[member_id] == JAVA:
             sizes = [str(SEGMENT_BYTES), str(INDEX_SEGMENT_BYTES)]
-            words = [*dledger_program(), member_id, self.peers, str(self.directory), GROUP, *sizes]
+            words = [*dledger_program(self.release), member_id, self.peers]
+            words += [str(self.directory), GROUP, *sizes]
             words.append(str(self.is_batch_pushing).lower())
             words += [str(self.throttle_far_bytes), str(self.throttle_quota_bytes)]
             # DLedger prints warnings of its own on standard output.

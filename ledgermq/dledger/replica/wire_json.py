@@ -222,13 +222,18 @@ def encode_answer(message: MemberAnswer, request: RequestBody) -> bytes:
             )
             answer = RpcBody(code=message.code, term=message.term if is_told else -1)
         case PushResponse():
+            index, count = message.index, message.count
+            if index is not None and count > 1 and not request.local_id:
+                # A leader before 0.3.0. What it takes for acknowledged is `index` (up to 0.2.5) or
+                # `index + count - 1`; this is the last entry to all of them.
+                index, count = index + count - 1, 1
             answer = PushAnswerBody(
                 begin_index=message.begin_index,
                 code=message.code,
-                count=message.count,
+                count=count,
                 end_index=message.end_index,
                 group=request.group or UNSET,
-                index=UNSET if message.index is None else message.index,
+                index=UNSET if index is None else index,
                 term=request.term,
             )
         case TransferResponse():

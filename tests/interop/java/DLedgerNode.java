@@ -14,8 +14,10 @@ import io.openmessaging.storage.dledger.DLedgerServer;
 import io.openmessaging.storage.dledger.MemberState;
 import io.openmessaging.storage.dledger.protocol.AppendEntryRequest;
 import io.openmessaging.storage.dledger.protocol.AppendEntryResponse;
+import io.openmessaging.storage.dledger.store.DLedgerStore;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
@@ -27,11 +29,14 @@ public final class DLedgerNode {
     private static final int SUCCESS = 200;
     private static final int WINDOW = 250;
 
+    private static DLedgerConfig config;
+    private static DLedgerStore store;
+
     private DLedgerNode() {
     }
 
     public static void main(String[] words) throws Exception {
-        DLedgerConfig config = new DLedgerConfig();
+        config = new DLedgerConfig();
         config.setSelfId(words[0]);
         config.setPeers(words[1]);
         config.setStoreBaseDir(words[2]);
@@ -43,6 +48,7 @@ public final class DLedgerNode {
         config.setPeerPushThrottlePoint(Integer.parseInt(words[7]));
         config.setPeerPushQuota(Integer.parseInt(words[8]));
         DLedgerServer server = new DLedgerServer(config);
+        store = storeOf(server);
         server.startup();
         BufferedReader commands =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -66,13 +72,23 @@ public final class DLedgerNode {
         System.exit(0);
     }
 
+    // The getter is getdLedgerStore up to 0.2.x and getDLedgerStore from 0.3.0.
+    private static DLedgerStore storeOf(DLedgerServer server) throws Exception {
+        for (Method method : DLedgerServer.class.getMethods()) {
+            if (method.getName().equalsIgnoreCase("getDLedgerStore")) {
+                return (DLedgerStore) method.invoke(server);
+            }
+        }
+        throw new NoSuchMethodException("getDLedgerStore");
+    }
+
     private static String state(DLedgerServer server) {
         MemberState member = server.getMemberState();
         String leader = member.getLeaderId() == null ? "-" : member.getLeaderId();
         return "state " + member.getRole() + " " + leader + " " + member.currTerm()
-            + " " + server.getDLedgerStore().getLedgerBeginIndex()
-            + " " + server.getDLedgerStore().getLedgerEndIndex()
-            + " " + server.getDLedgerStore().getCommittedIndex();
+            + " " + store.getLedgerBeginIndex()
+            + " " + store.getLedgerEndIndex()
+            + " " + store.getCommittedIndex();
     }
 
     private static List<CompletableFuture<AppendEntryResponse>> begin(
@@ -80,8 +96,8 @@ public final class DLedgerNode {
         List<CompletableFuture<AppendEntryResponse>> answers = new ArrayList<>();
         for (int i = start; i < end; i++) {
             AppendEntryRequest request = new AppendEntryRequest();
-            request.setGroup(server.getDLedgerConfig().getGroup());
-            request.setRemoteId(server.getDLedgerConfig().getSelfId());
+            request.setGroup(config.getGroup());
+            request.setRemoteId(config.getSelfId());
             request.setBody((prefix + i).getBytes(StandardCharsets.UTF_8));
             answers.add(server.handleAppend(request));
         }
@@ -107,10 +123,10 @@ public final class DLedgerNode {
 
     private static String digest(DLedgerServer server) throws Exception {
         MessageDigest digest = MessageDigest.getInstance("SHA-256");
-        long first = Math.max(server.getDLedgerStore().getLedgerBeginIndex(), 0);
-        long end = server.getDLedgerStore().getLedgerEndIndex() + 1;
+        long first = Math.max(store.getLedgerBeginIndex(), 0);
+        long end = store.getLedgerEndIndex() + 1;
         for (long index = first; index < end; index++) {
-            digest.update(server.getDLedgerStore().get(index).getBody());
+            digest.update(store.get(index).getBody());
         }
         StringBuilder text = new StringBuilder();
         for (byte part : digest.digest()) {

@@ -243,6 +243,31 @@ def test_answers_are_written_as_java_writes_them() -> None:
         assert wire_json.encode_answer(beaten, beat) == body
 
 
+@pytest.mark.parametrize(
+    ("local_id", "index", "count"), [("n0", 2, 2), (None, 3, 1)], ids=["0.3", "before 0.3"]
+)
+def test_batch_is_acknowledged_as_its_leader_understands_it(
+    local_id: str | None, index: int, count: int
+) -> None:
+    """DLedger up to 0.2.5 takes `index` for the last entry that was acknowledged, later releases
+    for the first one of `count`; none before 0.3.0 writes a localId."""
+    request = wire_json.decode_request(JsonCode.PUSH, changed(BATCH, localId=local_id))
+    pushed = PushResponse(
+        term=1,
+        sender="n2",
+        target="n0",
+        kind=PushKind.APPEND,
+        code=DLedgerCode.SUCCESS,
+        index=2,
+        count=2,
+        begin_index=0,
+        end_index=3,
+        request_id=77,
+    )
+    answer = json.loads(wire_json.encode_answer(pushed, request))
+    assert (answer["index"], answer["count"]) == (index, count)
+
+
 def test_refusals_are_written_as_java_writes_them() -> None:
     push = wire_json.decode_request(JsonCode.PUSH, changed(PUSH, localId=None, remoteId="n1"))
     assert wire_json.encode_refusal(JsonCode.PUSH, push, DLedgerCode.UNEXPECTED_ARGUMENT, "n0") == (
