@@ -111,6 +111,8 @@ class SendProcessor:
         self._puts = statistics.puts
         self._cluster_property = f"{CLUSTER}\x01{config.cluster_name}"
         self._record_bytes_max = min(config.message_bytes_max, RECORD_BYTES_MAX)
+        # With room for the longest addresses.
+        self._plain_bytes_max = self._record_bytes_max - _HOST_BYTES_EXTRA
         # Topics that need no more checks: name -> what a message needs to know. Valid for one
         # generation of the table.
         self._open_topics: dict[str, TopicConfig] = {}
@@ -156,10 +158,7 @@ class SendProcessor:
         properties = (text + self._cluster_property).encode()
         body = command.body
         size = RECORD_FIXED_BYTES + len(body) + len(topic.name) + len(properties)
-        if (
-            size > self._record_bytes_max - _HOST_BYTES_EXTRA
-            or len(properties) > PROPERTIES_BYTES_MAX
-        ):
+        if size > self._plain_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
             self._check_size(size, len(body), len(properties))
         if topic.filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
@@ -222,7 +221,7 @@ class SendProcessor:
         reconsume_times = header.reconsume_times or 0
         for flag, inner, properties in elements:
             size = RECORD_FIXED_BYTES + len(inner) + len(topic.name) + len(properties)
-            if size > self._record_bytes_max - _HOST_BYTES_EXTRA:
+            if size > self._plain_bytes_max:
                 self._check_size(size, len(inner), len(properties))
             if b"DELAY\x01" in properties or b"TRAN_MSG\x01" in properties:
                 self._check_element(parse_properties(properties.decode("utf-8", "replace")))
