@@ -91,7 +91,12 @@ class StoreMember:
         return self.replica.start(applied_index=self.messages.dispatched_index)
 
     def _damaged(self, error: CorruptStoreError) -> None:
-        self.damage.append(str(error))
+        marks = [
+            f"{name}: {' '.join((self.file_system.read(path) or b'').decode().split())}"
+            for name in ("checkpoint", "durable", "start")
+            for path in [f"{self.ledger_root}/{name}"]
+        ]
+        self.damage += [str(error), *marks]
         self.mark.begin_recovery(str(error))
 
     def stop(self) -> Deferred[None]:

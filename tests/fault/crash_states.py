@@ -73,6 +73,17 @@ def explore_ledger(seed: int, states_max: int, steps: int = 30) -> Explorer:
         assert reopened.open().last_index == store.last_index
 
     explorer = Explorer(disk, check, states_max, seed)
+
+    def explore(kind: str) -> None:
+        if workload.is_syncing and workload.rng.random() < 0.3:
+            # As the other thread does; its own operations are not stopped here.
+            disk.on_point = None
+            workload.append()
+            disk.note()
+            disk.on_point = explore
+        explorer.explore(kind)
+
+    disk.on_point = explore
     workload.run(steps)
     explorer.explore("end")
     return explorer

@@ -34,6 +34,8 @@ class Workload:
         # On disk for certain.
         self.synced_index = -1
         self.first_index = 0
+        # A sync runs; in a program entries go on being appended then.
+        self.is_syncing = False
 
     def run(self, count: int) -> None:
         self.store.open()
@@ -67,8 +69,11 @@ class Workload:
             self.last_index = store.last_index
 
     def sync(self) -> None:
+        last_index = self.last_index
+        self.is_syncing = True
         self.store.sync()
-        self.synced_index = self.last_index
+        self.is_syncing = False
+        self.synced_index = last_index
 
     def truncate(self) -> None:
         committed = self.store.read_checkpoint()

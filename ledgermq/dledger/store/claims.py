@@ -46,8 +46,7 @@ class Claims:
         self._claimed_index = max(self._claimed_index, last_index)
         if self.generation != generation:
             return False
-        self._marks.write_checkpoint(min(commit_index, last_index), last_index)
-        self._marks.write_durable(generation, last_index, min(commit_index, last_index))
+        self._marks.write_claim(generation, last_index, min(commit_index, last_index))
         return True
 
     def void(self, durable_index: int, first_index: int, first_position: int) -> None:

@@ -5,15 +5,16 @@
     start        ours: first_index and first_position of the log, so that it may begin inside a
                  segment; generation and durable_index, see below
     durable      ours: durable_index, up to which entries were on disk for certain when it was
-                 written; committed_index; generation; checkpoint_crc32
+                 written; committed_index; generation; checksums of the checkpoint written with it
+                 and of the one before
 
 `start` is written by the thread that appends, `checkpoint` and `durable` by the one that syncs. The
 claim in `durable` holds when its generation is not below that of `start`; else the one in `start`
 does: a truncation below a claim writes `start` first, with the next generation and what is left of
 the claim. The checkpoint has no checksum of its own, and a flipped bit in it must not make entries
 committed that are not: what is taken as committed is the lower one of it and of `durable`. No claim
-holds when the checkpoint is another than the one that `durable` was written
-with: Java ran here meanwhile. A store that Java wrote has neither of our files.
+holds when the checkpoint is neither of the two that `durable` names: Java ran here meanwhile. A
+store that Java wrote has neither of our files.
 """
 
 import os
@@ -80,21 +81,16 @@ class Marks:
             return committed
         return -1
 
-    def write_checkpoint(self, commit_index: int, end_index: int) -> None:
-        """Replaces the checkpoint; durable on return."""
-        former = self._read(CHECKPOINT)
-        if former:
-            self._replace(CHECKPOINT + ".bak", former)
-        values = {"committedIndex": str(commit_index), "endIndex": str(end_index)}
-        self._replace(CHECKPOINT, format_lines(values))
-
     def read_durable(self, start: Start | None) -> int | None:
         """Returns up to which index entries were on disk for certain, or None when unknown."""
         data = self._read(DURABLE)
         if not data:
             return None if start is None else start.durable_index
         values = unseal(data)
-        if values is None or values.get("checkpoint_crc32") != self._checkpoint_crc():
+        if values is None or _crc_of(self._read(CHECKPOINT)) not in (
+            values.get("checkpoint_crc32"),
+            values.get("former_checkpoint_crc32"),
+        ):
             return None
         generation, index = parse_int(values, "generation"), parse_int(values, "durable_index")
         if generation is None or index is None:
@@ -115,8 +111,17 @@ class Marks:
         claimed = parse_int(unseal(data) or {}, "committed_index")
         return min(committed, claimed) if claimed is not None else -1
 
-    def write_durable(self, generation: int, durable_index: int, committed_index: int) -> None:
-        """Replaces the claim; durable on return."""
+    def write_claim(self, generation: int, durable_index: int, committed_index: int) -> None:
+        """Replaces `durable` and then the checkpoint; both are durable on return.
+
+        Entries go on being written meanwhile. Were the claim void between the two, a power cut
+        there would leave a store that cannot tell their torn tail from damage; so the claim names
+        the former checkpoint, too.
+        """
+        former = self._read(CHECKPOINT)
+        checkpoint = format_lines(
+            {"committedIndex": str(committed_index), "endIndex": str(durable_index)}
+        )
         self._replace(
             DURABLE,
             seal(
@@ -124,10 +129,14 @@ class Marks:
                     "durable_index": str(durable_index),
                     "committed_index": str(committed_index),
                     "generation": str(generation),
-                    "checkpoint_crc32": self._checkpoint_crc(),
+                    "checkpoint_crc32": _crc_of(checkpoint),
+                    "former_checkpoint_crc32": _crc_of(former),
                 }
             ),
         )
+        if former:
+            self._replace(CHECKPOINT + ".bak", former)
+        self._replace(CHECKPOINT, checkpoint)
 
     def read_generation(self, start: Start | None) -> int:
         """Returns the highest generation that any mark names, 0 when none does."""
@@ -136,11 +145,12 @@ class Marks:
     def _claimed_generation(self) -> int:
         return parse_int(unseal(self._read(DURABLE)) or {}, "generation") or 0
 
-    def _checkpoint_crc(self) -> str:
-        return f"{zlib.crc32(self._read(CHECKPOINT)):08x}"
-
     def _read(self, name: str) -> bytes:
         return self._file_system.read(os.path.join(self._directory, name)) or b""
 
     def _replace(self, name: str, data: bytes) -> None:
         self._file_system.replace(os.path.join(self._directory, name), data)
+
+
+def _crc_of(checkpoint: bytes) -> str:
+    return f"{zlib.crc32(checkpoint):08x}"
