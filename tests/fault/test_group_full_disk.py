@@ -17,11 +17,12 @@ from tests.waiting import wait_until
 
 # A store of this test begins with a little less than 4 MiB.
 LARGE_BYTES = 128 << 20
-SMALL_BYTES = 32 << 20
+# From here the last tenth of a disk, in which no messages are taken, is near.
+BALLAST_PERCENT = 87
 SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxMessageSize=65536")
 # Nothing is deleted to make room and nobody looks at the disk, so that it really runs full.
 BLIND = "cleanResourceInterval=86400000"
-BODY_BYTES = 20_000
+BODY_BYTES = 5_000
 NO_ROOM = "no room on the disk for"
 
 
@@ -57,6 +58,16 @@ class Disk:
             return self.resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize + (256 << 10))
 
         wait_until(is_filled, what=f"a full disk at {self.path}")
+
+    def put_ballast(self, percent: int) -> Path:
+        """Makes a file after which so much of the disk is used, and returns it."""
+        disk = os.statvfs(self.path)
+        used = disk.f_blocks - disk.f_bfree
+        ballast = self.path / "ballast"
+        with open(ballast, "wb") as file:
+            size = (disk.f_blocks * percent // 100 - used) * disk.f_frsize
+            os.posix_fallocate(file.fileno(), 0, size)
+        return ballast
 
     def unmount(self) -> None:
         subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=20)
@@ -162,14 +173,14 @@ def test_a_nearly_full_leader_takes_no_messages_until_there_is_room(
         with Load(group.addresses(), BODY_BYTES) as load:
             group.wait_until_whole()
             leader = group.leader()
-            assert disks[leader["id"]].resize(SMALL_BYTES)
+            ballast = disks[leader["id"]].put_ballast(BALLAST_PERCENT)
 
             def is_refused() -> bool:
                 _, remark = load.refusals.get(leader["address"], (0, ""))
                 return "messages are not taken: the disk" in (remark or "")
 
             wait_until(is_refused, what="a refusal")
-            disks[leader["id"]].grow()
+            ballast.unlink()
             load.wait_for_more(20)
         assert group.leader()["pid"] == leader["pid"]
         assert NO_ROOM not in group.log_text(leader["id"])
