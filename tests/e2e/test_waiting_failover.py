@@ -80,6 +80,7 @@ def test_delayed_messages_are_delivered_once_through_a_killed_leader(
 
 def test_transactions_end_once_through_a_killed_leader(group: Group) -> None:
     """Ends that are lost are asked for by the new leader; what ended stays ended."""
+    group.wait_until_all_count()
     leader = serving(group)
     with WireClient(leader.address) as client:
         halves = []
