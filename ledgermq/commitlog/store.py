@@ -101,9 +101,7 @@ class MessageStore:
             clock_ms,
             pending_records_max=config.pending_records_max,
         )
-        self._dispatcher.watch(
-            QUEUES_TOPIC, lambda body, index: adopt_queue_ends(self._queues, body)
-        )
+        self._dispatcher.watch(QUEUES_TOPIC, self._take_queue_ends)
         self._reader = LogReader(
             store, read_at, self._dispatcher, self._queues, self._key_index, config
         )
@@ -111,6 +109,10 @@ class MessageStore:
         self._queue_offsets = QueueOffsets()
         self._commit_log: DLedgerCommitLog | None = None
         self._flushed_at_ms = 0
+        # Position behind the last entry that the mark on disk names.
+        self._flushed_position = 0
+        # Last entry that tells the ends of all queues, -1 while none was dispatched.
+        self._queue_ends_index = -1
         self._flush_is_running = False
         # The last decision's word on the disk.
         self.is_disk_full = False
@@ -357,7 +359,7 @@ class MessageStore:
 
     def end_flush(self, job: FlushJob) -> None:
         """Note that the job's run has returned; after an error it is not called."""
-        del job
+        self._flushed_position = job.mark.end_position
         self._flush_is_running = False
         self._files.synced()
 
@@ -422,14 +424,25 @@ class MessageStore:
             drop_before(self._queues, self._key_index, self._store.first_position)
         return decision
 
+    def _take_queue_ends(self, body: bytes, index: int) -> None:
+        adopt_queue_ends(self._queues, body)
+        self._queue_ends_index = index
+
+    def _queue_ends_position(self) -> int:
+        index = self._queue_ends_index
+        return self._store.position_at(index) if index >= self._store.first_index else 0
+
     def _segment_ages(self) -> list[SegmentAge]:
         """Return the segments that are full and dispatched, oldest first."""
         segment_bytes = self._store.segment_bytes
         position = self._store.first_position
+        # What is kept must tell where queues go on whose last message is dropped: by the mark to
+        # this member, by a record to one that begins there.
+        limit = min(self._flushed_position, self._queue_ends_position())
         ages: list[SegmentAge] = []
         while True:
             position += segment_bytes - position % segment_bytes
-            if position >= self._dispatcher.dispatched_position:
+            if position >= self._dispatcher.dispatched_position or position > limit:
                 return ages
             # A segment's last record is about as old as the first of the next one.
             head = read_head(self._read_at(position, HEAD_BYTES))

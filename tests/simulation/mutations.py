@@ -56,6 +56,16 @@ _TAILS: dict[str, object] = {
     "chaos_ms": 20_000.0,
     "trigger_chance": 0.15,
 }
+_LATE: dict[str, object] = {
+    **_TAILS,
+    "keeps_order": False,
+    "holds_cut": True,
+    "tail": 0.15,
+    "duplication": 0.2,
+    "delay_ms": 60.0,
+    "send_every_ms": 40.0,
+    "trigger_chance": 0.4,
+}
 _SLOW_TAILS: dict[str, object] = {**_TAILS, "sync_ms": 150.0, "delay_ms": 60.0}
 _DAMAGE: dict[str, object] = {
     **_GROUP,
@@ -93,7 +103,7 @@ MUTATIONS = (
     Mutation("M6", "a damaged member votes", twins.damaged_member_votes, 100, _DAMAGE),
     Mutation("M7", "logs are compared by index", twins.log_compared_by_index, 100, _TAILS),
     Mutation("M8", "the last term is the present one", twins.last_term_is_present_term, 300),
-    Mutation("M9", "a push of a past term is obeyed", twins.push_of_past_term_obeyed, 150),
+    Mutation("M9", "a push of a past term is obeyed", twins.push_of_past_term_obeyed, 150, _LATE),
     Mutation("M10", "a leader counts its unsynced copy", twins.own_copy_counted_unsynced, 150),
     Mutation("M11", "COMPARE looks at the index only", twins.compare_by_index, 100, _ELECTIONS),
     Mutation("M12", "recovery is kept in memory", twins.recovery_kept_in_memory, 300, _DAMAGE),

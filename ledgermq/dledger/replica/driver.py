@@ -385,11 +385,14 @@ class Replica:
         if ready.committed is not None:  # 7
             self._applying.advance(ready.committed[1])
         if ready.role is not None:
-            # What was committed before the change is still told first.
-            self._apply(raft)
-            self._connections.name_leader(ready.role.leader_id)
-            if not ready.role.is_ready_leader:
+            if ready.role.is_ready_leader:
+                # All of former terms is told before it is told of as ready.
+                self._apply(raft)
+            else:
+                # First it is over, then comes what is committed: where this member's own proposals
+                # stood, another leader may have put its entries in this very step.
                 self._clients.term_changed()
+            self._connections.name_leader(ready.role.leader_id)
             self._applying.change_role(ready.role, raft.opening_index)
 
     def _finish_later(self, ready: Ready) -> None:

@@ -100,6 +100,7 @@ def test_expired_segments_go_with_their_units_and_keys(tmp_path):
         broker.send(message(b"x" * 700, queue_id=n % 2, properties=b"KEYS\x01k%d" % n))
         broker.now_ms += HOUR_MS
     store, ledger = broker.store, broker.ledger_store
+    store.flush()
     now_ms = START_MS + 102 * HOUR_MS
     assert store.clean(now_ms, 12, 10).drop_before == 0
     decision = store.clean(now_ms, 4, 10)
@@ -129,6 +130,7 @@ def test_entry_that_a_follower_lacks_keeps_its_segment(tmp_path):
         broker.send(message(b"x" * 700, queue_id=n % 2))
         broker.now_ms += HOUR_MS
     store, ledger = broker.store, broker.ledger_store
+    store.flush()
     now_ms, needed_index = START_MS + 200 * HOUR_MS, 25
     decision = store.clean(now_ms, 4, 10, needed_index=needed_index)
     assert 0 < decision.drop_before <= ledger.position_at(needed_index)
@@ -140,7 +142,9 @@ def test_entry_that_a_follower_lacks_keeps_its_segment(tmp_path):
 
 def test_last_segment_stays_on_the_fullest_disk(tmp_path):
     broker = Broker(tmp_path, segment_bytes=8192).lead()
-    broker.send(*[message(b"x" * 700) for _ in range(30)])
+    for _ in range(30):
+        broker.send(message(b"x" * 700))
+    broker.store.flush()
     for _ in range(3):
         broker.store.clean(START_MS, 12, 99)
     assert broker.store.is_disk_full
@@ -148,3 +152,20 @@ def test_last_segment_stays_on_the_fullest_disk(tmp_path):
     assert broker.store.min_offset("TopicTest", 0) < 30
     assert broker.send(message())[0].queue_offset == 30
     broker.close()
+
+
+def test_what_tells_the_ends_of_queues_stays(tmp_path):
+    """A queue without any message left goes on where it was: the mark on disk, or a record in what
+    is left of the log, must say where. So neither may be older than what is dropped."""
+    sizes = {"segment_bytes": 8192}
+    broker = Broker(tmp_path, **sizes).lead()
+    broker.send(message(queue_id=1))
+    for _ in range(30):
+        broker.send(message(b"x" * 700))
+    assert broker.store.clean(START_MS, 12, 99).drop_before == 0
+    broker.store.flush()
+    assert broker.store.clean(START_MS, 12, 99).drop_before > 0
+    broker.kill()
+    again = Broker(tmp_path, **sizes).lead()
+    assert again.send(message(queue_id=1))[0].queue_offset == 1
+    again.close()
