@@ -19,6 +19,7 @@ from ledgermq.commitlog import DamagedFileError
 from ledgermq.dledger.store.errors import CorruptStoreError
 from tests.fault.bit_flips import SEGMENT_BYTES, StoreGroup, StoreMember, flip
 from tests.free_ports import free_ports
+from tests.unit.commitlog.single_member import START_MS
 
 VICTIM = 1
 COUNT = 500
@@ -219,3 +220,27 @@ class BitFlipTest(TestCase):
 
     async def test_a_wiped_member(self) -> None:
         await self._damage_each("everything")
+
+    async def test_a_wiped_member_of_a_group_whose_log_begins_later(self) -> None:
+        group = await self._group()
+        await group.start()
+        await group.send([b"first"], 2)
+        await group.wait_until_equal()
+        victim, *others = group.members[VICTIM], group.members[0], group.members[2]
+        await victim.stop()
+        emptied(victim.root)
+        for member in others:
+            member.store.sync()
+            member.messages.flush()
+            member.messages.clean(START_MS + 1_000_000_000, 0, 99)
+            self.assertGreater(member.store.first_index, 0)
+        await victim.start()
+        await group.send([b"later"], 2)
+        await group.wait_until_equal()
+        leader = await group.leader()
+        self.assertEqual(victim.store.first_index, leader.store.first_index)
+        self.assertEqual(victim.entries(), leader.entries())
+        for queue_id in (0, 1, 2):
+            self.assertEqual(victim.bodies(queue_id), leader.bodies(queue_id))
+        self.assertEqual(victim.bodies(2), [b"first", b"later"])
+        self.assertIsNone(victim.mark.read())
