@@ -34,6 +34,8 @@ class JavaClusterPlan:
     version: str = "4.9.3"
     # 0 starts one plain broker; otherwise that many members of one DLedger group.
     dledger_members: int = 0
+    # Members that somebody else runs, at the ports that are kept for them.
+    foreign_members: frozenset[int] = frozenset()
     # Further lines of every broker's properties file.
     broker_keys: Mapping[str, str] = field(default_factory=dict)
     # Further JVM options of name server and brokers, such as -Drocketmq.serialize.type=ROCKETMQ.
@@ -76,7 +78,8 @@ class JavaCluster:
         if self.plan.foreign_namesrv_port is None:
             self._start_namesrv(conf)
         for member in range(len(self.broker_ports)):
-            self._start_broker(conf, member)
+            if member not in self.plan.foreign_members:
+                self._start_broker(conf, member)
         wait_until(
             lambda: self._has_registered_broker(),
             "a stock broker registered with its name server",
@@ -146,12 +149,13 @@ class JavaCluster:
             "rocketmqHome": str(conf.parent),
         }
         if self.plan.dledger_members:
-            keys |= self._dledger_keys(member)
+            keys |= self.dledger_keys(member)
         keys |= self.plan.broker_keys
         path = self._write_properties(f"broker-{member}.conf", keys)
         self._spawn(f"broker-{member}", "org.apache.rocketmq.broker.BrokerStartup", path)
 
-    def _dledger_keys(self, member: int) -> dict[str, str]:
+    def dledger_keys(self, member: int) -> dict[str, str]:
+        """Return what a member's properties file says of the group."""
         peers = []
         for peer, port in enumerate(self.dledger_ports):
             peers.append(f"n{peer}-{LOOPBACK}:{self.plan.peer_ports.get((member, peer), port)}")

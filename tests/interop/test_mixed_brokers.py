@@ -1,0 +1,121 @@
+"""Brokers of both kinds in one DLedger group: a stock client sends and consumes through each.
+
+One of Apache's brokers of 4.9.7 (with DLedger 0.3.1.2) and two of ours, at Apache's name server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ledgermq.cli.main import main
+from tests.e2e.live_program import LiveProgram
+from tests.interop.mqadmin import CLUSTER_NAME
+from tests.interop.programs import PROGRAMS
+from tests.interop.replicas import compare
+from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
+from tests.interop.test_stock_clients import Round, require_clean
+from tests.waiting import wait_until
+
+VERSION = "4.9.7"
+SEGMENT_BYTES = 256 * 1024 * 1024
+MESSAGE_COUNT = 300
+JAVA_CLIENT = next(program for program in PROGRAMS if program.name == "java-4.9.3")
+# n0 is Apache's.
+OUR_MEMBERS = (1, 2)
+
+
+def our_broker(cluster: JavaCluster, member: int) -> LiveProgram:
+    """Starts a broker of ours in the place of a stock one."""
+    folder = cluster.directory / f"ours-{member}"
+    folder.mkdir()
+    keys = cluster.dledger_keys(member) | {
+        "brokerClusterName": CLUSTER_NAME,
+        "brokerName": "stock",
+        "brokerIP1": "127.0.0.1",
+        "namesrvAddr": cluster.namesrv,
+        "listenPort": str(cluster.broker_ports[member]),
+        "storePathRootDir": str(cluster.directory / f"store-{member}"),
+        "mappedFileSizeCommitLog": str(SEGMENT_BYTES),
+        "diskMaxUsedSpaceRatio": "95",
+    }
+    path = folder / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return LiveProgram(["broker", "-c", path], folder / "broker.log")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[JavaCluster]:
+    plan = JavaClusterPlan(
+        version=VERSION, dledger_members=3, foreign_members=frozenset(OUR_MEMBERS)
+    )
+    cluster = JavaCluster(tmp_path, plan)
+    with ExitStack() as stack:
+        for member in OUR_MEMBERS:
+            stack.enter_context(our_broker(cluster, member))
+        stack.enter_context(cluster)
+        yield cluster
+
+
+def lead(cluster: JavaCluster, member_id: str) -> None:
+    """Hands the leadership on by the command; any broker tells it the group."""
+    complaints: list[str] = []
+
+    def is_done() -> bool:
+        out, err = io.StringIO(), io.StringIO()
+        address = f"127.0.0.1:{cluster.broker_ports[OUR_MEMBERS[0]]}"
+        words = ["transferLeader", "-n", cluster.namesrv, "-a", address, "--to", member_id]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["admin", *words])
+        complaints.append(err.getvalue())
+        return code == 0
+
+    try:
+        wait_until(is_done, what=f"{member_id} to lead", deadline_s=60.0)
+    except AssertionError as error:
+        error.add_note("".join(dict.fromkeys(complaints)))
+        raise
+    wait_until(lambda: master_port(cluster) == port_of(cluster, member_id), what="its route")
+
+
+def port_of(cluster: JavaCluster, member_id: str) -> int:
+    return cluster.broker_ports[int(member_id[1:])]
+
+
+def master_port(cluster: JavaCluster) -> int:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["admin", "clusterList", "--json", "-n", cluster.namesrv])
+    rows = json.loads(out.getvalue()) if code == 0 else []
+    masters = [row["address"] for row in rows if row["id"] == 0]
+    return int(masters[0].rpartition(":")[2]) if len(masters) == 1 else -1
+
+
+@pytest.mark.timeout(400)
+def test_a_stock_client_sends_and_consumes_through_a_leader_of_each_kind(
+    cluster: JavaCluster, tmp_path: Path
+) -> None:
+    for member_id in ("n1", "n0", "n2"):
+        lead(cluster, member_id)
+        verdicts = Round(
+            cluster=cluster, topic=f"Led_by_{member_id}", workspace=tmp_path,
+            message_count=MESSAGE_COUNT, programs=[JAVA_CLIENT],
+        ).play()  # fmt: skip
+        require_clean(verdicts, MESSAGE_COUNT, 1)
+    stores = [tmp_path / f"store-{i}" / f"dledger-n{i}" for i in range(3)]
+
+    def is_noted() -> bool:
+        """The checkpoints of all members say that the last round is committed."""
+        result = compare(stores)
+        return result.compared_bytes > 0 and len(set(result.committed.values())) == 1
+
+    wait_until(is_noted, what="equal checkpoints")
+    result = compare(stores)
+    print(f"{result.compared_bytes} bytes of log compared, {result.committed}")
+    assert result.first_difference is None
