@@ -109,6 +109,7 @@ class Lab:
         checkpoint: int = -1,
         opening: bool = True,
         recovering: bool = False,
+        is_new: bool = False,
         disk: SimDisk | None = None,
         **changes: object,
     ) -> None:
@@ -124,6 +125,7 @@ class Lab:
             0.0,
             opening_body=(lambda t: b"open %d" % t) if opening else None,
             recovering=recovering,
+            is_new=is_new,
         )
         self.dialects = dict.fromkeys(self.config.peer_ids, dialect)
         for peer_id in self.config.peer_ids:

@@ -1,0 +1,73 @@
+"""A member with an empty disk: one of a new group, or one whose disk was replaced."""
+
+from ledgermq.dledger.entry import EntryId
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    DLedgerCode,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PeerDialect,
+    VoteResult,
+)
+from tests.unit.dledger.lab import (
+    Lab,
+    acked,
+    answer_to,
+    appends_of,
+    beat,
+    only_vote_response,
+    vote,
+)
+
+
+def beat_answer(sender: str, *, recovering: bool = False) -> HeartBeatResponse:
+    return HeartBeatResponse(
+        term=1, sender=sender, target="n0", code=DLedgerCode.SUCCESS, recovering=recovering
+    )
+
+
+def test_it_gives_no_vote_to_a_candidate_with_a_log() -> None:
+    """It may have acknowledged entries that this candidate lacks."""
+    lab = Lab(is_new=True)
+    assert only_vote_response(lab.take(vote(3, EntryId(2, 7)))).result is VoteResult.UNKNOWN
+
+
+def test_it_votes_in_a_new_group_and_is_an_ordinary_member_then() -> None:
+    lab = Lab(is_new=True)
+    assert only_vote_response(lab.take(vote(1, EntryId(-1, -1)))).result is VoteResult.ACCEPT
+    lab.take(beat(1))
+    assert not lab.raft.recovering
+
+
+def test_it_recovers_when_it_meets_a_leader_that_it_has_not_voted_for() -> None:
+    lab = Lab(is_new=True)
+    lab.take(beat(4))
+    assert lab.raft.role is Role.FOLLOWER
+    assert lab.raft.recovering
+
+
+def test_under_a_java_leader_it_counts() -> None:
+    lab = Lab(is_new=True, dialect=PeerDialect.JAVA)
+    lab.take(beat(0))
+    assert not lab.raft.recovering
+
+
+def test_an_idle_leader_proposes_one_entry_for_a_recovering_follower() -> None:
+    """Only what is committed without it ends its recovery."""
+    lab = Lab()
+    frames = lab.elect()
+    lab.take(acked(appends_of(frames, "n1")[0]))
+    lab.take(beat_answer("n2", recovering=True))
+    (frame,) = appends_of(frames, "n2")
+    lab.take(answer_to(frame, 200, end_index=0, recovering=True))
+    assert lab.raft.commit_index == lab.raft.last_index == 0
+    lab.take(beat_answer("n1"))
+    pushed = [m for m in lab.pass_time(501) if isinstance(m, AppendRequest)]
+    assert lab.raft.last_index == 1
+    lab.take(acked(next(m for m in pushed if m.target == "n1")))
+    assert lab.raft.commit_index == 1
+    lab.take(beat_answer("n1"))
+    beats = [m for m in lab.pass_time(501) if isinstance(m, HeartBeatRequest)]
+    assert [m.commit_index for m in beats if m.target == "n2"] == [1]
+    assert lab.raft.last_index == 1
