@@ -27,6 +27,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.quorum import QuorumAckChecker, majority_index
 from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.replica.applying import Applying
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.store import opening
 from ledgermq.dledger.store.repair_mark import Repair, RepairMark
@@ -323,6 +324,17 @@ def wiped_member_votes() -> list[Patch]:
         original(self, *arguments, **keywords)
 
     return [(Raft, "__init__", init)]
+
+
+def commits_told_before_the_loss() -> list[Patch]:
+    """Who waits for proposals hears of what the next leader committed in their place."""
+    original = Applying.change_role
+
+    def change_role(self: Any, change: Any, opening_index: Any) -> None:
+        self.apply()
+        original(self, change, opening_index)
+
+    return [(Applying, "change_role", change_role)]
 
 
 Twin = Callable[[], list[Patch]]

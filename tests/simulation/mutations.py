@@ -56,6 +56,14 @@ _TAILS: dict[str, object] = {
     "chaos_ms": 20_000.0,
     "trigger_chance": 0.15,
 }
+_PAUSES: dict[str, object] = {
+    **_TAILS,
+    "fault_weights": (("pause", 3.0), ("reset", 1.0)),
+    "fault_every_ms": 800.0,
+    "delay_ms": 30.0,
+    "send_every_ms": 40.0,
+    "trigger_chance": 0.0,
+}
 _LATE: dict[str, object] = {
     **_TAILS,
     "keeps_order": False,
@@ -136,6 +144,13 @@ MUTATIONS = (
     ),
     Mutation("M34", "an answer is sent twice", twins.answered_twice, 20),
     Mutation("M35", "a wiped member votes", twins.wiped_member_votes, 200, _DAMAGE),
+    Mutation(
+        "M36",
+        "commits are told before the loss of the lead",
+        twins.commits_told_before_the_loss,
+        300,
+        _PAUSES,
+    ),
 )
 # Planted mistakes that other guards of the product make harmless, and why.
 MASKED = {

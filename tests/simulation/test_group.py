@@ -34,7 +34,7 @@ FLOORS = {
     "RECOVERING left": 10,
     "CQ rebuilt": 50,
 }
-QUICK = ("M1", "M2", "M3", "M10", "M18", "M27", "M34", "M35")
+QUICK = ("M1", "M2", "M3", "M10", "M18", "M27", "M34", "M35", "M36")
 
 _met = BatchReport()
 
