@@ -100,10 +100,12 @@ def _digest(sources: Sequence[Path], extra: str) -> str:
     return digest.hexdigest()
 
 
-def java_program(version: str, main_class: str = "StockClient") -> list[str]:
-    """Compile one of our Java programs against a client release; returns the command to run it."""
+def java_program(
+    version: str, main_class: str = "StockClient", *, pom: str = "client-pom.xml"
+) -> list[str]:
+    """Compile one of our Java programs against a release; returns the command to run it."""
     source = HERE / "java" / f"{main_class}.java"
-    class_path = maven_class_path(HERE / "java" / "client-pom.xml", version)
+    class_path = maven_class_path(HERE / "java" / pom, version)
     with build_lock(f"java-{main_class}-{version}") as directory:
         stamp = directory / "stamp"
         if not is_fresh(stamp, [source], class_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Final
 
 from .builds import HERE, build_lock, maven_class_path
@@ -21,13 +22,19 @@ LOGBACK: Final = """<configuration>
 _TOOL_SECONDS: Final = 60.0
 
 
-def mqadmin_command(*arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    """Return the command line of mqadmin with these arguments and JVM options."""
-    class_path = maven_class_path(HERE / "java" / "broker-pom.xml", "4.9.3")
+def prepare_home() -> Path:
+    """Return a home directory for Apache's programs, with the configuration that they want."""
     with build_lock("mqadmin-home") as home:
         conf = home / "conf"
         conf.mkdir(exist_ok=True)
         (conf / "logback_tools.xml").write_text(LOGBACK)
+    return home
+
+
+def mqadmin_command(*arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+    """Return the command line of mqadmin with these arguments and JVM options."""
+    class_path = maven_class_path(HERE / "java" / "broker-pom.xml", "4.9.3")
+    home = prepare_home()
     return [
         "java", "-Xmx256m", *options, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}",
         "-cp", class_path, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments,

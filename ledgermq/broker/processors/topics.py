@@ -83,11 +83,21 @@ class TopicProcessor:
         return _when_committed(command, lambda done: self._state.put_topic(topic, done))
 
     def delete_topic(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """DELETE_TOPIC_IN_BROKER (215): the topic, its queues and the offsets for it go."""
-        self._leadership.check_serving()
+        """DELETE_TOPIC_IN_BROKER (215): the topic, its queues and the offsets for it go.
+
+        Tools ask every broker of the cluster, one after the other, and give up at the first that
+        refuses. So a follower of a leader agrees: it removes the topic when the leader does.
+        """
         name = command.header(DeleteTopicRequestHeader).topic
         names.check_topic_name(name)
         self._check_not_system(name)
+        leadership = self._leadership
+        if leadership.leader_id is not None and not leadership.is_leader:
+            return command.response(
+                ResponseCode.SUCCESS,
+                f"removed here when the leader {leadership.leader_id} removes it",
+            )
+        leadership.check_serving()
         return _when_committed(command, lambda done: self._state.remove_topic(name, done))
 
     def _check_not_system(self, name: str) -> None:
