@@ -1,6 +1,7 @@
 """``ledgermq admin SUBCOMMAND``: mqadmin's commands, with its names and flags.
 
-A subcommand lives in the file of its noun: `cluster.py`, `topic.py`, `group.py`, `leader.py`.
+A subcommand lives in the file of its noun: `cluster.py`, `topic.py`, `group.py`, `leader.py`,
+`status.py`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 
-from ledgermq.cli import cluster, group, leader, topic
+from ledgermq.cli import cluster, group, leader, status, topic
 from ledgermq.cli.program import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.protocol.errors import RemoteProtocolError
 
-NOUNS = (cluster, topic, group, leader)
+NOUNS = (cluster, topic, group, leader, status)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

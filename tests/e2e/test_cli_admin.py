@@ -146,6 +146,34 @@ def test_consumer_progress(place: Place) -> None:
     assert "accounts" in groups
 
 
+def test_broker_status_and_settings(place: Place) -> None:
+    rows = place.admin("brokerStatus", "-b", place.broker.address)
+    assert {row["key"]: row["value"] for row in rows}["brokerVersionDesc"] == "V4_9_3"
+    rows = place.admin("getBrokerConfig", "-c", CLUSTER)
+    assert {row["key"]: row["value"] for row in rows}["brokerClusterName"] == CLUSTER
+
+
+def test_connections_of_groups(place: Place) -> None:
+    group = "connected"
+    member = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": [{"topic": TOPIC, "subString": "*", "subVersion": 1}],
+    }
+    beat = {"clientID": "c1", "consumerDataSet": [member], "producerDataSet": [{"groupName": "p"}]}
+    with WireClient(place.broker.address) as client:
+        assert client.ask(34, None, json.dumps(beat).encode()).code == 0
+        place.wait_for_queues(f"%RETRY%{group}", 1)
+        (consumer,) = place.admin("consumerConnection", "-g", group)
+        (producer,) = place.admin("producerConnection", "-g", "p", "-t", TOPIC)
+    assert consumer["client"] == producer["client"] == "c1"
+    assert (consumer["language"], consumer["version"]) == ("JAVA", 399)
+    refusal = place.fails("producerConnection", "-g", "nobody", "-t", TOPIC)
+    assert "the producer group[nobody] not exist" in refusal
+
+
 def test_a_topic_is_made_changed_and_deleted(place: Place) -> None:
     place.admin("updateTopic", "-b", place.broker.address, "-t", "Short", "-r", 1, "-w", 1)
     place.wait_for_queues("Short", 1)
