@@ -65,7 +65,9 @@ class Tour:
         """Kills the program."""
         self.process.kill()
         self.process.wait()
-        self._log.close()
+        for pipe in (self.process.stdin, self.process.stdout, self._log):
+            assert pipe is not None
+            pipe.close()
 
 
 @dataclass(frozen=True, slots=True)
