@@ -2,6 +2,7 @@
 
 Each line of standard input is a command, answered by one line:
 
+    counts                 counts yes, when it knows a leader and votes; else counts no
     state                  state ROLE LEADER TERM FIRST LAST COMMIT  (LEADER is - when unknown)
     append COUNT PREFIX    appended COUNT_DONE COUNT_FAILED, when the outcome of all is known
     leave COUNT PREFIX     left COUNT; what becomes of them is not told
@@ -110,6 +111,9 @@ class MemberProcess(LineReceiver):
                 f"state {replica.role.name} {replica.leader_id or '-'} {replica.term}"
                 f" {store.first_index} {store.last_index} {replica.commit_index}"
             )
+        elif command == "counts":
+            is_whole = self.replica.leader_id is not None and not self.replica.is_recovering
+            self._say(f"counts {'yes' if is_whole else 'no'}")
         elif command == "append":
             self._append(int(words[0]), words[1].encode())
         elif command == "leave":

@@ -61,6 +61,13 @@ class KilledGroup:
         goal = len(self.acked) + count
         wait_until(lambda: len(self.acked) >= goal, what=f"{count} acknowledgements")
 
+    def wait_until_all_count(self) -> None:
+        """Waits until no member recovers: one that came to a new group too late to vote does."""
+        wait_until(
+            lambda: all(member.ask("counts") == "counts yes" for member in self.members.values()),
+            what="members that all count",
+        )
+
     def bodies(self, member_id: str) -> list[bytes]:
         store = DLedgerMmapFileStore(
             RealFileSystem(),
@@ -111,6 +118,7 @@ def test_leaders_killed_one_after_another_lose_nothing(group: KilledGroup) -> No
     for member_id in ("n0", "n1", "n2"):
         group.start(member_id)
     for _ in range(KILLS):
+        group.wait_until_all_count()
         leader_id = wait_for_leader(group.members)
         group.wait_for_acks(ACKED_BETWEEN_KILLS)
         group.kill(leader_id)
