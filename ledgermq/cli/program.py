@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -28,6 +28,8 @@ from twisted.logger import (
     textFileLogObserver,
 )
 from twisted.python.failure import Failure
+
+_RETRIES: Final = "twisted.application._client_service"
 
 # Twisted's reactor is a module that stands for an object: it has no usable static type.
 reactor: Any = global_reactor
@@ -65,6 +67,8 @@ def _watch_stdin(closed: Callable[[], None]) -> None:
 def start_log(level: str = "info") -> None:
     """Writes log events of at least this level as text lines on stderr."""
     predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
+    # It tells each try to reach a peer that is down: a line a second that nobody reads.
+    predicate.setLogLevelForNamespace(_RETRIES, LogLevel.warn)
     observer = FilteringLogObserver(textFileLogObserver(sys.stderr), [predicate])
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
 
