@@ -13,9 +13,7 @@ from tests.fault.lossy_disk import LossyDisk, Stopped
 
 
 def make(directory: Path, self_id: str = "n0", group: str = "g") -> VoteFile:
-    return VoteFile(
-        RealFileSystem(), str(directory), self_id, group=group, incarnation="first"
-    )
+    return VoteFile(RealFileSystem(), str(directory), self_id, group=group, incarnation="first")
 
 
 def test_a_new_directory_has_no_state(tmp_path: Path) -> None:
