@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -73,9 +74,11 @@ def test_up_stops_all_and_leaves_nothing(up: LiveProgram, number: signal.Signals
 
 
 def test_children_end_when_up_is_killed(up: LiveProgram) -> None:
-    pids = children(up)
+    pids, data = children(up), data_of(up)
     up.kill()
     wait_until(lambda: not any(map(is_alive, pids)), what="the end of the children", deadline_s=15)
+    # Who was killed cannot clean up.
+    shutil.rmtree(data)
 
 
 def test_a_child_that_dies_is_started_again(up: LiveProgram, tmp_path: Path) -> None:
