@@ -1,6 +1,7 @@
 """Scrub: reads what nobody asks for, and finds bits that have flipped before they are needed.
 
-Round after round, from the log's first entry to the last one dispatched: each entry is compared
+Round after round, from the log's first entry to the last one that was dispatched when the round
+began (a log that grows faster than it is read would never be begun again): each entry is compared
 with its index unit, its checksums and the entry before it, and then everything that was derived
 from it with what would be derived now: its unit in the consume queue, its keys in the key index. A
 step is small, so that the reactor stays free; how often it is called bounds the load.
@@ -41,6 +42,8 @@ class Scrub:
         self._row_maker = row_maker
         self._key_index = key_index
         self._next_index = 0
+        # Last entry of the present round.
+        self._last_index = -1
         # Rounds that were completed, and bytes looked at since the start.
         self.round_count = 0
         self.byte_count = 0
@@ -55,7 +58,11 @@ class Scrub:
             CorruptStoreError: the log or its index is damaged.
             DamagedFileError: a queue or the key index does not say what the log says.
         """
-        store, last_index = self._store, self._dispatcher.dispatched_index
+        store = self._store
+        if self._next_index <= store.first_index:
+            self._last_index = self._dispatcher.dispatched_index
+        # Retention and resets move both ends of the log while a round is under way.
+        last_index = min(self._last_index, self._dispatcher.dispatched_index)
         first_index = max(self._next_index, store.first_index)
         if first_index > last_index:
             self.round_count += self._next_index > store.first_index
