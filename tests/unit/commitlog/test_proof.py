@@ -63,12 +63,12 @@ def test_the_scrub_finds_what_no_reader_would_see(broker, tmp_path):
 def test_a_round_of_the_scrub_ends_although_the_log_grows_with_every_step(broker):
     """A busy leader appended more between two steps than a round lacked: it never began again."""
     scrub = broker.store.scrub_with(broker.ledger_store)
-    for number in range(60):
+    for _ in range(60):
         scrub.step(500)
         broker.send(*[message(b"more") for _ in range(5)])
         if scrub.round_count:
             break
-    assert scrub.round_count == 1, number
+    assert scrub.round_count == 1
 
 
 def test_the_scrub_compares_index_units_and_keys(broker, tmp_path):
