@@ -142,8 +142,8 @@ def test_make_test_is_what_the_delivery_check_runs() -> None:
     "line",
     [
         "# See issue 7.",
-        "see ../shared/notes",
-        'PATH = "/work/main/x"',
+        "see shared/spec",
+        'PATH = "/home/somebody/x"',
         "As spec/store 4.1 says.",
         "the rule is in style 2.2",
         "kept in design.md",

@@ -11,11 +11,11 @@ from tests.tidy.sources import ROOT, files_below
 # A pattern, and why a reader would stumble over it.
 FOREIGN: tuple[tuple[str, str], ...] = (
     (r"\bissues?\b(?!/\d)", "tracker items are not part of the product; say what is so"),
-    (r"\.\./shared\b|\bshared/(spec|design|style)\b", "a path outside of the repository"),
-    (r"/work/|/root/|/tmp/venv\b", "a path of one machine"),
+    (r"\.\./[s]hared\b|\bshared/(spec|design|style)\b", "a path outside of the repository"),
+    (r"(?<![\w.}~])/(?:home|root|work|Users)/\w|/tmp/venv\b", "a path of one machine"),
     (r"\bspec/(remoting|store|dledger|reliability|performance|spark|behaviours|features)\b",)
     + ("a document that does not ship",),
-    (r"\b(design|style)\.md\b|\bDEVELOPERS\.md\b", "a document that does not ship"),
+    (r"\b(design|style)\.md\b|\b[D]EVELOPERS\.md\b", "a document that does not ship"),
     (r"\b(?:in|of|by|see) (?:the )?(?:design|style) \d", "a document that does not ship"),
     (r"https?://[^\s/]*(?:artifactory|nexus|mirror)", "a registry of one machine"),
 )
