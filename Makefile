@@ -65,7 +65,7 @@ interop: $(STAMP)
 	if [ -n "$$missing" ]; then \
 	  echo "make interop runs Apache's own clients and needs, besides Python:$$missing" >&2; exit 1; \
 	fi
-	$(BIN)/python -m pytest tests/interop -s
+	$(BIN)/python -m pytest tests/interop -s $(INTEROP_OPTIONS)
 
 STATES := 100000
 crash-states: $(STAMP)
