@@ -41,15 +41,24 @@ def fill(running: Running, total_bytes: int) -> int:
     return messages
 
 
+def takes_changes(running: Running) -> bool:
+    """Whether the leader serves: it has applied all that is committed, and takes new entries."""
+    try:
+        running.create_topic(TOPIC, QUEUES)
+    except subprocess.CalledProcessError:
+        return False
+    return True
+
+
 def kill_and_wait(running: Running) -> float:
-    """Kills the leader's process; returns the seconds until a new process leads."""
+    """Kills the leader's process; returns the seconds until a new process serves."""
     old_pid = int(str(running.leader()["pid"]))
     pause = threading.Event()
     start = time.perf_counter()
     os.kill(old_pid, signal.SIGKILL)
     while True:
         leaders = [b for b in running.brokers() if b["role"] == "LEADER" and b["pid"] != old_pid]
-        if leaders and leaders[0]["pid"]:
+        if leaders and leaders[0]["pid"] and takes_changes(running):
             return time.perf_counter() - start
         pause.wait(POLL_S)
 
