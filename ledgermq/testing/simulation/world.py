@@ -271,6 +271,14 @@ class World:
             consumer.begin()
         self.faults.plan_all(self.schedule)
         self.timeline.run_until(plan.chaos_ms)
+        self.settle()
+
+    def settle(self) -> None:
+        """Ends all faults; the group must come together then, and all it holds is compared.
+
+        Raises:
+            Violation: a statement does not hold.
+        """
         self._heal()
         deadline_ms = self.timeline.now_ms + _CONVERGE_MS
         self._probe()
@@ -284,7 +292,7 @@ class World:
             and not member.raft.recovering
             and member.raft.last_index >= 0
         ]
-        has_quorum = len(whole) > plan.member_count // 2
+        has_quorum = len(whole) > self.plan.member_count // 2
         is_halted = not has_quorum and bool(self.raft_watch.losers)
         demand(is_halted, "I15 a healed group does not converge", self.describe())
         self.hit("group halts, a majority lost state")
