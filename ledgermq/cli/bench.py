@@ -118,9 +118,7 @@ async def _consume(options: argparse.Namespace) -> int:
     group = options.group or f"ledgermq_bench_{time.time_ns()}"
     progress = Progress("consumed")
     cpu_s = time.process_time()
-    async with PushConsumer(
-        options.topic, group, name_servers=options.namesrv, start="first"
-    ) as consumer:
+    async with PushConsumer(options.namesrv, group, options.topic, start="first") as consumer:
         try:
             async with asyncio.timeout(options.seconds) as limit:
                 async for message in consumer:

@@ -98,9 +98,9 @@ async def _consume(options: argparse.Namespace, output: BinaryIO | None) -> int:
             loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         async with PushConsumer(
-            options.topic,
+            options.namesrv,
             options.group,
-            name_servers=options.namesrv,
+            options.topic,
             tags=options.tags,
             start=options.start,
         ) as consumer:

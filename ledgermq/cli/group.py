@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from ledgermq.cli.remote import MASTER_ID, AdminError, Remote
+from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.subcommand import Subcommand
 from ledgermq.cli.table import print_table
 from ledgermq.protocol.bodies import ConsumeStats
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import GetConsumeStatsRequestHeader
-from ledgermq.protocol.route import TopicList
+from ledgermq.protocol.route import MASTER_ID, TopicList
 
 RETRY_PREFIX: Final = "%RETRY%"
 _QUEUE_COLUMNS: Final = (

@@ -16,10 +16,9 @@ from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader
 from ledgermq.protocol.headers.header import Header
-from ledgermq.protocol.route import ClusterInfo, TopicRouteData
+from ledgermq.protocol.route import MASTER_ID, ClusterInfo, TopicRouteData
 
 TIMEOUT_S: Final = 5.0
-MASTER_ID: Final = 0
 
 
 class AdminError(Exception):

@@ -8,7 +8,7 @@ import argparse
 from typing import Final
 
 from ledgermq.cli.group import RETRY_PREFIX
-from ledgermq.cli.remote import MASTER_ID, Remote
+from ledgermq.cli.remote import Remote
 from ledgermq.cli.subcommand import Subcommand, add_broker_or_cluster, chosen_brokers
 from ledgermq.cli.table import print_table
 from ledgermq.protocol.bodies import ClientConnection, ConsumerConnection, ProducerConnection
@@ -18,7 +18,7 @@ from ledgermq.protocol.headers import (
     GetProducerConnectionListRequestHeader,
 )
 from ledgermq.protocol.properties_file import parse_properties
-from ledgermq.protocol.route import KVTable
+from ledgermq.protocol.route import MASTER_ID, KVTable
 
 _VALUE_COLUMNS: Final = ("broker", "key", "value")
 _CLIENT_COLUMNS: Final = ("broker", "client", "address", "language", "version")

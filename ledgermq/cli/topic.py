@@ -7,7 +7,7 @@ import datetime
 import json
 from typing import Final
 
-from ledgermq.cli.remote import MASTER_ID, Remote
+from ledgermq.cli.remote import Remote
 from ledgermq.cli.subcommand import Subcommand, add_broker_or_cluster, chosen_brokers
 from ledgermq.cli.table import print_table
 from ledgermq.protocol.bodies import TopicStatsTable
@@ -18,7 +18,7 @@ from ledgermq.protocol.headers import (
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from ledgermq.protocol.route import TopicList
+from ledgermq.protocol.route import MASTER_ID, TopicList
 
 
 def _add_topic(parser: argparse.ArgumentParser) -> None:

@@ -2,8 +2,9 @@
 
 Contract: a send that returns is stored as safely as the broker is set up to; a consumer sees every
 message at least once; errors say whether another try may help. The room imports no Twisted, so it
-lives inside any program. Read producer.py or push_consumer.py first; connections.py is the edge,
-and retry.py, selection.py, allocation.py and process_queue.py decide without I/O.
+lives inside any program. All classes take the name servers first, then the group. Read producer.py
+or push_consumer.py first; connections.py is the edge, and retry.py, selection.py, allocation.py and
+process_queue.py decide without I/O.
 """
 
 from ledgermq.client.config import ClientConfig, ConsumerConfig, ProducerConfig
@@ -23,6 +24,7 @@ from ledgermq.client.producer import Producer
 from ledgermq.client.pull_consumer import PullConsumer
 from ledgermq.client.push_consumer import PushConsumer
 from ledgermq.client.queue_requests import PullResult, PullStatus
+from ledgermq.client.transactions import TransactionalProducer, TransactionState
 from ledgermq.protocol.bodies import MessageQueue
 
 __all__ = [
@@ -47,5 +49,7 @@ __all__ = [
     "SendError",
     "SendResult",
     "SendStatus",
+    "TransactionState",
+    "TransactionalProducer",
     "UnreachableError",
 ]

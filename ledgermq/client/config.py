@@ -5,6 +5,7 @@ explained where it is not. The limits bound what a client holds in memory and ha
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from ledgermq.client.errors import ConfigError
@@ -109,8 +110,14 @@ class ConsumerConfig:
     cached_bytes_max: int = 100 * MIB
     # Calls of the listener that run at the same time.
     concurrency: int = 20
-    # Deliveries of a message whose listener fails before it goes to the dead letters.
-    reconsume_times_max: int = 16
+    # How often a message is delivered again whose listener fails, before it goes to the dead
+    # letters; None: 16 times, and in orderly mode without an end.
+    reconsume_times_max: int | None = None
+    # Orderly mode: how long a queue waits before a message is tried again.
+    orderly_pause_s: float = 1.0
+    # Broadcast mode: where offsets are kept, by instance_name ("default" when it is None) and
+    # group. Two consumers of one group need different directories or names.
+    offsets_directory: Path = Path("~/.ledgermq_offsets")
     # How often queues are shared out again, beside each time the members change.
     rebalance_interval_s: float = 20.0
     # How often consumed offsets are told to the brokers.
@@ -125,7 +132,8 @@ class ConsumerConfig:
         _check("cached_messages_max", self.cached_messages_max, 1, 1_000_000)
         _check("cached_bytes_max", self.cached_bytes_max, 1, 2**40)
         _check("concurrency", self.concurrency, 1, 10_000)
-        _check("reconsume_times_max", self.reconsume_times_max, 0, 2**31 - 1)
+        _check("reconsume_times_max", self.reconsume_times_max or 0, 0, 2**31 - 1)
+        _check("orderly_pause_s", self.orderly_pause_s, 0.01, 30)
         _check("rebalance_interval_s", self.rebalance_interval_s, 0.05, 3600)
         _check("commit_interval_s", self.commit_interval_s, 0.01, 3600)
         _check("close_timeout_s", self.close_timeout_s, 0, 3600)

@@ -5,7 +5,8 @@ and who waits for which answer, and nothing of what a request means. Frames writ
 the loop leave in one write. A request that runs out of time on a connection over which nothing at
 all has come since ends the connection: it is half open.
 
-Requests of the server are given to a function; one that nobody knows is answered so.
+Requests of the server are given to a function, whose answer may come later; one that nobody knows
+is answered so.
 """
 
 import asyncio
@@ -30,8 +31,10 @@ _PYTHON: Final = int(LanguageCode.PYTHON)
 # A deadline is met this much late at most, to save timers.
 _TIMER_GRAIN_S: Final = 0.02
 
-# Gets a request of the server; a returned command is the answer, None sends none.
-OnRequest: TypeAlias = Callable[[str, RemotingCommand], RemotingCommand | None]
+# The answer to a request of the server, now or when a task has it; None when the code is unknown.
+Answer: TypeAlias = RemotingCommand | asyncio.Task[RemotingCommand] | None
+# Gets the server's address and its request.
+OnRequest: TypeAlias = Callable[[str, RemotingCommand], Answer]
 # Gets a new connection before anyone else uses it.
 OnConnected: TypeAlias = Callable[["Connection"], None]
 
@@ -242,12 +245,29 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, request: RemotingCommand) -> None:
         answer = self._on_request(self.address, request)
-        if answer is None and not request.is_one_way:
+        if request.is_one_way:
+            return
+        if answer is None:
             remark = f"request type {request.code} not supported"
             answer = request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
-        if answer is not None and not request.is_one_way:
-            answer.language = _PYTHON
-            self.write(encode(answer))
+        if isinstance(answer, asyncio.Task):
+            answer.add_done_callback(lambda task: self._answer_late(request, task))
+        else:
+            self._write_answer(answer)
+
+    def _answer_late(self, request: RemotingCommand, task: asyncio.Task[RemotingCommand]) -> None:
+        if task.cancelled() or not self.is_open:
+            return
+        error = task.exception()
+        if error is not None:
+            remark = f"{type(error).__name__}: {error}"
+            self._write_answer(request.response(ResponseCode.SYSTEM_ERROR, remark))
+        else:
+            self._write_answer(task.result())
+
+    def _write_answer(self, answer: RemotingCommand) -> None:
+        answer.language = _PYTHON
+        self.write(encode(answer))
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)

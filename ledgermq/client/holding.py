@@ -8,22 +8,19 @@ import asyncio
 import contextlib
 import logging
 import random
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
 
-from ledgermq.client.allocation import allocate
+from ledgermq.client.concurrent_work import Arrived
 from ledgermq.client.config import ConsumerConfig
-from ledgermq.client.errors import ClientError, RefusedError, UnreachableError
-from ledgermq.client.instance import ClientInstance, tell_failure
-from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.errors import ClientError
+from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
 from ledgermq.client.process_queue import ProcessQueue, offset_after_illegal
+from ledgermq.client.queue_locks import QueueLocks
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
 from ledgermq.client.retry import back_off_ms
-from ledgermq.client.routes import MASTER_ID, TopicRoute
-from ledgermq.protocol.bodies import GetConsumerListByGroupResponseBody, MessageQueue
-from ledgermq.protocol.codes import RequestCode, ResponseCode
-from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.errors import RemoteProtocolError
-from ledgermq.protocol.headers import GetConsumerListByGroupRequestHeader
+from ledgermq.client.shares import Shares
+from ledgermq.protocol.bodies import MessageQueue
 
 # Tries of the last commit; a leader may just be changing.
 _LAST_COMMIT_TRIES: Final = 4
@@ -35,13 +32,22 @@ _HANDOVER_S: Final = 0.25
 _log = logging.getLogger("ledgermq.client")
 
 
+class OffsetStore(Protocol):
+    """Where it stands up to where queues are consumed; both raise ClientError."""
+
+    async def committed(self, queue: MessageQueue) -> int | None: ...
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None: ...
+
+
 class _Held:
     """One queue with the task that pulls it."""
 
-    __slots__ = ("process_queue", "puller", "room")
+    __slots__ = ("process_queue", "puller", "room", "tags")
 
-    def __init__(self, process_queue: ProcessQueue) -> None:
+    def __init__(self, process_queue: ProcessQueue, tags: str) -> None:
         self.process_queue = process_queue
+        self.tags = tags
         self.puller: asyncio.Task[None] | None = None
         # Set when a message was consumed.
         self.room = asyncio.Event()
@@ -54,13 +60,34 @@ class Holding:
         self,
         instance: ClientInstance,
         requests: QueueRequests,
-        arrived: asyncio.Queue[tuple[ProcessQueue, ReceivedMessage] | None],
+        arrived: Arrived,
         config: ConsumerConfig,
+        *,
+        offsets: OffsetStore,
+        shares: Shares,
+        locks: QueueLocks | None,
+        settled: Callable[[MessageQueue], Awaitable[None]] | None,
     ) -> None:
+        """Holds nothing yet.
+
+        Args:
+            instance: knows the routes.
+            requests: asks brokers.
+            arrived: gets what is pulled.
+            config: limits.
+            offsets: where to begin, and what to tell of what is consumed.
+            shares: which queues are this member's.
+            locks: taken for each queue, given back after it; None takes none.
+            settled: waits until the listener has nothing of a queue; None does not wait.
+        """
         self._instance = instance
         self._requests = requests
         self._arrived = arrived
         self._config = config
+        self._offsets = offsets
+        self._shares = shares
+        self._locks = locks
+        self._settled = settled
         self._held: dict[MessageQueue, _Held] = {}
         # Where a group without an offset begins; by topic.
         self._starts: dict[str, str] = {}
@@ -80,7 +107,7 @@ class Holding:
         """
         self._starts[topic] = start
 
-    async def share_out(self, topic: str, group: str, tags: str) -> bool:
+    async def share_out(self, topic: str, tags: str) -> bool:
         """Takes and drops queues of a topic until they are this member's part.
 
         Returns:
@@ -91,20 +118,20 @@ class Holding:
             ClientError: route or members are not to be had; everything stays as it is.
         """
         route = await self._instance.routes.get(topic)
-        members = await self._members(route, group)
-        if self._instance.client_id not in members:
+        share = await self._shares.of(route)
+        if share is None:
             return False
-        mine = set(allocate(route.read_queues, members, self._instance.client_id))
-        lost = [queue for queue in self._held if queue.topic == topic and queue not in mine]
-        await asyncio.gather(*map(self._drop, lost))
-        wanted = [queue for queue in sorted(mine) if queue not in self._held]
-        if wanted and len(members) > 1:
+        held = self.queues(topic)
+        await asyncio.gather(*(self._drop(queue) for queue in held if queue not in share.queues))
+        wanted = sorted(share.queues.difference(self._held))
+        if wanted and not share.is_alone:
             # The member that had them commits as it learns that it has them no more.
             await asyncio.sleep(_HANDOVER_S)
         return all(await asyncio.gather(*(self._take(queue, tags) for queue in wanted)))
 
     def made_room(self, process_queue: ProcessQueue) -> None:
         """Notes that a message of a queue was consumed."""
+        process_queue.consumed_ms = now_ms()
         held = self._held.get(process_queue.queue)
         if held is not None:
             held.room.set()
@@ -123,52 +150,73 @@ class Holding:
             if isinstance(failure, BaseException):
                 raise failure
 
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        """Returns up to where the queues of a topic are consumed."""
+        return {
+            queue: self._held[queue].process_queue.committable() for queue in self.queues(topic)
+        }
+
+    def held(self) -> list[ProcessQueue]:
+        """Returns all queues that this member has now, sorted."""
+        return [held.process_queue for _, held in sorted(self._held.items())]
+
+    async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Makes queues go on at other offsets, and tells so; those that others have are ignored.
+
+        Raises:
+            ClientError: an offset could not be told; the next commit will tell it.
+        """
+        moved: list[ProcessQueue] = []
+        for queue, offset in offsets.items():
+            held = self._held.get(queue)
+            if held is not None:
+                self._end(held)
+                moved.append(self._hold(queue, offset, held.tags))
+        for process_queue in moved:
+            await self._commit(process_queue)
+
+    async def renew_locks(self) -> bool:
+        """Asks for all locks again, and drops the queues that other members have now.
+
+        Returns:
+            True when there was such a queue.
+        """
+        lost = [] if self._locks is None else await self._locks.renew(list(self._held))
+        for queue in lost:
+            held = self._held.pop(queue, None)
+            if held is not None:
+                self._end(held)
+        return bool(lost)
+
     def stop(self) -> None:
         """Ends all pulls; nothing that is pulled shall be consumed any more."""
         for held in self._held.values():
-            held.process_queue.is_dropped = True
-            if held.puller is not None:
-                held.puller.cancel()
+            self._end(held)
 
-    async def commit_at_end(self) -> None:
-        """Commits for the last time, a few times when a broker cannot be told at once."""
+    async def release(self) -> None:
+        """Commits for the last time, with some tries, and lets others have the queues."""
         for attempt in range(1, _LAST_COMMIT_TRIES + 1):
             try:
                 await self.commit()
-                return
+                break
             except ClientError as error:
                 _log.info("last commit: %s", error)
                 await asyncio.sleep(back_off_ms(attempt + 2, 1.0) / 1000)
+        if self._locks is not None:
+            await asyncio.gather(*map(self._locks.give_back, self._held))
 
-    async def _members(self, route: TopicRoute, group: str) -> list[str]:
-        header = GetConsumerListByGroupRequestHeader(consumer_group=group)
-        # Any broker of the topic knows all members: they tell all of them that they are there.
-        addresses = [
-            by_id.get(MASTER_ID) or next(iter(by_id.values()))
-            for by_id in route.addresses.values()
-            if by_id
-        ]
-        random.shuffle(addresses)
-        failure: ClientError = UnreachableError("no broker", retriable=True, topic=route.topic)
-        for address in addresses:
-            command = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-            try:
-                answer = await self._instance.request(address, command)
-                if answer.code == ResponseCode.SUCCESS:
-                    body = GetConsumerListByGroupResponseBody.decode(answer.body)
-                    return body.consumer_id_list
-                failure = RefusedError(answer.code, answer.remark, retriable=True, broker=address)
-            except UnreachableError as error:
-                failure = error
-            except RemoteProtocolError as error:
-                failure = UnreachableError(f"unreadable answer: {error}", broker=address)
-        with contextlib.suppress(ClientError):
-            await self._instance.routes.refresh(route.topic)
-        raise failure
+    @staticmethod
+    def _end(held: _Held) -> None:
+        """Nothing of a queue is pulled or consumed from now on."""
+        held.process_queue.is_dropped = True
+        if held.puller is not None:
+            held.puller.cancel()
 
     async def _take(self, queue: MessageQueue, tags: str) -> bool:
         try:
-            offset = await self._requests.committed(queue)
+            if self._locks is not None and not await self._locks.take(queue):
+                return False
+            offset = await self._offsets.committed(queue)
             if offset is None:
                 if self._starts.get(queue.topic, "first") == "last":
                     offset = await self._requests.max_offset(queue)
@@ -180,29 +228,34 @@ class Holding:
         self._hold(queue, offset, tags)
         return True
 
-    def _hold(self, queue: MessageQueue, offset: int, tags: str) -> None:
-        held = _Held(ProcessQueue(queue, offset))
+    def _hold(self, queue: MessageQueue, offset: int, tags: str) -> ProcessQueue:
+        held = _Held(ProcessQueue(queue, offset), tags)
         self._held[queue] = held
-        held.puller = asyncio.get_running_loop().create_task(self._pull(held, tags))
+        held.puller = asyncio.get_running_loop().create_task(self._pull(held))
         held.puller.add_done_callback(tell_failure)
+        return held.process_queue
 
     async def _drop(self, queue: MessageQueue) -> None:
         held = self._held.pop(queue)
-        held.process_queue.is_dropped = True
-        if held.puller is not None:
-            held.puller.cancel()
+        self._end(held)
+        if self._settled is not None:
+            await self._settled(queue)
         with contextlib.suppress(ClientError):
             await self._commit(held.process_queue)
+        if self._locks is not None:
+            await self._locks.give_back(queue)
 
     async def _commit(self, process_queue: ProcessQueue) -> None:
         offset = process_queue.committable()
         if offset != process_queue.committed:
-            await self._requests.commit(process_queue.queue, offset)
+            await self._offsets.commit(process_queue.queue, offset)
             process_queue.committed = offset
 
-    async def _pull(self, held: _Held, tags: str) -> None:
+    async def _pull(self, held: _Held) -> None:
         """Pulls one queue until it is dropped."""
         process_queue = held.process_queue
+        # As stock clients do, each pull tells the broker what is consumed; commit() tells the rest.
+        tells_offset = self._offsets is self._requests
         loop = asyncio.get_running_loop()
         failures = 0
         illegal_since_s: float | None = None
@@ -214,12 +267,11 @@ class Holding:
                 await held.room.wait()
             offset = process_queue.next_offset
             try:
-                # As stock clients do, each pull tells what is consumed; commit() tells the rest.
                 result = await self._requests.pull(
                     process_queue.queue,
                     offset,
-                    tags=tags,
-                    commit_offset=process_queue.committable() or None,
+                    tags=held.tags,
+                    commit_offset=(process_queue.committable() or None) if tells_offset else None,
                 )
             except ClientError as error:
                 failures += 1
@@ -240,10 +292,11 @@ class Holding:
                     "offset %d of %s is gone, on at %d", offset, process_queue.queue, moved
                 )
                 process_queue.is_dropped = True
-                self._hold(process_queue.queue, moved, tags)
+                self._hold(process_queue.queue, moved, held.tags)
                 return
             await asyncio.sleep(back_off_ms(5, random.random()) / 1000)
 
     def _arrive(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        process_queue.pulled_ms = now_ms()
         for message in process_queue.add(result.messages, result.next_offset):
             self._arrived.put_nowait((process_queue, message))

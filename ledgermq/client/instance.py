@@ -72,7 +72,7 @@ class ClientInstance:
         self.client_id = f"{host}@{name}"
         self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ now_ms())
         self.connections = Connections(
-            config.connect_timeout_s, on_request or _no_answer, self._connected
+            config.connect_timeout_s, on_request or _answer_nothing, self._connected
         )
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
         self.routes = RouteCache(self.name_servers, default_queue_nums)
@@ -204,7 +204,7 @@ def check_open(is_open: bool, what: str) -> None:
         raise ClosedError(f"this {what} is not open; use it in an async with block")
 
 
-def _no_answer(address: str, request: RemotingCommand) -> None:
+def _answer_nothing(address: str, request: RemotingCommand) -> None:
     return None
 
 

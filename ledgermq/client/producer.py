@@ -19,20 +19,12 @@ from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import MessageError, NoRouteError
 from ledgermq.client.instance import ClientInstance, check_open, now_ms
 from ledgermq.client.messages import Message, SendResult
-from ledgermq.client.send_frame import (
-    FrameTemplate,
-    SendBody,
-    batch_body,
-    properties_text,
-    single_body,
-)
-from ledgermq.client.sends import Send, SendRoad
+from ledgermq.client.send_frame import batch_body, properties_text, single_body
+from ledgermq.client.sends import SendRoad
 from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
 
 DEFAULT_GROUP: Final = "ledgermq_producer"
 _BATCH_COUNT_MAX: Final = 4096
-# Sends after which the loop gets its turn in any case.
-_TURN_COUNT: Final = 64
 
 
 class Producer:
@@ -66,13 +58,11 @@ class Producer:
             default_queue_nums=self.config.default_topic_queue_nums,
         )
         self._instance.heartbeat = self._heartbeat
-        self._templates: dict[str, FrameTemplate] = {}
         self._road: SendRoad | None = None
-        self._submitted = 0
 
     async def __aenter__(self) -> Self:
         self._instance.start()
-        self._road = SendRoad(self._instance, self.config)
+        self._road = SendRoad(self._instance, self.group, self.config)
         return self
 
     async def __aexit__(
@@ -128,7 +118,7 @@ class Producer:
         text = properties_text(message, message_id)
         config = self.config
         body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
-        return await self._start(message.topic, message_id, body, ordering_key)
+        return await self._opened().submit(message.topic, message_id, body, ordering_key)
 
     async def send_batch(
         self, messages: Sequence[Message], *, ordering_key: str | None = None
@@ -155,7 +145,7 @@ class Producer:
         ids = [self._instance.unique_ids.create(now) for _ in messages]
         texts = [properties_text(message, id_) for message, id_ in zip(messages, ids, strict=True)]
         body = batch_body(list(messages), texts, now, self.config.body_bytes_max)
-        return await self._start(messages[0].topic, ",".join(ids), body, ordering_key)
+        return await self._opened().submit(messages[0].topic, ",".join(ids), body, ordering_key)
 
     async def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
         """Sends a message without asking for an answer: it may get lost, and nobody will know.
@@ -177,33 +167,9 @@ class Producer:
         if queue is None or queue.broker_name not in route.masters:
             raise NoRouteError("no leader now", retriable=True, topic=message.topic)
         connection = await instance.connections.open(route.masters[queue.broker_name])
-        template = self._template(message.topic)
-        connection.write(template.frame(body, queue.queue_id, 0, one_way=True))
+        frame = road.template(message.topic).frame(body, queue.queue_id, 0, one_way=True)
+        connection.write(frame)
         await connection.drained()
-
-    async def _start(
-        self, topic: str, message_id: str, body: SendBody, ordering_key: str | None
-    ) -> asyncio.Future[SendResult]:
-        road = self._opened()
-        template = self._template(topic)
-        self._submitted += 1
-        if self._submitted % _TURN_COUNT == 0:
-            # While there is room nothing else would let the loop write and read.
-            await asyncio.sleep(0)
-        if not road.window.enter(body.size_bytes):
-            await road.window.wait(body.size_bytes)
-        check_open(self._road is road, "producer")
-        deadline_s = road.loop.time() + self.config.timeout_s
-        send = Send(road, template, topic, message_id, body, deadline_s, ordering_key)
-        road.start(send)
-        return send.future
-
-    def _template(self, topic: str) -> FrameTemplate:
-        template = self._templates.get(topic)
-        if template is None:
-            template = FrameTemplate(self.group, topic, self.config.default_topic_queue_nums)
-            self._templates[topic] = template
-        return template
 
     def _opened(self) -> SendRoad:
         check_open(self._road is not None, "producer")

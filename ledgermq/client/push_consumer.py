@@ -1,32 +1,44 @@
 """PushConsumer: the messages of a topic, shared among the members of a group.
 
 Each member tells all brokers that it is there, computes by itself which queues are its own, and
-keeps one held pull for each of them on its way. Messages go to a listener, several at a time, or to
-an ``async for`` one by one. Delivery is at least once: an offset is committed up to the lowest
-message that is not yet consumed, so that after a crash, or when a queue changes hands, some
-messages come again.
+keeps one held pull for each of them on its way. Messages go to a listener, or to an ``async for``
+one by one. Delivery is at least once: an offset is committed up to the lowest message that is not
+yet consumed, so that after a crash, or when a queue changes hands, some messages come again.
 
-A message whose listener raises is given back to the broker, which delivers it to the group again
-after a while, and after too many times puts it into the group's dead letters.
+What a listener that raises means depends on the mode:
+
+    concurrent   several messages at a time; the broker takes the message back, delivers it to the
+                 group again after a while, and after too many times puts it into the group's dead
+                 letters
+    orderly      the messages of a queue one after the other; the queue waits, and the message is
+                 tried again. A queue has one member at a time for sure: the broker locks it
+    broadcast    every member gets every message, and keeps its offsets in a file; the message is
+                 dropped, with a line in the log
 """
 
 import asyncio
 import contextlib
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
+from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
 from ledgermq.client.config import ConsumerConfig
+from ledgermq.client.connections import Answer
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_failure
+from ledgermq.client.listening import Listening
+from ledgermq.client.local_offsets import LocalOffsets, offsets_path
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.orderly_work import OrderlyWork
 from ledgermq.client.process_queue import ProcessQueue
+from ledgermq.client.questions import Consumer, Questions
+from ledgermq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from ledgermq.client.queue_requests import QueueRequests, tags_of
-from ledgermq.client.retry import back_off_ms
+from ledgermq.client.shares import EveryQueue, GroupShare
+from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -34,6 +46,7 @@ from ledgermq.protocol.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
     HeartbeatData,
+    MessageModel,
     SubscriptionData,
 )
 from ledgermq.protocol.java_hash import java_string_hash
@@ -42,11 +55,9 @@ from ledgermq.protocol.java_hash import java_string_hash
 Listener: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
 
 RETRY_TOPIC_PREFIX: Final = "%RETRY%"
-# Messages that a worker consumes before others get their turn of the loop.
-_TURN_COUNT: Final = 64
+MODES: Final = ("concurrent", "orderly", "broadcast")
 # First pause between rounds of sharing out while something is missing.
 _ROUND_PAUSE_S: Final = 0.25
-_GIVE_BACK_PAUSE_S: Final = 5.0
 
 _log = logging.getLogger("ledgermq.client")
 
@@ -56,7 +67,7 @@ class PushConsumer:
 
     With a listener, messages are consumed as soon as the block is entered. Without one, iterate:
 
-        async with PushConsumer("orders", "billing") as consumer:
+        async with PushConsumer("127.0.0.1:9876", "billing", "orders") as consumer:
             async for message in consumer:
                 ...
 
@@ -65,58 +76,132 @@ class PushConsumer:
 
     def __init__(
         self,
-        topic: str,
+        name_servers: str,
         group: str,
+        topic: str,
         listener: Listener | None = None,
         *,
-        name_servers: str = "127.0.0.1:9876",
         tags: str = "*",
         start: str = "last",
+        mode: str = "concurrent",
         config: ConsumerConfig | None = None,
     ) -> None:
-        """Opens nothing yet.
+        """Opens no connection yet.
 
         Args:
-            topic: what to consume. All members of a group must ask for the same topic and tags.
-            group: name of the group.
-            listener: called with each message; a coroutine function, or a plain function, which
-                runs in a thread. Returning means consumed, raising means "again later".
             name_servers: ``host:port;host:port``.
+            group: name of the group.
+            topic: what to consume. All members of a group must ask for the same topic and tags.
+            listener: called with each message; a coroutine function, or a plain function, which
+                runs in a thread. Returning means consumed, raising means what the mode says.
             tags: ``*`` for all, or tags joined by ``||``.
             start: where a group that has consumed nothing yet begins: "first" or "last" message.
+            mode: "concurrent", "orderly" or "broadcast"; the same for all members of a group.
             config: times and limits.
 
         Raises:
-            ConfigError: an argument is wrong.
+            ConfigError: an argument is wrong, or the file of a broadcast consumer is none.
         """
         if start not in ("first", "last"):
             raise ConfigError(f"start is {start!r}; allowed: first, last")
+        if mode not in MODES:
+            raise ConfigError(f"mode is {mode!r}; allowed: {', '.join(MODES)}")
         if not topic or not group:
             raise ConfigError("topic and group must not be empty")
         self.topic = topic
         self.group = group
         self.tags = tags
         self.start = start
+        self.mode = mode
         self.config = config or ConsumerConfig()
-        self._listener = listener
-        self._retry_topic = RETRY_TOPIC_PREFIX + group
         self._wake = asyncio.Event()
         self._instance = ClientInstance(
             name_servers, self.config.client, on_request=self._requested
         )
         self._instance.heartbeat = self._heartbeat
         self._instance.stays_connected = True
-        self._subscription_version = now_ms()
+        self._subscriptions = self._subscribe()
         self._requests = QueueRequests(self._instance, group, self.config)
-        self._arrived: asyncio.Queue[tuple[ProcessQueue, ReceivedMessage] | None] = asyncio.Queue()
-        self._holding = Holding(self._instance, self._requests, self._arrived, self.config)
+        self._arrived: Arrived = asyncio.Queue()
+        self._locks = QueueLocks(self._instance, group) if mode == "orderly" else None
+        self._listening: Listening | None = None
+        self._work: ConcurrentWork | OrderlyWork | None = None
+        if listener is not None:
+            function = UserFunction(listener, self.config.concurrency)
+            self._listening = Listening(group, function)
+            self._work = self._make_work(self._listening)
+        self._holding = self._make_holding()
         self._holding.begin_at(topic, start)
+        self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
-        self._workers: list[asyncio.Task[None]] = []
-        self._threads: ThreadPoolExecutor | None = None
         self._is_open = False
         # What `async for` gave last.
         self._given: tuple[ProcessQueue, ReceivedMessage] | None = None
+
+    def _subscribe(self) -> tuple[SubscriptionData, ...]:
+        # What a group failed comes again in its retry topic; a broadcast consumer has none.
+        wanted = {self.topic: self.tags}
+        if self.mode != "broadcast":
+            wanted[RETRY_TOPIC_PREFIX + self.group] = "*"
+        version = now_ms()
+        return tuple(
+            SubscriptionData(
+                topic=topic,
+                sub_string=tags,
+                sub_version=version,
+                tags_set=tags_of(tags),
+                code_set=frozenset(map(java_string_hash, tags_of(tags))),
+            )
+            for topic, tags in wanted.items()
+        )
+
+    def _make_work(self, listening: Listening) -> ConcurrentWork | OrderlyWork:
+        config, requests = self.config, self._requests
+        if self._locks is not None:
+            return OrderlyWork(
+                listening,
+                self._arrived,
+                self._consumed,
+                requests.bury,
+                self._locks,
+                concurrency=config.concurrency,
+                pause_s=config.orderly_pause_s,
+                tries_max=config.reconsume_times_max,
+            )
+        give_back = None if self.mode == "broadcast" else requests.send_back
+        return ConcurrentWork(
+            listening, self._arrived, self._consumed, give_back, config.concurrency
+        )
+
+    def _make_holding(self) -> Holding:
+        is_broadcast = self.mode == "broadcast"
+        config, work = self.config, self._work
+        path = offsets_path(config.offsets_directory, config.client.instance_name, self.group)
+        return Holding(
+            self._instance,
+            self._requests,
+            self._arrived,
+            config,
+            offsets=LocalOffsets(path) if is_broadcast else self._requests,
+            shares=EveryQueue() if is_broadcast else GroupShare(self._instance, self.group),
+            locks=self._locks,
+            settled=work.settled if isinstance(work, OrderlyWork) else None,
+        )
+
+    def _make_questions(self) -> Questions:
+        return Questions(
+            Consumer(
+                group=self.group,
+                is_orderly=self._locks is not None,
+                name_servers=self._instance.name_servers.addresses,
+                concurrency=self.config.concurrency,
+                body_bytes_max=self.config.body_bytes_max,
+                subscriptions=self._subscriptions,
+                holding=self._holding,
+                listening=self._listening,
+                locks=self._locks,
+            )
+        )
 
     async def __aenter__(self) -> Self:
         # Fails here when no name server answers; a topic that is not there yet may come later.
@@ -131,14 +216,12 @@ class PushConsumer:
         await self._instance.send_heartbeats()
         create_task = asyncio.get_running_loop().create_task
         self._tasks = [create_task(self._share_out()), create_task(self._commit_now_and_then())]
+        if self._locks is not None:
+            self._tasks.append(create_task(self._renew_locks()))
         for task in self._tasks:
             task.add_done_callback(tell_failure)
-        if self._listener is not None:
-            if not _is_coroutine_function(self._listener):
-                self._threads = ThreadPoolExecutor(
-                    self.config.concurrency, thread_name_prefix=f"ledgermq-{self.group}"
-                )
-            self._workers = [create_task(self._work()) for _ in range(self.config.concurrency)]
+        if self._work is not None:
+            self._work.start()
         return self
 
     async def __aexit__(
@@ -162,17 +245,14 @@ class PushConsumer:
             task.cancel()
         await asyncio.wait(self._tasks)
         self._holding.stop()
-        if self._workers:
-            for _ in self._workers:
-                self._arrived.put_nowait(None)
-            _, late = await asyncio.wait(self._workers, timeout=self.config.close_timeout_s)
-            for task in late:
-                task.cancel()
+        if self._work is not None:
+            await self._work.stop(self.config.close_timeout_s)
         # Whoever iterates in another task learns of the end.
         self._arrived.put_nowait(None)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        await self._holding.commit_at_end()
+        if self._listening is not None:
+            self._listening.close()
+        self._questions.close()
+        await self._holding.release()
         await self._instance.close(None, self.group)
 
     def __aiter__(self) -> Self:
@@ -222,61 +302,20 @@ class PushConsumer:
         held.consumed(message)
         self._holding.made_room(held)
 
-    async def _work(self) -> None:
-        """Consumes messages one after the other until there is a None."""
-        turns = 0
-        while True:
-            turns += 1
-            if turns % _TURN_COUNT == 0:
-                await asyncio.sleep(0)
-            item = await self._arrived.get()
-            if item is None:
-                return
-            held, message = item
-            if not held.is_dropped and await self._consume(held, message):
-                self._consumed(held, message)
-
-    async def _consume(self, held: ProcessQueue, message: ReceivedMessage) -> bool:
-        """Calls the listener; False when the message could neither be consumed nor given back."""
-        assert self._listener is not None
-        try:
-            if self._threads is not None:
-                loop = asyncio.get_running_loop()
-                awaitable = await loop.run_in_executor(self._threads, self._listener, message)
-            else:
-                awaitable = self._listener(message)
-            if awaitable is not None:
-                await awaitable
-        except Exception:
-            _log.warning("listener of %s failed on %r", self.group, message, exc_info=True)
-        else:
-            return True
-        attempts = 0
-        while not held.is_dropped:
-            attempts += 1
-            try:
-                await self._requests.send_back(message, self.config.reconsume_times_max)
-                return True
-            except ClientError as error:
-                _log.warning("%s could not give back %r: %s", self.group, message, error)
-                pause_s = back_off_ms(attempts, 1.0) / 1000
-                await asyncio.sleep(pause_s if error.retriable else _GIVE_BACK_PAUSE_S)
-        return False
-
     async def _share_out(self) -> None:
         """Rounds of sharing out: at once when the members change, else each interval."""
         misses = 0
         while True:
             self._wake.clear()
             is_settled = True
-            for topic in (self.topic, self._retry_topic):
+            for wanted in self._subscriptions:
                 try:
-                    settled = await self._holding.share_out(topic, self.group, self._tags(topic))
+                    settled = await self._holding.share_out(wanted.topic, wanted.sub_string)
                 except ClientError as error:
                     settled = False
                     # A group that never failed anything may have no retry topic.
-                    if topic == self.topic and misses % 20 == 0:
-                        _log.info("%s has no queues of %s yet: %s", self.group, topic, error)
+                    if wanted.topic == self.topic and misses % 20 == 0:
+                        _log.info("%s has no queues of %s yet: %s", self.group, self.topic, error)
                 is_settled = is_settled and settled
             misses = 0 if is_settled else misses + 1
             pause_s = self.config.rebalance_interval_s
@@ -290,16 +329,22 @@ class PushConsumer:
     async def _commit_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self.config.commit_interval_s)
-            with contextlib.suppress(ClientError):
+            try:
                 await self._holding.commit()
+            except ClientError as error:
+                _log.info("%s could not commit all offsets: %s", self.group, error)
 
-    def _tags(self, topic: str) -> str:
-        return self.tags if topic == self.topic else "*"
+    async def _renew_locks(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_INTERVAL_S)
+            if await self._holding.renew_locks():
+                self._wake.set()
 
-    def _requested(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
+    def _requested(self, address: str, request: RemotingCommand) -> Answer:
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             self._wake.set()
-        return None
+            return None
+        return self._questions.answer(request)
 
     def _heartbeat(self) -> HeartbeatData:
         where = (
@@ -307,31 +352,11 @@ class PushConsumer:
             if self.start == "first"
             else ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
         )
-        subscriptions = []
-        for topic in (self.topic, self._retry_topic):
-            tags = tags_of(self._tags(topic))
-            subscriptions.append(
-                SubscriptionData(
-                    topic=topic,
-                    sub_string=self._tags(topic),
-                    sub_version=self._subscription_version,
-                    tags_set=tags,
-                    code_set=frozenset(map(java_string_hash, tags)),
-                )
-            )
-        return HeartbeatData(
-            client_id=self._instance.client_id,
-            consumer_data_set=[
-                ConsumerData(
-                    group_name=self.group,
-                    consume_from_where=where,
-                    subscription_data_set=subscriptions,
-                )
-            ],
+        model = MessageModel.BROADCASTING if self.mode == "broadcast" else MessageModel.CLUSTERING
+        member = ConsumerData(
+            group_name=self.group,
+            message_model=model,
+            consume_from_where=where,
+            subscription_data_set=list(self._subscriptions),
         )
-
-
-def _is_coroutine_function(listener: Listener) -> bool:
-    # Of an object with __call__, that is what counts.
-    call = type(listener).__call__
-    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
+        return HeartbeatData(client_id=self._instance.client_id, consumer_data_set=[member])

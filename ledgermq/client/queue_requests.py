@@ -6,7 +6,6 @@ heal has made sure that the next try asks the name server first.
 
 from dataclasses import dataclass
 from enum import Enum
-from struct import Struct
 from typing import Final
 
 from ledgermq.client.config import ConsumerConfig
@@ -43,8 +42,10 @@ from ledgermq.protocol.record import decode_record
 
 # A pull is answered this long after the broker may hold it, or it is lost.
 _PULL_GRACE_S: Final = 10.0
-# 4 size of a record
-_INT32: Final = Struct(">i")
+# As Java's default for a message that fails again and again.
+_RECONSUME_TIMES_MAX: Final = 16
+# Delay level that means: to the dead letters, whatever was tried before.
+_BURY_AT_ONCE: Final = -1
 # Pulls that may be refused for a moment only: the next heartbeat or a quieter broker heals them.
 _PASSING_PULL_CODES: Final = ROUTE_CODES | {
     int(ResponseCode.SYSTEM_ERROR),
@@ -66,6 +67,9 @@ class PullStatus(Enum):
     NO_MATCHED_MESSAGE = 20
     # The offset is not, or no longer, in the queue.
     OFFSET_ILLEGAL = 21
+
+
+_PULL_CODES: Final = frozenset(status.value for status in PullStatus)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -169,7 +173,7 @@ class QueueRequests:
             RemotingCommand.request(RequestCode.PULL_MESSAGE, header),
             timeout_s=suspend_s + _PULL_GRACE_S,
         )
-        if answer.code not in (0, 19, 20, 21):
+        if answer.code not in _PULL_CODES:
             raise await self._refused(queue, answer, answer.code in _PASSING_PULL_CODES)
         try:
             found = answer.header(PullMessageResponseHeader)
@@ -232,15 +236,23 @@ class QueueRequests:
         )
         await self._ask_well(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    async def send_back(self, message: ReceivedMessage, reconsume_times_max: int) -> None:
+    async def send_back(self, message: ReceivedMessage) -> None:
         """Gives a message back: the broker delivers it to the group later, or buries it."""
+        await self._send_back(message, delay_level=0)
+
+    async def bury(self, message: ReceivedMessage) -> None:
+        """Puts a message among the dead letters of the group."""
+        await self._send_back(message, delay_level=_BURY_AT_ONCE)
+
+    async def _send_back(self, message: ReceivedMessage, *, delay_level: int) -> None:
+        times_max = self._config.reconsume_times_max
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.record.physical_offset,
             group=self._group,
-            delay_level=0,
+            delay_level=delay_level,
             origin_msg_id=message.offset_message_id,
             origin_topic=message.topic,
-            max_reconsume_times=reconsume_times_max,
+            max_reconsume_times=_RECONSUME_TIMES_MAX if times_max is None else times_max,
         )
         await self._ask_well(message.queue, RequestCode.CONSUMER_SEND_MSG_BACK, header)
 

@@ -16,12 +16,10 @@ from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader
-from ledgermq.protocol.route import TopicRouteData
+from ledgermq.protocol.route import MASTER_ID, TopicRouteData
 
 # The topic whose settings a topic takes that a send creates.
 DEFAULT_TOPIC: Final = "TBW102"
-# Broker id of the one that takes writes; in a ledger group the leader.
-MASTER_ID: Final = 0
 _READABLE: Final = 4
 _WRITABLE: Final = 2
 # Queues of one topic on one broker that a client is ready to hold.

@@ -38,6 +38,8 @@ from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageResponseHeader
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+# Sends after which the loop gets its turn in any case.
+_TURN_COUNT: Final = 64
 
 
 class Send:
@@ -86,12 +88,13 @@ class Send:
 
 
 class SendRoad:
-    """The way of sends to brokers and back: tries, retries, lanes of ordering keys."""
+    """The way of sends to brokers and back: room, tries, retries, lanes of ordering keys."""
 
-    def __init__(self, instance: ClientInstance, config: ProducerConfig) -> None:
+    def __init__(self, instance: ClientInstance, group: str, config: ProducerConfig) -> None:
         self.loop = asyncio.get_running_loop()
-        self.window = SendWindow(config.in_flight_max, config.in_flight_bytes_max)
+        self._window = SendWindow(config.in_flight_max, config.in_flight_bytes_max)
         self._instance = instance
+        self._group = group
         self._config = config
         self._turn = random.randrange(1 << 16)
         # (topic, key) -> sends that wait for the one on its way.
@@ -99,8 +102,45 @@ class SendRoad:
         self._retries: set[asyncio.Task[None]] = set()
         self._on_way: set[Send] = set()
         self._is_closed = False
+        self._templates: dict[str, FrameTemplate] = {}
+        self._submitted = 0
 
-    def start(self, send: Send) -> None:
+    def template(self, topic: str) -> FrameTemplate:
+        """Returns the template of frames to a topic.
+
+        Raises:
+            MessageError: a topic cannot have that name.
+        """
+        template = self._templates.get(topic)
+        if template is None:
+            template = FrameTemplate(self._group, topic, self._config.default_topic_queue_nums)
+            self._templates[topic] = template
+        return template
+
+    async def submit(
+        self, topic: str, message_id: str, body: SendBody, ordering_key: str | None
+    ) -> asyncio.Future[SendResult]:
+        """Puts a send on its way as soon as there is room for it, and returns its outcome to be.
+
+        Raises:
+            MessageError: a topic cannot have that name.
+            ClosedError: the producer was closed meanwhile.
+        """
+        template = self.template(topic)
+        self._submitted += 1
+        if self._submitted % _TURN_COUNT == 0:
+            # While there is room nothing else would let the loop write and read.
+            await asyncio.sleep(0)
+        if not self._window.enter(body.size_bytes):
+            await self._window.wait(body.size_bytes)
+        if self._is_closed:
+            raise ClosedError("the producer was closed")
+        deadline_s = self.loop.time() + self._config.timeout_s
+        send = Send(self, template, topic, message_id, body, deadline_s, ordering_key)
+        self._start(send)
+        return send.future
+
+    def _start(self, send: Send) -> None:
         """Sends for the first time, unless another message of the same key is on its way."""
         self._on_way.add(send)
         if send.lane is not None:
@@ -251,7 +291,7 @@ class SendRoad:
         if send not in self._on_way:
             return
         self._on_way.discard(send)
-        self.window.release(send.body.size_bytes)
+        self._window.release(send.body.size_bytes)
         future = send.future
         if not future.done():
             if isinstance(outcome, SendError):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ledgermq.namesrv.errors import ConfigError
-from ledgermq.protocol.properties_file import parse_properties
+from ledgermq.protocol.properties_file import parse_properties_file
 
 
 class Key(NamedTuple):
@@ -96,7 +96,7 @@ def load_namesrv_config(path: Path | None, overrides: Mapping[str, str]) -> Name
         OSError: the file cannot be read.
         ValueError: the file is no properties text.
     """
-    given = {} if path is None else parse_properties(path.read_text(encoding="iso-8859-1"))
+    given = {} if path is None else parse_properties_file(path.read_bytes())
     given = {**given, **overrides}
     texts = {name: given.get(name, key.default) for name, key in KEYS.items()}
     return NamesrvConfig(

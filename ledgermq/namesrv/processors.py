@@ -133,7 +133,7 @@ class Processors:
             filter_servers=tuple(body.filter_server_list),
             expires_after_ms=header.heartbeat_timeout_millis,
         )
-        master, _ = self._routes.register(told, owner, self._clock_ms())
+        master = self._routes.register(told, owner, self._clock_ms())
         answer = RegisterBrokerResponseHeader(
             ha_server_addr=master.ha_server_addr if master else None,
             master_addr=master.broker_addr if master else None,

@@ -17,6 +17,7 @@ from typing import Final
 
 from ledgermq.namesrv.errors import LimitError, RouteNotFoundError
 from ledgermq.protocol.route import (
+    MASTER_ID,
     BrokerData,
     ClusterInfo,
     DataVersion,
@@ -25,7 +26,6 @@ from ledgermq.protocol.route import (
     TopicRouteData,
 )
 
-MASTER_ID: Final = 0
 PERM_WRITE: Final = 2
 PERM_READ_WRITE: Final = 6
 UNIT_FLAG: Final = 1
@@ -94,9 +94,7 @@ class RouteTable:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._filter_servers: dict[str, tuple[str, ...]] = {}
 
-    def register(
-        self, told: Registration, owner: object, now_ms: float
-    ) -> tuple[MasterAddress | None, list[object]]:
+    def register(self, told: Registration, owner: object, now_ms: float) -> MasterAddress | None:
         """Takes a registration.
 
         Args:
@@ -105,8 +103,7 @@ class RouteTable:
             now_ms: monotonic milliseconds.
 
         Returns:
-            For a replica with a living master the master's addresses, else None; and the owners of
-            entries that this one replaced, other than its own.
+            For a replica with a living master the master's addresses, else None.
 
         Raises:
             LimitError: the broker or its topics would not fit; nothing was changed.
@@ -146,8 +143,7 @@ class RouteTable:
             self._filter_servers[told.broker_addr] = told.filter_servers
         else:
             self._filter_servers.pop(told.broker_addr, None)
-        replaced = [before.owner] if before is not None and before.owner is not owner else []
-        return self._master_of(told), replaced
+        return self._master_of(told)
 
     def _check_limits(self, told: Registration) -> None:
         if told.broker_addr not in self._live and len(self._live) >= self._brokers_max:

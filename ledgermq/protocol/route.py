@@ -26,6 +26,8 @@ from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers.header import Int32, Int64
 from ledgermq.protocol.json_body import JsonBody, read_plain
 
+# Broker id of the one that takes writes; in a ledger group the leader.
+MASTER_ID: Final = 0
 # 4 length or count
 _INT32: Final = Struct(">i")
 # As Java's Deflater.BEST_COMPRESSION.

@@ -138,7 +138,7 @@ def test_only_wanted_tags_arrive(name_server: str) -> None:
                 await producer.send(Message("Tagged", b"%d" % number, tags="ABC"[number % 3]))
         seen: set[int] = set()
         async with PushConsumer(
-            "Tagged", "tagged", name_servers=name_server, tags="A || C", start="first"
+            name_server, "tagged", "Tagged", tags="A || C", start="first"
         ) as consumer:
             async for message in consumer:
                 seen.add(int(message.body))
@@ -159,9 +159,7 @@ def test_members_share_the_queues_and_take_over_when_one_goes(name_server: str) 
                 seen.append(message.body)
 
             def member() -> PushConsumer:
-                return PushConsumer(
-                    "Shared", "sharing", listener, name_servers=name_server, start="first"
-                )
+                return PushConsumer(name_server, "sharing", "Shared", listener, start="first")
 
             async with member() as first:
                 while len(first.queues()) != 4:
@@ -190,7 +188,7 @@ def test_message_in_work_is_not_committed(name_server: str) -> None:
                 await producer.send(Message("Unfinished", b"%d" % number), ordering_key="k")
         for expected in (b"0", b"1", b"1"):
             async with PushConsumer(
-                "Unfinished", "unfinished", name_servers=name_server, start="first"
+                name_server, "unfinished", "Unfinished", start="first"
             ) as consumer:
                 message = await anext(consumer)
                 assert message.body == expected
@@ -223,10 +221,10 @@ def test_blocking_faces_do_the_same(name_server: str) -> None:
         if len(seen) == 21:
             done.set()
 
-    with blocking.PushConsumer("Block", "block", listener, name_servers=name_server, start="first"):
+    with blocking.PushConsumer(name_server, "block", "Block", listener, start="first"):
         assert done.wait(20)
     assert sorted(seen) == sorted(bodies)
-    with blocking.PushConsumer("Block", "iter", name_servers=name_server, start="first") as members:
+    with blocking.PushConsumer(name_server, "iter", "Block", start="first") as members:
         assert [next(members).body for _ in range(21)] == bodies
     assert not [one for one in threading.enumerate() if one.name.startswith("ledgermq")]
 

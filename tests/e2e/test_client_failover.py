@@ -119,10 +119,10 @@ def test_acknowledged_messages_survive_the_leader_and_reach_the_group(tmp_path: 
             traffic = Traffic(producer)
             async with (
                 PushConsumer(
-                    TOPIC, "readers", traffic.consume, name_servers=name_server, start="first"
+                    name_server, "readers", TOPIC, traffic.consume, start="first"
                 ) as first,
                 PushConsumer(
-                    TOPIC, "readers", traffic.consume, name_servers=name_server, start="first"
+                    name_server, "readers", TOPIC, traffic.consume, start="first"
                 ) as second,
             ):
                 sending = asyncio.create_task(traffic.send())
@@ -137,7 +137,7 @@ def test_acknowledged_messages_survive_the_leader_and_reach_the_group(tmp_path: 
         # A group that comes back goes on where it stopped: a new message is the first it sees.
         async with Producer(name_server) as producer:
             last = await producer.send(Message(TOPIC, b"-:last"))
-        async with PushConsumer(TOPIC, "readers", name_servers=name_server) as consumer:
+        async with PushConsumer(name_server, "readers", TOPIC) as consumer:
             async with asyncio.timeout(20):
                 assert (await anext(consumer)).message_id == last.message_id
 

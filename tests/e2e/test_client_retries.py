@@ -198,7 +198,7 @@ def test_next_name_server_is_asked_when_one_is_gone() -> None:
 
 def test_consumer_without_a_name_server_fails_to_start() -> None:
     async def scenario() -> None:
-        consumer = PushConsumer("T", "g", name_servers=f"127.0.0.1:{free_ports(1)[0]}")
+        consumer = PushConsumer(f"127.0.0.1:{free_ports(1)[0]}", "g", "T")
         with pytest.raises(NameServerError) as caught:
             async with consumer:
                 pass
@@ -219,7 +219,7 @@ def test_consumer_whose_group_the_broker_does_not_list_takes_no_queue() -> None:
                 return None
 
             broker.on_request = answer
-            async with PushConsumer("T", "g", name_servers=broker.address) as consumer:
+            async with PushConsumer(broker.address, "g", "T") as consumer:
                 while broker.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP) < 3:
                     await asyncio.sleep(0.01)
                 assert consumer.queues() == []

@@ -50,9 +50,9 @@ def test_master_brings_topics_and_replica_adds_its_address() -> None:
 
 def test_replica_is_told_its_master() -> None:
     table = make_table()
-    assert table.register(told(REPLICA, 1), owner=2, now_ms=0)[0] is None
+    assert table.register(told(REPLICA, 1), owner=2, now_ms=0) is None
     table.register(told(), owner=1, now_ms=0)
-    master, _ = table.register(told(REPLICA, 1), owner=2, now_ms=0)
+    master = table.register(told(REPLICA, 1), owner=2, now_ms=0)
     assert master is not None
     assert (master.broker_addr, master.ha_server_addr) == (MASTER, MASTER + "9")
 
@@ -89,8 +89,7 @@ def test_lost_connection_removes_what_came_on_it() -> None:
 def test_registration_on_a_new_connection_survives_the_end_of_the_old_one() -> None:
     table = make_table()
     table.register(told(), owner=1, now_ms=0)
-    _, replaced = table.register(told(), owner=2, now_ms=1)
-    assert replaced == [1]
+    table.register(told(), owner=2, now_ms=1)
     assert table.owner_lost(1) == []
     assert table.topics() == ["TopicA"]
 

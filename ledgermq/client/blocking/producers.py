@@ -1,0 +1,106 @@
+"""Producers without an event loop."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+from ledgermq.client.blocking.twin import Twin
+from ledgermq.client.config import ProducerConfig
+from ledgermq.client.errors import ClientError, ClosedError
+from ledgermq.client.messages import Message, SendResult
+from ledgermq.client.producer import DEFAULT_GROUP
+from ledgermq.client.producer import Producer as AsyncProducer
+from ledgermq.client.transactions import Check
+from ledgermq.client.transactions import TransactionalProducer as AsyncTransactionalProducer
+
+
+class Producer(Twin[AsyncProducer]):
+    """See ledgermq.client.Producer; use it in a ``with`` block."""
+
+    def __init__(
+        self,
+        name_servers: str = "127.0.0.1:9876",
+        group: str = DEFAULT_GROUP,
+        *,
+        config: ProducerConfig | None = None,
+    ) -> None:
+        """Opens nothing yet; the arguments are those of the asyncio face."""
+        super().__init__(AsyncProducer(name_servers, group, config=config))
+
+    def flush(self) -> None:
+        """Returns when every send has its result or its error."""
+        self._call(self._twin.flush())
+
+    def send(self, message: Message, *, ordering_key: str | None = None) -> SendResult:
+        """Sends a message and waits until it is acknowledged."""
+        return self._call(self._twin.send(message, ordering_key=ordering_key))
+
+    def submit(self, message: Message, *, ordering_key: str | None = None) -> Future[SendResult]:
+        """Puts a message on its way, and returns as soon as there is room for it."""
+        return self._call(self._submit(message, ordering_key))
+
+    def send_batch(
+        self, messages: Sequence[Message], *, ordering_key: str | None = None
+    ) -> SendResult:
+        """Sends messages of one topic as one request: all are stored in one queue, or none."""
+        return self._call(self._twin.send_batch(messages, ordering_key=ordering_key))
+
+    def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
+        """Sends a message without asking for an answer."""
+        self._call(self._twin.send_one_way(message, ordering_key=ordering_key))
+
+    async def _submit(self, message: Message, ordering_key: str | None) -> Future[SendResult]:
+        outcome: Future[SendResult] = Future()
+        outcome.set_running_or_notify_cancel()
+        sent = await self._twin.submit(message, ordering_key=ordering_key)
+
+        def done(future: asyncio.Future[SendResult]) -> None:
+            if future.cancelled():
+                outcome.set_exception(ClosedError("the producer was closed"))
+            elif (error := future.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(future.result())
+
+        sent.add_done_callback(done)
+        return outcome
+
+
+class TransactionalProducer(Twin[AsyncTransactionalProducer]):
+    """See ledgermq.client.TransactionalProducer; use it in a ``with`` block."""
+
+    def __init__(
+        self, name_servers: str, group: str, check: Check, *, config: ProducerConfig | None = None
+    ) -> None:
+        """Opens nothing yet; the arguments are those of the asyncio face."""
+        super().__init__(AsyncTransactionalProducer(name_servers, group, check, config=config))
+
+    def send_half(self, message: Message) -> SendResult:
+        """Stores a message where no consumer sees it."""
+        return self._call(self._twin.send_half(message))
+
+    def commit(self, half: SendResult) -> None:
+        """Makes a message visible to consumers."""
+        self._call(self._twin.commit(half))
+
+    def rollback(self, half: SendResult) -> None:
+        """Forgets a message."""
+        self._call(self._twin.rollback(half))
+
+    @contextlib.contextmanager
+    def transaction(self, message: Message) -> Iterator[SendResult]:
+        """Sends a half message, and commits it at the end of the block; an exception rolls it back.
+
+        Raises:
+            ClientError: as for send_half and commit.
+        """
+        half = self.send_half(message)
+        try:
+            yield half
+        except BaseException:
+            # The reason why the block failed counts, not why the broker could not be told.
+            with contextlib.suppress(ClientError):
+                self.rollback(half)
+            raise
+        self.commit(half)

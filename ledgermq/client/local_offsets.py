@@ -1,0 +1,80 @@
+"""LocalOffsets: how far a broadcast consumer has come, in a file of its own.
+
+In broadcast mode every member gets every message, so that the broker cannot keep one offset for
+all. The file is a JSON object, written beside and renamed over the old one:
+
+    {"orders": {"broker-a": {"0": 17, "1": 12}}}         topic, broker, queue: next offset
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from ledgermq.client.errors import ConfigError
+from ledgermq.protocol.bodies import MessageQueue
+
+_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+def offsets_path(directory: Path, instance_name: str | None, group: str) -> Path:
+    """Returns the file of one group of one instance, whatever characters the names have."""
+    instance = quote(instance_name or "default", safe="")
+    return directory.expanduser() / instance / f"{quote(group, safe='')}.json"
+
+
+class LocalOffsets:
+    """Offsets by queue; every commit is in the file when it returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the file; a missing one holds no offsets.
+
+        Raises:
+            ConfigError: it cannot be read, or is no such file.
+        """
+        self._path = path
+        self._offsets: dict[MessageQueue, int] = {}
+        try:
+            if path.exists():
+                self._offsets = _read(path)
+        except (OSError, ValueError, AttributeError) as error:
+            raise ConfigError(f"{path} holds no offsets: {error}") from error
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Returns up to where the queue is consumed, None when that is not known."""
+        return self._offsets.get(queue)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Notes up to where the queue is consumed.
+
+        Raises:
+            ConfigError: the file cannot be written; the next commit tries again.
+        """
+        self._offsets[queue] = offset
+        topics: dict[str, dict[str, dict[str, int]]] = {}
+        for known, next_offset in sorted(self._offsets.items()):
+            brokers = topics.setdefault(known.topic, {})
+            brokers.setdefault(known.broker_name, {})[str(known.queue_id)] = next_offset
+        partial = self._path.with_name(self._path.name + ".tmp")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with open(partial, "w", encoding="utf-8") as file:
+                json.dump(topics, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self._path)
+        except OSError as error:
+            raise ConfigError(f"{self._path}: {error}") from error
+
+
+def _read(path: Path) -> dict[MessageQueue, int]:
+    size = path.stat().st_size
+    if size > _FILE_BYTES_MAX:
+        raise ValueError(f"{size} bytes; allowed: {_FILE_BYTES_MAX}")
+    return {
+        MessageQueue(topic, broker_name, int(queue_id)): int(offset)
+        for topic, brokers in json.loads(path.read_text(encoding="utf-8")).items()
+        for broker_name, queues in brokers.items()
+        for queue_id, offset in queues.items()
+    }

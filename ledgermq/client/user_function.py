@@ -1,0 +1,54 @@
+"""UserFunction: a function of the user that is called with messages.
+
+A coroutine function runs on the event loop; a plain one runs in a thread, so that it may block. One
+that blocks for long holds up its own message only, as long as there are threads left.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from ledgermq.client.messages import ReceivedMessage
+
+R = TypeVar("R")
+
+
+class UserFunction(Generic[R]):
+    """What calls a function of the user, of either kind."""
+
+    def __init__(
+        self, function: Callable[[ReceivedMessage], Awaitable[R] | R], threads_max: int
+    ) -> None:
+        """Starts no thread yet.
+
+        Args:
+            function: a coroutine function, or a plain one.
+            threads_max: calls of a plain one that run at the same time.
+        """
+        self._function = function
+        self._threads: ThreadPoolExecutor | None = None
+        if not _is_coroutine_function(function):
+            self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="ledgermq-user")
+
+    async def call(self, message: ReceivedMessage) -> R:
+        """Calls it and returns its result, or raises its error."""
+        result: Awaitable[R] | R
+        if self._threads is not None:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(self._threads, self._function, message)
+        else:
+            result = self._function(message)
+        return await result if inspect.isawaitable(result) else result
+
+    def close(self) -> None:
+        """Ends the threads that are idle; those at work end when their call does."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_coroutine_function(function: Callable[..., object]) -> bool:
+    # Of an object with __call__, that is what counts.
+    call = type(function).__call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
