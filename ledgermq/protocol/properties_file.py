@@ -3,13 +3,32 @@
 Used for `broker.conf`, `namesrv.conf` and the bodies of the configuration requests. One logical
 line is one entry; a line that ends in an odd number of backslashes goes on in the next one; `#` and
 `!` begin a comment line; the first unescaped `=`, `:` or blank ends the key. A later entry replaces
-an earlier one with the same key.
+an earlier one with the same key. Files are ISO-8859-1 with `\\uXXXX` for all else; since editors of
+today write UTF-8, a file that is valid UTF-8 is read as that.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_BLANKS = " \t\f"
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS: Final = " \t\f"
+# Java's ends of a line; str.splitlines knows more, among them bytes of ISO-8859-1.
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]{4}")
+
+
+def parse_properties_file(data: bytes) -> dict[str, str]:
+    """Returns the entries of a properties file.
+
+    Raises:
+        ValueError: as parse_properties.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("iso-8859-1")
+    return parse_properties(text)
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -35,7 +54,7 @@ def format_properties(entries: Mapping[str, str]) -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     parts: list[str] = []
-    for raw in text.splitlines():
+    for raw in _LINE_END.split(text):
         line = raw.lstrip(_BLANKS)
         if not parts and (not line or line[0] in "#!"):
             continue
@@ -79,8 +98,10 @@ def _unescape(text: str) -> str:
         position += 1
         if escaped == "u":
             digits = text[position : position + 4]
-            if len(digits) != 4:
-                raise ValueError(f"\\u{digits} is not a complete escape in a properties text")
+            if not _HEXADECIMAL.fullmatch(digits):
+                raise ValueError(
+                    f"\\u{digits} in a properties text: \\u needs four hexadecimal digits"
+                )
             parts.append(chr(int(digits, 16)))
             position += 4
         else:
