@@ -137,7 +137,7 @@ def _measure(root: str, count: int) -> None:
     show("dispatch on the leader, turns of 64", dispatch)
     offsets = range(0, store.max_offset("TopicTest", 0) - 32, 32)
     seconds = _timed(
-        lambda: [store.get_message("g", "TopicTest", 0, offset, 32, None) for offset in offsets]
+        lambda: [store.get_message("TopicTest", 0, offset, 32, None) for offset in offsets]
     )
     show("read, 32 a pull", seconds, 32 * len(offsets))
     store.close()

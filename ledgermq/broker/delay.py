@@ -22,7 +22,13 @@ from ledgermq.broker.delay_levels import DelayLevels
 from ledgermq.broker.deliveries import Delivered
 from ledgermq.broker.errors import BrokerError, CommitTimeoutError
 from ledgermq.broker.queue_progress import QueueProgress, Run
-from ledgermq.commitlog import AppendMessage, AppendResult, MessageIllegalError, check_message
+from ledgermq.commitlog import (
+    SCHEDULE_TOPIC,
+    AppendMessage,
+    AppendResult,
+    MessageIllegalError,
+    check_message,
+)
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.properties import (
     DELAY_TIME_LEVEL,
@@ -42,7 +48,7 @@ _BYTES_MAX: Final = 1 << 20
 _PAUSE_MS: Final = 1000
 _QUEUE_ID_MAX: Final = 2**31 - 1
 # Topics that no delivery may go to: it would wait again, or pass for something else.
-_INTERNAL_TOPICS: Final = (names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.HALF_DONE_TOPIC)
+_INTERNAL_TOPICS: Final = (SCHEDULE_TOPIC, names.HALF_TOPIC, names.HALF_DONE_TOPIC)
 _INTERNAL_PREFIX: Final = "rmq_sys_LEDGERMQ_"
 
 _log = Logger()
@@ -191,7 +197,7 @@ class DelayedDelivery:
         """Returns for each level that was ever used what was delivered, and the queue's end."""
         cursors = self._progress.levels()
         ends = {
-            level: self._store.max_offset(names.SCHEDULE_TOPIC, level - 1)
+            level: self._store.max_offset(SCHEDULE_TOPIC, level - 1)
             for level in range(1, self._levels.level_max + 1)
         }
         return {level: (cursors.get(level, 0), end) for level, end in ends.items() if end}
@@ -214,12 +220,12 @@ class DelayedDelivery:
             return
         self._due_ms.pop(level, None)
         store, queue_id = self._store, level - 1
-        end = store.max_offset(names.SCHEDULE_TOPIC, queue_id)
+        end = store.max_offset(SCHEDULE_TOPIC, queue_id)
         cursor = self._progress.cursor(level)
         if cursor >= end:
             return
-        cursor = max(cursor, store.min_offset(names.SCHEDULE_TOPIC, queue_id))
-        units = store.queue_units(names.SCHEDULE_TOPIC, queue_id, cursor, DELIVERIES_MAX)
+        cursor = max(cursor, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        units = store.queue_units(SCHEDULE_TOPIC, queue_id, cursor, DELIVERIES_MAX)
         for physical_offset, _, due_ms in units:
             # What claims to be due later than possible is due now, as upstream has it.
             if now_ms < due_ms <= latest_ms:
@@ -291,7 +297,7 @@ def waiting_message(message: AppendMessage, level: int) -> AppendMessage:
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QUEUE_ID] = str(message.queue_id)
     return message._replace(
-        topic=names.SCHEDULE_TOPIC,
+        topic=SCHEDULE_TOPIC,
         queue_id=level - 1,
         properties=format_properties(properties).encode(),
     )

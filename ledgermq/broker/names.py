@@ -8,6 +8,8 @@ import re
 from typing import Final
 
 from ledgermq.broker.errors import InvalidRequestError
+from ledgermq.commitlog import SCHEDULE_TOPIC
+from ledgermq.commitlog import STATE_TOPIC as STATE_TOPIC
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -20,14 +22,11 @@ GROUP_CHARS_MAX: Final = 255
 DEFAULT_TOPIC: Final = "TBW102"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_DONE_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 HALF_EXPIRED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-# Changes of topics, groups and offsets, as records of the ledger that no consume queue shows.
-STATE_TOPIC: Final = "rmq_sys_LEDGERMQ_STATE"
 
 SYSTEM_TOPICS: Final[frozenset[str]] = frozenset(
     (

@@ -13,6 +13,7 @@ from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.data_version import DataVersion, truth, whole_number
 from ledgermq.broker.errors import SystemBusyError, TopicNotFoundError
+from ledgermq.commitlog import SCHEDULE_TOPIC
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
@@ -197,7 +198,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
             config.cluster_name, _CLUSTER_TOPIC_QUEUES, _CLUSTER_TOPIC_QUEUES, cluster_permission
         ),
         TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
-        TopicConfig(names.SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
+        TopicConfig(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
         TopicConfig(f"{config.cluster_name}_REPLY_TOPIC", 1, 1),
     ]
     if config.auto_create_topics:

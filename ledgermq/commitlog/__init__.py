@@ -4,15 +4,15 @@
 are drawn in `layout.py`, what a crash may leave is told in `recovery.py`. No Twisted here.
 """
 
-from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.config import SCHEDULE_TOPIC, StoreConfig
 from ledgermq.commitlog.dledger_commit_log import (
+    RECORD_BYTES_MAX,
     STATE_TOPIC,
     TERM_TOPIC,
     AppendMessage,
     AppendResult,
     DLedgerCommitLog,
     check_message,
-    messages_of_batch,
     opening_record,
 )
 from ledgermq.commitlog.errors import (
@@ -31,6 +31,8 @@ from ledgermq.commitlog.store import MessageStore
 from ledgermq.commitlog.store_lock import StoreLock
 
 __all__ = [
+    "RECORD_BYTES_MAX",
+    "SCHEDULE_TOPIC",
     "STATE_TOPIC",
     "TERM_TOPIC",
     "AppendMessage",
@@ -53,7 +55,6 @@ __all__ = [
     "StoreLock",
     "StoreReport",
     "check_message",
-    "messages_of_batch",
     "opening_record",
     "used_percent",
 ]

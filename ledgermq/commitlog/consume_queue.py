@@ -18,10 +18,9 @@ from ledgermq.commitlog.layout import (
     PRE_BLANK,
     QUEUE_UNIT,
     QUEUE_UNIT_BYTES,
-    SEGMENT_NAME_DIGITS,
-    segment_name,
 )
 from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.dledger.store.segment import NAME_DIGITS, segment_name
 
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -250,4 +249,4 @@ class ConsumeQueue:
 
 
 def _is_segment_name(name: str) -> bool:
-    return len(name) == SEGMENT_NAME_DIGITS and name.isdecimal()
+    return len(name) == NAME_DIGITS and name.isdecimal()

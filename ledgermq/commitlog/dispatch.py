@@ -138,24 +138,6 @@ class Dispatcher:
             self._apply([row for row in rows if row[0] in queues], first, None, with_keys=False)
             first = stop
 
-    def replay_watched(self, from_index: int) -> int:
-        """Hand the bodies of watched topics in [from_index, dispatched] to their watchers again.
-
-        Returns: how many there were.
-        """
-        count = 0
-        first = max(from_index, self._store.first_index)
-        while first <= self.dispatched_index:
-            entries = self._store.read(first, _READ_BYTES)
-            stop = min(self.dispatched_index, entries.last_index) + 1
-            for index, row in enumerate(self._row_maker.rows_of(entries, first, stop), first):
-                if row.watched is not None:
-                    topic, body = row.watched
-                    self.watchers[topic](body, index)
-                    count += 1
-            first = stop
-        return count
-
     def _rows_from(self, first: int, end_index: int) -> Sequence[Row]:
         """Return rows from entry `first` on, at least one, at most up to `end_index`."""
         rows: list[Row] = []

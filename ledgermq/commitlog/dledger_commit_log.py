@@ -18,13 +18,18 @@ from ledgermq.commitlog.queues import is_queue_name
 from ledgermq.commitlog.rows import Row, RowMaker, TopicQueue
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.dledger.storage import LedgerStore
-from ledgermq.protocol.batch import decode_batch
 from ledgermq.protocol.errors import LocalProtocolError
-from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX, find_property
-from ledgermq.protocol.record import TOPIC_BYTES_MAX, Host, encode_record
-from ledgermq.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED
+from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
+from ledgermq.protocol.record import (
+    RECORD_FIXED_BYTES,
+    TOPIC_BYTES_MAX,
+    V6_HOSTS_BYTES,
+    Host,
+    encode_record,
+)
+from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 
-# DLedger's buffer for one entry is 4 MiB, in every version.
+# DLedger's buffer for one entry is 4 MiB, in every version: a Java member cannot hold more.
 ENTRY_BYTES_MAX: Final = 4 << 20
 RECORD_BYTES_MAX: Final = ENTRY_BYTES_MAX - HEAD_BYTES
 # Topic of the record that opens a leader's term, and of replicated broker state. Their records
@@ -192,7 +197,7 @@ class DLedgerCommitLog:
                 times,
                 prepared,
                 body,
-                (properties),
+                properties,
             ) = message
             key = (topic, queue_id)
             queue_offset = ends.get(key, -1)
@@ -316,39 +321,11 @@ def check_message(message: AppendMessage, body_bytes_max: int) -> None:
     properties_bytes = len(message.properties)
     if properties_bytes > PROPERTIES_BYTES_MAX:
         raise MessageIllegalError("properties bytes", properties_bytes, PROPERTIES_BYTES_MAX)
-    # The fixed part of a record with two IPv6 hosts.
-    record_bytes = 115 + len(message.body) + len(message.topic) + properties_bytes
+    # With the longest addresses.
+    fixed_bytes = RECORD_FIXED_BYTES + V6_HOSTS_BYTES
+    record_bytes = fixed_bytes + len(message.body) + len(message.topic) + properties_bytes
     if record_bytes > RECORD_BYTES_MAX:
         raise MessageIllegalError("record bytes", record_bytes, RECORD_BYTES_MAX)
-
-
-def messages_of_batch(template: AppendMessage, body_bytes_max: int) -> list[AppendMessage]:
-    """Return the messages of a batch send; topic, queue, hosts and times come from the request.
-
-    Args:
-        template: the request as one message; its body is the batch body.
-        body_bytes_max: limit of the whole batch body.
-
-    Raises:
-        MessageIllegalError: the batch is too large, empty, or carries a transaction or a delay.
-        RemoteProtocolError: the body is no batch.
-    """
-    if len(template.body) > body_bytes_max:
-        raise MessageIllegalError("batch body bytes", len(template.body), body_bytes_max)
-    if template.sys_flag & TRANSACTION_MASK:
-        raise MessageIllegalError("transaction type of a batch", template.sys_flag, "none")
-    delay = find_property(template.properties, b"DELAY")
-    if delay.isdigit() and int(delay) > 0:
-        raise MessageIllegalError("delay level of a batch", int(delay), 0)
-    elements = decode_batch(template.body)
-    if not elements:
-        raise MessageIllegalError("messages of a batch", 0, "1 or more")
-    return [
-        template._replace(
-            flag=flag, body=body, properties=properties, prepared_transaction_offset=0
-        )
-        for flag, body, properties in elements
-    ]
 
 
 def opening_record(term: int, store_host: Host, now_ms: int) -> bytes:

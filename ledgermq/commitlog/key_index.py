@@ -19,7 +19,6 @@ from ledgermq.protocol.java_hash import (
     UNIQUE_ID_CHARS,
     hash_unique_ids,
     joined_hash,
-    unsigned_hash,
     weight_of,
 )
 
@@ -321,6 +320,3 @@ def file_name(now_ms: int) -> str:
     """Return the name of an index file made at `now_ms`: local time, yyyyMMddHHmmssSSS."""
     seconds, milliseconds = divmod(now_ms, 1000)
     return f"{datetime.datetime.fromtimestamp(seconds):%Y%m%d%H%M%S}{milliseconds:03d}"
-
-
-assert unsigned_hash(b"") == 0

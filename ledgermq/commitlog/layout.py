@@ -59,15 +59,8 @@ STORE_CHECKPOINT: Final = Struct(">qqq")
 STORE_CHECKPOINT_BYTES: Final = 4096
 assert STORE_CHECKPOINT.size == 24
 
-# Decimal digits of a segment's name: its first byte's offset in the queue or log.
-SEGMENT_NAME_DIGITS: Final = 20
 # Decimal digits of a key index file's name: local time down to milliseconds.
 INDEX_NAME_DIGITS: Final = 17
-
-
-def segment_name(start_offset: int) -> str:
-    """Return the file name of the segment that begins at a byte offset."""
-    return f"{start_offset:0{SEGMENT_NAME_DIGITS}d}"
 
 
 def index_file_bytes(slot_count: int, entry_count: int) -> int:

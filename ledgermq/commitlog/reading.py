@@ -106,7 +106,6 @@ class LogReader:
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
-        bytes_max: int,
     ) -> GetMessageResult:
         """Return records of a queue from `offset` on, or why there are none."""
         queue = self._queues.find(topic, queue_id)
@@ -124,7 +123,7 @@ class LogReader:
         units = queue.units(offset, max(_SCANNED_UNITS_MIN, count_max))
         if not units:
             return _nothing(GetMessageStatus.OFFSET_FOUND_NULL, high, low, high)
-        return self._scan(units, queue, offset, count_max, matcher, bytes_max)
+        return self._scan(units, queue, offset, count_max, matcher)
 
     def _scan(
         self,
@@ -133,7 +132,6 @@ class LogReader:
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
-        bytes_max: int,
     ) -> GetMessageResult:
         config = self._config
         end_position = self._dispatcher.dispatched_position
@@ -155,8 +153,9 @@ class LogReader:
                     limit_bytes, limit_count = config.disk_bytes_max, config.disk_count_max
                 else:
                     limit_bytes, limit_count = config.memory_bytes_max, config.memory_count_max
-                if len(parts) >= min(limit_count, count_max) or found_bytes + size_bytes > min(
-                    limit_bytes, bytes_max
+                if (
+                    len(parts) >= min(limit_count, count_max)
+                    or found_bytes + size_bytes > limit_bytes
                 ):
                     break
             looked_at += 1

@@ -46,12 +46,9 @@ from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
 from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
 from ledgermq.commitlog.rows import Arrival, RowMaker
 from ledgermq.commitlog.scrub import Scrub, VerifyingStore
-from ledgermq.commitlog.store_lock import StoreLock
 from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
-
-__all__ = ["MessageStore"]
 
 
 class MessageStore:
@@ -64,7 +61,6 @@ class MessageStore:
         file_system: FileSystem,
         clock_ms: Callable[[], int],
         read_at: ReadAt,
-        lock: StoreLock | None = None,
     ) -> None:
         """Build the parts; nothing is read or written before `open`.
 
@@ -72,14 +68,12 @@ class MessageStore:
             store: this member's log, opened.
             clock_ms: wall clock, ms since 1970.
             read_at: bytes of the data log by absolute position and size.
-            lock: the lock of the directory; None where nobody else can be (simulation).
         """
         self._config = config
         self._store = store
         self._file_system = file_system
         self._clock_ms = clock_ms
         self._read_at = read_at
-        self._lock = lock
         self._files = OpenFiles(file_system, config.open_files_max)
         self._queues = ConsumeQueues(
             file_system, f"{config.root}/consumequeue", self._files, config.queue_segment_bytes
@@ -118,19 +112,18 @@ class MessageStore:
         self.is_disk_full = False
 
     def open(self, before_mark: Callable[[], None] | None = None) -> StoreReport:
-        """Lock the directory and recover; watchers that are set already see what is dispatched.
+        """Recover; watchers that are set already see what is dispatched.
+
+        Whoever opens a store in a process of its own holds the directory's StoreLock.
 
         Args:
             before_mark: makes durable what the watchers have made of it. The mark that ends the
                 recovery says that those records need not be handed over again.
 
         Raises:
-            StoreInUseError: another broker is there.
             DispatchError, OSError: the store cannot be used.
         """
         self._file_system.make_directory(self._config.root)
-        if self._lock is not None:
-            self._lock.take()
         mark = self._checkpoints.read()
         report = Recovery(self._store, self._queues, self._key_index, self._dispatcher).run(mark)
         if before_mark is not None and report.dispatched_count:
@@ -151,15 +144,12 @@ class MessageStore:
         )
 
     def close(self) -> None:
-        """Flush and close all files, and give the directory free. No flush may be running."""
-        is_clean = self._dispatcher.failure is None
-        if is_clean:
+        """Flush and close all files. No flush may be running."""
+        if self._dispatcher.failure is None:
             job = self._begin_flush(is_clean=True)
             job.run()
             self.end_flush(job)
         self._files.close()
-        if self._lock is not None:
-            self._lock.release(is_clean=is_clean)
 
     # --- writing ---
 
@@ -228,26 +218,18 @@ class MessageStore:
         """
         self._dispatcher.watch(topic, callback)
 
-    def replay_watched(self, from_index: int) -> int:
-        """Hand over once more what was dispatched from an index on; returns how many records."""
-        return self._dispatcher.replay_watched(from_index)
-
     # --- reading ---
 
     def get_message(
         self,
-        group: str,
         topic: str,
         queue_id: int,
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
-        *,
-        bytes_max: int = 1 << 30,
     ) -> GetMessageResult:
-        """Read a queue from `offset` on; `group` is for the caller's log only."""
-        del group
-        return self._reader.get_message(topic, queue_id, offset, count_max, matcher, bytes_max)
+        """Return records of a queue from `offset` on, or why there are none."""
+        return self._reader.get_message(topic, queue_id, offset, count_max, matcher)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset whose record is still there, 0 for an unknown queue."""

@@ -10,6 +10,8 @@ from typing import Final
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+# A deadline that does not come.
+NEVER: Final = float("inf")
 
 
 def _check(holds: bool, key: str, value: object, allowed: str) -> None:

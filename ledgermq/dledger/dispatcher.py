@@ -18,7 +18,7 @@ present attempt: a comparison that failed or a lost connection starts a new one.
 from enum import Enum
 from typing import NamedTuple
 
-from ledgermq.dledger.config import Config
+from ledgermq.dledger.config import NEVER, Config
 from ledgermq.dledger.errors import CompactedError
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.messages import (
@@ -176,10 +176,10 @@ class EntryDispatcher:
         if throttle_end_ms > self._pause_end_ms:
             return throttle_end_ms
         if self.state is not PushState.APPEND or self.next_index <= self._log.last_index:
-            return self._pause_end_ms if self._log.last_index >= self._log.first_index else _NEVER
+            return self._pause_end_ms if self._log.last_index >= self._log.first_index else NEVER
         if self.dialect is PeerDialect.JAVA:
             return self._last_push_ms + self._config.commit_interval_ms
-        return _NEVER
+        return NEVER
 
     def _make_appends(self, commit_index: int, now_ms: float) -> list[PushRequest]:
         is_java = self.dialect is PeerDialect.JAVA
@@ -429,6 +429,3 @@ class EntryDispatcher:
     def _new_request_id(self) -> int:
         self._last_request_id += 1
         return self._last_request_id
-
-
-_NEVER = float("inf")

@@ -18,6 +18,7 @@ Source: DLedgerLeaderElector; Raft 5.2, thesis 9.6.
 import random
 from typing import Final
 
+from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import Candidate, MemberState, Outbox, Phase
 from ledgermq.dledger.messages import VoteRequest, VoteResponse, VoteResult
@@ -33,7 +34,6 @@ from ledgermq.dledger.votes import (
     judge_vote_as_dledger,
 )
 
-NEVER: Final = float("inf")
 # DLedger asks again in the next step of its loop.
 REVOTE_IMMEDIATELY_MS: Final = 10
 

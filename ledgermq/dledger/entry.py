@@ -53,7 +53,7 @@ assert BLANK.size == BLANK_BYTES_MIN
 
 # What the chain checksum covers: the chain checksum before, the first 36 bytes of the head, the
 # body checksum.
-_CHAINED = Struct(">IiiqqqiI")
+CHAINED: Final = Struct(">IiiqqqiI")
 _STAMP = Struct(">q")
 _STAMP_BYTES = 8
 _TERM = Struct(">q")
@@ -319,7 +319,7 @@ class EntryCodec:
         if self._stamp_offset is not None:
             _stamp(data, bodies, position, self._stamp_offset)
         crc32c, view = self.crc32c, memoryview(data)
-        pack_head, pack_chained = HEAD.pack_into, _CHAINED.pack
+        pack_head, pack_chained = HEAD.pack_into, CHAINED.pack
         chain_crc, index, start = previous_chain_crc, first_index, 0
         starts = []
         for body in bodies:
@@ -370,7 +370,7 @@ class EntryCodec:
         """
         index = self._first_index(data, position, previous)
         first_index, chain_crc, crc32c = index, previous_chain_crc, self.crc32c
-        unpack_head, pack_chained = HEAD.unpack_from, _CHAINED.pack
+        unpack_head, pack_chained = HEAD.unpack_from, CHAINED.pack
         view, total, start, starts = memoryview(data), len(data), 0, list[int]()
         term, chain_known = (previous.term, True) if previous is not None else (0, index == 0)
         while start < total:

@@ -10,6 +10,7 @@ DLedgerServer.handleAppend.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
 from ledgermq.dledger.errors import (
@@ -33,7 +34,6 @@ from ledgermq.dledger.messages import (
 from ledgermq.dledger.quorum import QuorumAckChecker
 from ledgermq.dledger.transfer import PREFERENCE_INTERVAL_MS, PreferredLeaders, Standing, Transfer
 
-_NEVER: Final = float("inf")
 # A member that was not ready to follow gets its next heart beat after this (DLedger: at once).
 NOT_READY_RETRY_MS: Final = 20
 
@@ -86,7 +86,7 @@ class Leader:
         self._transfer: Transfer | None = None
         self._preferred = preferred
         # When to look for a preferred leader; never, when there is none to look for.
-        self._next_preference_ms = _NEVER
+        self._next_preference_ms = NEVER
         if preferred.wants_another:
             self._next_preference_ms = now_ms + PREFERENCE_INTERVAL_MS
 

@@ -15,8 +15,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from ledgermq.dledger.config import Config
-from ledgermq.dledger.election import NEVER, LeaderElector
+from ledgermq.dledger.config import NEVER, Config
+from ledgermq.dledger.election import LeaderElector
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.handler import EntryHandler

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ledgermq.dledger.config import Config
+from ledgermq.dledger.config import NEVER, Config
 from ledgermq.dledger.member_state import Outbox
 from ledgermq.dledger.messages import DLedgerCode, TransferRequest, TransferResponse
 
@@ -29,7 +29,6 @@ PREFERENCE_INTERVAL_MS: Final = 1000
 # time again doubles it.
 PAUSE_MIN_MS: Final = 10_000
 PAUSE_MAX_MS: Final = 600_000
-_NEVER: Final = float("inf")
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class Takeover:
         self._request: TransferRequest | None = None
         self._has_stood = False
         # When this member stops waiting for the entry and tells the leader so.
-        self.deadline_ms = _NEVER
+        self.deadline_ms = NEVER
 
     def begin(self, request: TransferRequest, now_ms: float) -> None:
         """Notes the request of the present leader."""
@@ -72,13 +71,13 @@ class Takeover:
         if request is None or self._has_stood or last_index < request.last_index:
             return False
         self._has_stood = True
-        self.deadline_ms = _NEVER
+        self.deadline_ms = NEVER
         return True
 
     def settle(self, code: DLedgerCode, term: int) -> None:
         """Answers the leader, if it has asked."""
         request, self._request = self._request, None
-        self.deadline_ms = _NEVER
+        self.deadline_ms = NEVER
         if request is not None:
             self.answer(request, code, term)
 

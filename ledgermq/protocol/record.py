@@ -40,6 +40,7 @@ RECORD_MAGIC_V2: Final = 0xDAA320AB
 TOPIC_BYTES_MAX: Final = 127
 # Bytes of a record beside body, topic and properties, with two IPv4 hosts; 12 more for each IPv6.
 RECORD_FIXED_BYTES: Final = 91
+V6_HOSTS_BYTES: Final = 24
 # Where fields stand that are read or written alone.
 MAGIC_OFFSET: Final = 4
 QUEUE_OFFSET_OFFSET: Final = 20

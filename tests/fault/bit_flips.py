@@ -157,7 +157,7 @@ class StoreMember:
         found: list[bytes] = []
         offset = self.messages.min_offset(topic, queue_id)
         while offset < self.messages.max_offset(topic, queue_id):
-            result = self.messages.get_message("g", topic, queue_id, offset, 32, None)
+            result = self.messages.get_message(topic, queue_id, offset, 32, None)
             found += [decode_record(part).body for part in result.parts]
             assert result.next_begin_offset > offset
             offset = result.next_begin_offset

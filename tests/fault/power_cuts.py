@@ -161,7 +161,7 @@ class PowerCuts:
             offset = member.messages.min_offset("T", queue_id)
             end = member.messages.max_offset("T", queue_id)
             while offset < end:
-                result = member.messages.get_message("g", "T", queue_id, offset, 32, None)
+                result = member.messages.get_message("T", queue_id, offset, 32, None)
                 for part in result.parts:
                     found[queue_id, offset] = decode_record(part).body
                     offset += 1

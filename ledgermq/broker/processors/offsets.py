@@ -55,7 +55,6 @@ class QueueEnds(Protocol):
 
     def get_message(
         self,
-        group: str,
         topic: str,
         queue_id: int,
         offset: int,
@@ -110,7 +109,7 @@ class OffsetProcessor:
         store = self._store
         if store.min_offset(topic, queue_id) > 0:
             return False
-        first = store.get_message("", topic, queue_id, 0, 1, None)
+        first = store.get_message(topic, queue_id, 0, 1, None)
         if not first.parts:
             return True
         place: int = _PLACE.unpack_from(first.parts[0], PHYSICAL_OFFSET_OFFSET)[0]

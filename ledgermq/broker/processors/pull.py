@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from msgspec.structs import replace
+from twisted.logger import Logger
 
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
@@ -76,13 +77,14 @@ _CORRECTED: Final = (
     GetMessageStatus.OFFSET_OVERFLOW_BADLY,
 )
 
+_log = Logger()
+
 
 class Reader(Protocol):
     """What is needed of a message store."""
 
     def get_message(
         self,
-        group: str,
         topic: str,
         queue_id: int,
         offset: int,
@@ -182,6 +184,12 @@ class PullProcessor:
                     str(error),
                     _fields(0, header.queue_offset, 0, 0),
                 )
+            except Exception as error:
+                # Neither the other pulls nor the ledger, which woke this one, may suffer from it.
+                _log.failure("a parked pull of {peer} failed", peer=connection.peer)
+                answer = command.response(
+                    ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
+                )
             if isinstance(answer, RemotingCommand):
                 connection.send(answer)
 
@@ -208,7 +216,7 @@ class PullProcessor:
             fields = _fields(0, header.queue_offset, 0, 0)
             return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
         matcher = subscription.matcher
-        result = self._read(header, group, subscription, matcher)
+        result = self._read(header, subscription, matcher)
         status = result.status
         if status is GetMessageStatus.FOUND:
             self._count_found(header.topic, group.name, result)
@@ -242,18 +250,17 @@ class PullProcessor:
     def _read(
         self,
         header: PullMessageRequestHeader,
-        group: SubscriptionGroup,
         subscription: Subscription,
         matcher: Matcher | None,
     ) -> GetMessageResult:
         count = min(max(header.max_msg_nums, 1), _COUNT_MAX)
         wants = subscription.property_matcher
-        name, topic, queue_id = group.name, header.topic, header.queue_id
+        topic, queue_id = header.topic, header.queue_id
         read = self._store.get_message
         if wants is None:
-            return read(name, topic, queue_id, header.queue_offset, count, matcher)
+            return read(topic, queue_id, header.queue_offset, count, matcher)
         return read_matching(
-            lambda offset, run_count: read(name, topic, queue_id, offset, run_count, None),
+            lambda offset, run_count: read(topic, queue_id, offset, run_count, None),
             header.queue_offset,
             count,
             wants,

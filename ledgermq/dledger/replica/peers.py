@@ -60,7 +60,7 @@ class Peer:
         events: MemberEvents,
         output: TurnOutput,
     ) -> None:
-        """Opens nothing yet; see Peers."""
+        """Opens nothing yet; the arguments are those of Connections."""
         self.peer_id = peer_id
         self._config = config
         self._codec = codec

@@ -19,13 +19,13 @@ store is left as it is.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from struct import Struct
 from typing import Final
 
 from ledgermq.dledger.entry import (
     BLANK,
     BLANK_BYTES_MIN,
     BLANK_MAGIC,
+    CHAINED,
     ENTRY_MAGIC,
     HEAD,
     HEAD_BYTES,
@@ -39,8 +39,6 @@ from ledgermq.dledger.store.entry_index import IndexUnit
 # Java looks at this many segments; what lies before them was written and synced long ago.
 WALKED_SEGMENTS: Final = 3
 _ZERO_HEAD: Final = bytes(HEAD_BYTES)
-# What the chain checksum covers, as in entry.py.
-_CHAINED = Struct(">IiiqqqiI")
 
 
 # Returns the index unit of an entry, or None where the index log has none or zeros.
@@ -137,7 +135,7 @@ def walk_segment(
     crc32c: Crc32c | None,
 ) -> End:
     """Moves `state` over the good entries of one segment; `crc32c` None leaves checksums unread."""
-    unpack_head, pack_chained, room = HEAD.unpack_from, _CHAINED.pack, len(buffer) - 8
+    unpack_head, pack_chained, room = HEAD.unpack_from, CHAINED.pack, len(buffer) - 8
     position, index, term, chain_crc = (
         state.position,
         state.next_index,

@@ -166,7 +166,7 @@ class SimBroker:
         """
         if self.leadership.is_leader:
             self.leadership.check_serving()
-        return self.messages.get_message("group", topic, queue_id, offset, count_max, None)
+        return self.messages.get_message(topic, queue_id, offset, count_max, None)
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Stores the offset of a group; the leader does.

@@ -145,7 +145,7 @@ class BrokerWatch:
         """Reads a whole queue as consumers do: I24."""
         offset = low
         while offset < high:
-            result = store.get_message("check", *queue, offset, _PULLED_MAX, None)
+            result = store.get_message(*queue, offset, _PULLED_MAX, None)
             is_found = result.status is GetMessageStatus.FOUND
             demand(is_found, "I17 not readable", member_id, queue, offset, result.status.name)
             self.on_read(queue, offset, result.parts)

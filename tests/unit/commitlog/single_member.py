@@ -103,8 +103,8 @@ class Broker:
             self.commit()
         return results
 
-    def pull(self, topic="TopicTest", queue_id=0, offset=0, count_max=32, matcher=None, **limits):
-        return self.store.get_message("g", topic, queue_id, offset, count_max, matcher, **limits)
+    def pull(self, topic="TopicTest", queue_id=0, offset=0, count_max=32, matcher=None):
+        return self.store.get_message(topic, queue_id, offset, count_max, matcher)
 
     def close(self):
         self.store.close()

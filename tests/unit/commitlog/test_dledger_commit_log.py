@@ -6,12 +6,9 @@ from ledgermq.commitlog import (
     LeaderNotReadyError,
     MessageIllegalError,
     check_message,
-    messages_of_batch,
     opening_record,
 )
 from ledgermq.dledger.errors import NotLeaderError
-from ledgermq.protocol.batch import BatchMessage, encode_batch
-from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import decode_record
 from tests.unit.commitlog.single_member import HOST, START_MS, Broker, message
 
@@ -134,36 +131,6 @@ def test_leadership_is_not_taken_up_before_everything_is_dispatched(broker):
     broker.commit()
     broker.store.become_leader()
     assert broker.send(message())[0].queue_offset == 1
-
-
-def test_batch_becomes_its_messages():
-    elements = [BatchMessage(1, b"a", b"TAGS\x01A"), BatchMessage(2, b"b", b"")]
-    template = message(encode_batch(elements), queue_id=3, properties=b"WAIT\x01true")
-    made = messages_of_batch(template, 1000)
-    assert made == [
-        message(b"a", queue_id=3, flag=1, properties=b"TAGS\x01A"),
-        message(b"b", queue_id=3, flag=2),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"sys_flag": 0x4}, "transaction"),
-        ({"properties": b"DELAY\x013"}, "delay"),
-        ({"body": b"x" * 1001}, "batch body bytes"),
-        ({"body": b""}, "messages of a batch"),
-    ],
-)
-def test_illegal_batch_is_refused(fields, field):
-    template = message(encode_batch([BatchMessage(0, b"a", b"")]))._replace(**fields)
-    with pytest.raises(MessageIllegalError, match=field):
-        messages_of_batch(template, 1000)
-
-
-def test_batch_that_is_none_is_the_senders_fault():
-    with pytest.raises(RemoteProtocolError):
-        messages_of_batch(message(b"not a batch"), 1000)
 
 
 def test_opening_record_is_valid_and_in_no_queue(broker):

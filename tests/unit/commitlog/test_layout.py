@@ -6,18 +6,12 @@ from ledgermq.commitlog.layout import (
     QUEUE_UNIT,
     STORE_CHECKPOINT,
     index_file_bytes,
-    segment_name,
 )
 
 
 def test_unit_has_the_bytes_of_java():
     assert QUEUE_UNIT.pack(1048, 149, 2598919).hex() == ("000000000000041800000095000000000027a807")
     assert PRE_BLANK.hex() == "00000000000000007fffffff0000000000000000"
-
-
-def test_segment_is_named_by_its_first_byte():
-    assert segment_name(1073741824) == "00000000001073741824"
-    assert segment_name(0) == "0" * 20
 
 
 def test_index_header_is_drawn_as_in_java():

@@ -30,10 +30,10 @@ def test_a_flipped_record_is_not_served_and_blamed_on_the_log(broker, tmp_path, 
     broker.store.on_damage(told.append)
     position = broker.ledger_store.position_at(5)
     flip(broker, tmp_path / "dledger-n0" / "data" / f"{0:020d}", position + 48 + offset % 90)
-    good = broker.store.get_message("g", "TopicTest", 0, 0, 2, None)
+    good = broker.store.get_message("TopicTest", 0, 0, 2, None)
     assert good.message_count == 2
     with pytest.raises(DamagedFileError) as caught:
-        broker.store.get_message("g", "TopicTest", 0, 0, 32, None)
+        broker.store.get_message("TopicTest", 0, 0, 32, None)
     assert caught.value.file == "log"
     assert not caught.value.is_derived
     assert told == [caught.value]
@@ -43,7 +43,7 @@ def test_a_flipped_record_is_not_served_and_blamed_on_the_log(broker, tmp_path, 
 def test_a_flipped_unit_is_not_followed_and_blamed_on_the_queue(broker, tmp_path, offset):
     flip(broker, queue_path(tmp_path), 20 * 3 + offset)
     with pytest.raises(DamagedFileError) as caught:
-        broker.store.get_message("g", "TopicTest", 0, 0, 32, None)
+        broker.store.get_message("TopicTest", 0, 0, 32, None)
     assert caught.value.file == "consume queue"
     assert caught.value.is_derived
 

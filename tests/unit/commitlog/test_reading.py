@@ -3,7 +3,7 @@
 import pytest
 
 from ledgermq.commitlog import GetMessageStatus
-from ledgermq.protocol.record import decode_record
+from ledgermq.protocol.record import RECORD_FIXED_BYTES, decode_record
 from tests.unit.commitlog.single_member import START_MS, Broker, message
 
 Status = GetMessageStatus
@@ -51,14 +51,20 @@ def test_messages_come_in_order_from_their_own_queue(broker):
     assert result.bytes == sum(map(len, result.parts))
 
 
-def test_count_and_bytes_are_bounded_but_one_message_always_passes(broker):
+def test_count_is_bounded_but_one_message_always_passes(broker):
     broker.send(*[message(b"x" * 900) for _ in range(50)])
-    size = len(broker.pull(count_max=1).parts[0])
     assert broker.pull(count_max=100).message_count == 32
     assert broker.pull(count_max=0).message_count == 1
-    assert broker.pull(bytes_max=1).message_count == 1
-    assert broker.pull(bytes_max=3 * size).message_count == 3
-    assert broker.pull(bytes_max=3 * size - 1).message_count == 2
+
+
+@pytest.mark.parametrize(("spare", "count"), [(0, 3), (-1, 2)])
+def test_bytes_are_bounded_but_one_message_always_passes(tmp_path, spare, count):
+    size = 1000 + RECORD_FIXED_BYTES + len("TopicTest")
+    broker = Broker(tmp_path, memory_bytes_max=3 * size + spare).lead()
+    broker.send(*[message(b"x" * 1000) for _ in range(9)])
+    assert broker.pull().message_count == count
+    broker.send(message(b"x" * 10_000))
+    assert broker.pull(offset=9).message_count == 1
 
 
 def test_records_beyond_the_memory_come_in_smaller_portions(tmp_path):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ledgermq.commitlog import DispatchError, StoreInUseError, StoreLock
+from ledgermq.commitlog import DispatchError, StoreLock
 from ledgermq.commitlog.checkpoint import Checkpoints
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from tests.unit.commitlog.single_member import Broker, message
@@ -99,16 +99,6 @@ def test_lock_keeps_another_process_out(tmp_path):
     assert subprocess.run(command, check=False).returncode == 0
     # The other one ended without a release.
     assert not StoreLock(str(tmp_path)).take()
-
-
-def test_store_takes_and_gives_its_lock(tmp_path):
-    from_before = Broker(tmp_path, open_store=False)
-    from_before.store._lock = StoreLock(str(tmp_path))
-    from_before.open()
-    assert (tmp_path / "abort").exists()
-    assert issubclass(StoreInUseError, Exception)
-    from_before.close()
-    assert not (tmp_path / "abort").exists()
 
 
 def test_many_queues_keep_few_files_open(tmp_path):

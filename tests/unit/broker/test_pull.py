@@ -1,0 +1,86 @@
+"""Parked pulls: who runs them again must not suffer from one that fails."""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from ledgermq.broker.processors.pull import PullProcessor
+from ledgermq.broker.statistics import Statistics
+from ledgermq.broker.topics import TopicConfig
+from ledgermq.commitlog import GetMessageResult, GetMessageStatus
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from tests.unit.broker.parts import ListConnection, Parts
+
+
+class OneQueue:
+    """A store whose queues are empty, or fail."""
+
+    def __init__(self) -> None:
+        self.failing_queue = -1
+
+    def get_message(self, topic: str, queue_id: int, *arguments: object) -> GetMessageResult:
+        if queue_id == self.failing_queue:
+            raise ZeroDivisionError("a bug")
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, 5, 0, 5, [], 0, 0, 0)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        return 5
+
+
+def pull_of(queue_id: int) -> RemotingCommand:
+    fields = {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": str(queue_id),
+        "queueOffset": "5",
+        "maxMsgNums": "32",
+        # Suspend; the subscription comes with the pull.
+        "sysFlag": "6",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "15000",
+        "subscription": "*",
+        "subVersion": "1",
+    }
+    return RemotingCommand(
+        code=int(RequestCode.PULL_MESSAGE), opaque=queue_id, ext_fields=dict(fields)
+    )
+
+
+class ParkedPullTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.parts = Parts().lead()
+        self.parts.state.put_topic(TopicConfig("T", 4, 4))
+        self.store = OneQueue()
+        self.pulls = PullProcessor(
+            self.parts.config,
+            self.parts.leadership,
+            self.parts.state,
+            self.parts.clients,
+            self.store,
+            self.parts.parked,
+            lambda: float(self.parts.now_ms),
+            1 << 30,
+            Statistics("C", 0),
+        )
+        self.connection: Any = ListConnection()
+        for queue_id in range(3):
+            self.assertIsNone(self.pulls.pull(self.connection, pull_of(queue_id)))
+
+    def test_pull_that_fails_is_answered_and_the_others_are_too(self) -> None:
+        self.assertEqual(self.parts.parked.count, 3)
+        self.store.failing_queue = 1
+        self.pulls.messages_dispatched([("T", queue_id, 6, 0) for queue_id in range(3)])
+        answers = {one.opaque: one for one in self.connection.take()}
+        self.assertEqual(
+            [answers[opaque].code for opaque in range(3)],
+            [ResponseCode.PULL_NOT_FOUND, ResponseCode.SYSTEM_ERROR, ResponseCode.PULL_NOT_FOUND],
+        )
+        self.assertEqual(answers[1].remark, "ZeroDivisionError: a bug")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_pulls_are_answered_when_the_broker_stops(self) -> None:
+        self.parts.leadership.stop()
+        self.pulls.answer_all()
+        self.assertEqual(len(self.connection.take()), 3)
+        self.assertEqual(self.parts.parked.count, 0)
