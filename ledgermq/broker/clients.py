@@ -6,7 +6,7 @@ neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupIn
 `ProducerManager.java`.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -78,15 +78,15 @@ class ClientTable:
             SystemBusyError: too many groups or members; nothing changed.
         """
         group = self._consumers.get(group_name)
+        known = None if group is None else group.members.get(connection)
+        if known is None:
+            self._check_room(self._consumers, group_name)
         if group is None:
-            self._check_room(len(self._consumers))
             group = self._consumers[group_name] = ConsumerGroup(group_name)
         group.consume_type = consume_type
         group.message_model = message_model
         group.consume_from_where = consume_from_where
-        known = group.members.get(connection)
         if known is None:
-            self._check_room(0)
             self._memberships_count += 1
             self._consumer_groups_of.setdefault(connection, set()).add(group_name)
         group.members[connection] = client
@@ -116,15 +116,11 @@ class ClientTable:
         Raises:
             SystemBusyError: too many groups or members; nothing changed.
         """
-        members = self._producers.get(group_name)
-        if members is None:
-            self._check_room(len(self._producers))
-            members = self._producers[group_name] = {}
-        if connection not in members:
-            self._check_room(0)
+        if connection not in self._producers.get(group_name, {}):
+            self._check_room(self._producers, group_name)
             self._memberships_count += 1
             self._producer_groups_of.setdefault(connection, set()).add(group_name)
-        members[connection] = client
+        self._producers.setdefault(group_name, {})[connection] = client
 
     def unregister_consumer(self, connection: Hashable, group_name: str) -> bool:
         """Takes a member out of a group; returns False when it was none."""
@@ -195,20 +191,17 @@ class ClientTable:
         return connection
 
     @property
-    def consumer_group_names(self) -> list[str]:
-        """The consumer groups with a live member, in order."""
-        return sorted(self._consumers)
-
-    @property
     def memberships_count(self) -> int:
         """Clients times the groups they are in."""
         return self._memberships_count
 
-    def _check_room(self, groups_count: int) -> None:
-        if groups_count >= _GROUPS_MAX or self._memberships_count >= _MEMBERSHIPS_MAX:
+    def _check_room(self, groups: Mapping[str, object], group_name: str) -> None:
+        """Raises SystemBusyError unless one more member fits, in a new group if it is one."""
+        has_room = group_name in groups or len(groups) < _GROUPS_MAX
+        if not has_room or self._memberships_count >= _MEMBERSHIPS_MAX:
             raise SystemBusyError(
                 f"client not registered: there are {self._memberships_count} memberships and"
-                f" {groups_count} groups, allowed are {_MEMBERSHIPS_MAX} and {_GROUPS_MAX}"
+                f" {len(groups)} groups, allowed are {_MEMBERSHIPS_MAX} and {_GROUPS_MAX}"
             )
 
 

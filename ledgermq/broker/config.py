@@ -19,7 +19,7 @@ from ledgermq.broker.config_key import Key, Kind
 from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS
 from ledgermq.broker.delay_levels import LEVELS_MAX, DelayLevels
 from ledgermq.broker.errors import ConfigError
-from ledgermq.protocol.properties_file import parse_properties
+from ledgermq.protocol.properties_file import parse_properties_file
 
 # DLedger's DLedgerUtils and our vote file both expect a short id; upstream derives the broker id
 # from its digits.
@@ -96,6 +96,9 @@ class BrokerConfig:
     commit_timeout_ms: int
     parked_pulls_max: int
     connections_max: int
+    connections_per_host_max: int
+    connections_per_host_rate: int
+    new_topics_rate: int
     idle_seconds_max: int
     client_expiry_ms: int
     drain_seconds_max: int
@@ -164,9 +167,9 @@ def load_broker_config(
     entries: dict[str, str] = {}
     if path is not None:
         try:
-            entries = parse_properties(Path(path).read_text(encoding="utf-8"))
+            entries = parse_properties_file(Path(path).read_bytes())
         except ValueError as error:
-            raise ConfigError(str(path), str(error), "a properties file in UTF-8") from error
+            raise ConfigError(str(path), str(error), "a Java properties file") from error
     entries.update(overrides or {})
     values: dict[str, Any] = {key.field: _read(key, entries.get(key.name)) for key in KEYS}
     _derive_identity(values)

@@ -1,7 +1,7 @@
 """The table of configuration keys: upstream's names, our fields, defaults, units, ranges and one
 line of explanation.
 
-`KEYS` lists every key that changes something here; `conf/` and docs/broker.md explain the same
+`KEYS` lists every key that changes something here; `conf/` and docs/operations.md explain the same
 keys. Keys of upstream's files that have no effect in this broker are in `config_ignored.py`.
 `config.py` turns a file into typed fields.
 """
@@ -251,6 +251,33 @@ _LIMITS: Final = (
         1,
         1_000_000,
         "Most connections of clients; more are closed at once.",
+    ),
+    integer(
+        "maxConnectionsPerAddress",
+        "connections_per_host_max",
+        1000,
+        "connections",
+        1,
+        1_000_000,
+        "The same for one address.",
+    ),
+    integer(
+        "maxNewConnectionsPerAddress",
+        "connections_per_host_rate",
+        100,
+        "connections/s",
+        1,
+        1_000_000,
+        "New connections of one address a second, and as many at once; more are closed.",
+    ),
+    integer(
+        "maxNewTopicsPerAddress",
+        "new_topics_rate",
+        10,
+        "topics/s",
+        1,
+        1_000_000,
+        "Topics that the sends of one address create a second; ten times as many at once.",
     ),
     integer(
         "serverChannelMaxIdleTimeSeconds",

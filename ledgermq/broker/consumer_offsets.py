@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
+from ledgermq.broker.topics import QUEUES_MAX
 
 SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
@@ -51,10 +52,10 @@ class ConsumerOffsetTable:
             InvalidRequestError: a number that no offset or queue can have.
             SystemBusyError: one more pair of topic and group would pass the limit.
         """
-        if queue_id < 0 or not 0 <= offset <= _OFFSET_MAX:
+        if not 0 <= queue_id < QUEUES_MAX or not 0 <= offset <= _OFFSET_MAX:
             raise InvalidRequestError(
-                f"offset {offset} of topic[{topic}] queue {queue_id} not stored:"
-                " queue ids and offsets are not negative"
+                f"offset {offset} of topic[{topic}] queue {queue_id} not stored: allowed are"
+                f" offsets from 0 to {_OFFSET_MAX} and queue ids from 0 to {QUEUES_MAX - 1}"
             )
         key = f"{topic}{SEPARATOR}{group}"
         queues = self._offsets.get(key)

@@ -1,8 +1,8 @@
 """Leadership: may this broker take writes now, and if not, why not and who does.
 
-One plain value that `service.py` sets and every processor reads. Writes are taken while this
-member leads, the record that opened its term is committed, everything committed is dispatched, and
-nobody asked the broker to stop.
+One plain value that the service's applier sets and every processor reads. Writes are taken while
+this member leads, the record that opened its term is committed, everything committed is dispatched,
+and nobody asked the broker to stop.
 """
 
 from typing import Final
@@ -12,6 +12,9 @@ from ledgermq.broker.errors import ServiceUnavailableError
 # Broker id of a member that has not found its role yet; never registered.
 NO_BROKER_ID: Final = -1
 LEADER_BROKER_ID: Final = 0
+# Beside the roles that the ledger knows: it has said nothing yet, and it has stopped for good.
+UNKNOWN: Final = "UNKNOWN"
+FAILED: Final = "FAILED"
 
 
 class Leadership:
@@ -24,8 +27,9 @@ class Leadership:
     def __init__(self, self_id: str, follower_broker_id: int) -> None:
         self._self_id = self_id
         self._follower_broker_id = follower_broker_id
-        # LEADER, FOLLOWER or CANDIDATE, as the ledger says; UNKNOWN before it said anything.
-        self.role = "UNKNOWN"
+        # LEADER, FOLLOWER or CANDIDATE, as the ledger says; UNKNOWN before it said anything,
+        # FAILED after it stopped.
+        self.role = UNKNOWN
         self.term = -1
         # Member id of the leader, None while there is none.
         self.leader_id: str | None = None
@@ -52,7 +56,7 @@ class Leadership:
         """
         if self.is_serving:
             return LEADER_BROKER_ID
-        if self.role == "UNKNOWN":
+        if self.role == UNKNOWN:
             return NO_BROKER_ID
         return self._follower_broker_id
 
@@ -78,6 +82,8 @@ class Leadership:
     def fail(self, reason: str) -> None:
         """Closes the broker for writes for good: its ledger stopped."""
         self.failure = reason
+        self.role = FAILED
+        self.leader_id = None
         self.is_serving = False
 
     @property

@@ -3,13 +3,11 @@
 The way of a send through this file:
 
     1. `add` puts the message and who waits for it into two lists; nothing else happens to the
-    message in its turn.
-    2. At the end of the turn `flush` appends the messages of all connections at once and moves the
-    waiting requests,
-       now with index and message id, to a queue ordered by index.
+       message in its turn.
+    2. At the end of the turn `flush` appends the messages of all connections at once and moves
+       the waiting requests, now with index and message id, to a queue ordered by index.
     3. `committed` takes from the front of that queue what is committed, encodes the answers, and
-    gives each connection its
-       answers in one piece.
+       gives each connection its answers in one piece.
 
 A message that its leader lost before the commit may still be committed by the next leader: whoever
 waits is told that the outcome is not known. There is no object, no log call and no Deferred for
@@ -170,8 +168,15 @@ class Proposals:
         request = (connection, opaque, serialize_type, queue_id, count, size_bytes, None)
         self._gather(messages, request)
 
+    def check_room(self) -> None:
+        """Raises SystemBusyError when as much waits as may: for requests that end in `add_own`."""
+        if self.count >= self._limits.messages_max or self.bytes > self._limits.bytes_max:
+            raise self._busy(1)
+
     def add_own(self, messages: Sequence[AppendMessage], size_bytes: int, done: Done) -> None:
-        """Takes records of the broker itself; they are few and small, so no limit refuses them.
+        """Takes records that the broker itself makes, whatever waits: state, deliveries, retries.
+
+        Who makes them on behalf of a client asks `check_room` first.
 
         Args:
             messages: at least one.

@@ -52,6 +52,8 @@ class Statistics:
         self.send_backs: dict[str, Counter] = {}
         self._broker_puts: Counter = [0, 0, 0]
         self._broker_gets: Counter = [0, 0, 0]
+        # What dropped counters had counted: the totals of the broker go on from there.
+        self._dropped: dict[str, Counter] = {"put": [0, 0, 0], "get": [0, 0, 0]}
         self._spans: dict[tuple[str, str], _Spans] = {}
         self._start_ms = now_ms
         self._samples_count = 0
@@ -91,12 +93,13 @@ class Statistics:
                 if count % _DAY[0] == 0:
                     _look(spans.day, now_ms, counter)
                     if len(spans.day) == _DAY[1] and spans.day[0][1] == counter[0]:
-                        del counters[key], self._spans[kind, key]
+                        self._drop(kind, key, counters)
 
     def view(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
         """Returns the numbers of one counter by upstream's name; None when there is none."""
-        self._add_up()
         kind, is_size = _NAMES.get(name, ("", False))
+        if kind in ("broker put", "broker get"):
+            self._add_up()
         counter = self._kinds().get(kind, {}).get(key)
         if counter is None:
             return None
@@ -126,11 +129,22 @@ class Statistics:
             "broker get": {cluster: self._broker_gets},
         }
 
+    def _drop(self, kind: str, key: str, counters: dict[str, Counter]) -> None:
+        counter = counters.pop(key)
+        del self._spans[kind, key]
+        for place, number in enumerate(counter):
+            if kind in self._dropped:
+                self._dropped[kind][place] += number
+
     def _add_up(self) -> None:
-        """Brings the counters of the whole broker up to date; dropped ones did not grow."""
-        for total, counters in ((self._broker_puts, self.puts), (self._broker_gets, self.gets)):
+        """Brings the counters of the whole broker up to date."""
+        for kind, total, counters in (
+            ("put", self._broker_puts, self.puts),
+            ("get", self._broker_gets, self.gets),
+        ):
             for place in range(3):
-                total[place] = sum(counter[place] for counter in counters.values())
+                now = sum(counter[place] for counter in counters.values())
+                total[place] = self._dropped[kind][place] + now
 
 
 # Upstream's name -> our kind, and whether bytes are meant.

@@ -72,12 +72,14 @@ def test_the_guide_tells_the_real_defaults(program: str) -> None:
     guide = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     section = guide.partition(SECTIONS[program])[2].partition("\n## ")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| `?(.*?)[`|]", section, re.MULTILINE))
+    real = configuration_keys(program)
     wrong = {
         key: (told[key], default)
-        for key, default in configuration_keys(program).items()
+        for key, default in real.items()
         if default and told.get(key, default) != default
     }
     assert wrong == {}, "told and real default"
+    assert not real or set(told) - set(real) == set(), "keys without effect"
 
 
 @pytest.mark.parametrize("program", ["broker", "namesrv"])

@@ -20,6 +20,7 @@ from ledgermq.broker.errors import (
     InvalidRequestError,
     NoPermissionError,
     ServiceUnavailableError,
+    SystemBusyError,
 )
 from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
@@ -33,7 +34,7 @@ from ledgermq.broker.topics import (
     TopicConfig,
     topic_for_send,
 )
-from ledgermq.commitlog import AppendMessage
+from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
 from ledgermq.protocol.batch import decode_batch
 from ledgermq.protocol.codes import ONE_WAY_FLAG, VERSION_3_4_9, RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -48,17 +49,13 @@ from ledgermq.protocol.properties import (
     format_properties,
     parse_properties,
 )
-from ledgermq.protocol.record import RECORD_FIXED_BYTES
+from ledgermq.protocol.rate_limit import RateLimit
+from ledgermq.protocol.record import RECORD_FIXED_BYTES, V6_HOSTS_BYTES
 from ledgermq.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
 
-# A Java member of the group cannot hold a longer record: its buffer takes 4 MiB with the head of
-# the entry.
-RECORD_BYTES_MAX: Final = 4_194_304 - 48
 # Messages of one batch.
 _BATCH_COUNT_MAX: Final = 10_000
-# Two IPv6 hosts.
-_HOST_BYTES_EXTRA: Final = 24
 # What checks add to the properties of a half message.
 _HALF_BYTES_SPARE: Final = 128
 _SEPARATOR: Final = "\x02"
@@ -70,6 +67,8 @@ _TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
 _CLUSTER_MARK: Final = f"{CLUSTER}\x01"
 _DEAD_LETTER_QUEUES: Final = 1
 _RETRY_QUEUES: Final = 1
+# Topics that one address may create at once, as a multiple of what it may in a second.
+_NEW_TOPICS_BURST: Final = 10
 
 
 class SendProcessor:
@@ -110,13 +109,15 @@ class SendProcessor:
         self._statistics = statistics
         self._puts = statistics.puts
         self._cluster_property = f"{CLUSTER}\x01{config.cluster_name}"
-        self._record_bytes_max = min(config.message_bytes_max, RECORD_BYTES_MAX)
-        # With room for the longest addresses.
-        self._plain_bytes_max = self._record_bytes_max - _HOST_BYTES_EXTRA
+        # Of a record with two IPv4 addresses, so that there is room for the longest ones.
+        self._record_bytes_max = min(config.message_bytes_max, RECORD_BYTES_MAX) - V6_HOSTS_BYTES
         # Topics that need no more checks: name -> what a message needs to know. Valid for one
         # generation of the table.
         self._open_topics: dict[str, TopicConfig] = {}
         self._generation = -1
+        self._new_topics = RateLimit(
+            config.new_topics_rate, config.new_topics_rate * _NEW_TOPICS_BURST
+        )
 
     def send(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """Takes one message or one batch; the answer comes when it is committed.
@@ -158,7 +159,7 @@ class SendProcessor:
         properties = (text + self._cluster_property).encode()
         body = command.body
         size = RECORD_FIXED_BYTES + len(body) + len(topic.name) + len(properties)
-        if size > self._plain_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
+        if size > self._record_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
             self._check_size(size, len(body), len(properties))
         if topic.filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
@@ -221,7 +222,7 @@ class SendProcessor:
         reconsume_times = header.reconsume_times or 0
         for flag, inner, properties in elements:
             size = RECORD_FIXED_BYTES + len(inner) + len(topic.name) + len(properties)
-            if size > self._plain_bytes_max:
+            if size > self._record_bytes_max:
                 self._check_size(size, len(inner), len(properties))
             if b"DELAY\x01" in properties or b"TRAN_MSG\x01" in properties:
                 self._check_element(parse_properties(properties.decode("utf-8", "replace")))
@@ -301,10 +302,19 @@ class SendProcessor:
                 header.default_topic_queue_nums,
                 unit_flag,
             )
+            self._take_new_topic(connection, name)
             self._state.put_topic(topic)
             return topic
         self._open_topics[name] = topic
         return topic
+
+    def _take_new_topic(self, connection: CommandProtocol, name: str) -> None:
+        address, _ = connection.context
+        if not self._new_topics.take(address, self._now_ms() / 1000):
+            raise SystemBusyError(
+                f"topic[{name}] not created: {connection.peer} creates more than"
+                f" {self._new_topics.per_second} topics a second (key maxNewTopicsPerAddress)"
+            )
 
     def _retry_topic(
         self, command: RemotingCommand, header: SendMessageRequestHeader
@@ -423,7 +433,7 @@ class SendProcessor:
                 f"the message is illegal: its properties have {properties_bytes} bytes with those"
                 f" that the broker adds, allowed are {PROPERTIES_BYTES_MAX}"
             )
-        limit = self._record_bytes_max - _HOST_BYTES_EXTRA
+        limit = self._record_bytes_max
         if record_bytes > limit:
             raise IllegalMessageError(
                 f"the message is illegal: its record takes {record_bytes} bytes (body {body_bytes},"

@@ -5,11 +5,8 @@ delay that grows with it; after the last try it goes to the dead letters at once
 `AbstractSendMessageProcessor.consumerSendMsgBack`.
 """
 
-from collections.abc import Sequence
 from random import Random
-from typing import Any, Final, Protocol
-
-from twisted.internet.defer import Deferred
+from typing import Final, Protocol
 
 from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
@@ -17,11 +14,12 @@ from ledgermq.broker.delay import waiting_message
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissionError
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.committed_answers import Committed, answer_when_committed
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
-from ledgermq.commitlog import AppendMessage, AppendResult
+from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.codes import VERSION_3_4_9, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import ConsumerSendMsgBackRequestHeader
@@ -76,6 +74,7 @@ class SendBackProcessor:
         """Stores a message as a retry or a dead letter; answered when it is committed."""
         if not self._leadership.takes_messages:
             raise self._leadership.refusal()
+        self._proposals.check_room()
         header = command.header(ConsumerSendMsgBackRequestHeader)
         group = self._state.group_for_use(header.group)
         if not self._config.broker_permission & PERM_WRITE:
@@ -106,17 +105,16 @@ class SendBackProcessor:
         message = self._message(record, topic)
         if not is_dead:
             message = waiting_message(message, self._level(header.delay_level, record))
-        answer: Deferred[Any] = Deferred()
 
-        def done(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
-            if error is None:
-                self._statistics.sent_back(record.topic, group.name)
-                answer.callback(command.response(ResponseCode.SUCCESS))
-            else:
-                answer.errback(error)
+        def store(done: Committed) -> None:
+            def stored(error: BrokerError | None) -> None:
+                if error is None:
+                    self._statistics.sent_back(record.topic, group.name)
+                done(error)
 
-        self._proposals.add_own([message], len(raw), done)
-        return answer
+            self._proposals.add_own([message], len(raw), lambda _, error: stored(error))
+
+        return answer_when_committed(command, store)
 
     def _level(self, asked: int, record: Record) -> int:
         """The delay level: as the consumer wants it, else growing with the tries."""

@@ -4,20 +4,14 @@ A change is answered when its record is committed, so that what a tool was told 
 member. Source: `AdminBrokerProcessor.java`.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
-
-from twisted.internet.defer import Deferred
+from typing import Final
 
 from ledgermq.broker import names
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import (
-    BrokerError,
-    GroupNotFoundError,
-    InvalidRequestError,
-)
+from ledgermq.broker.errors import GroupNotFoundError, InvalidRequestError
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.processors.committed_answers import answer_when_committed
+from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import QUEUES_MAX, TopicConfig
 from ledgermq.protocol import lenient_json
@@ -80,7 +74,7 @@ class TopicProcessor:
             topic_sys_flag=header.topic_sys_flag or 0,
             is_ordered=header.order,
         )
-        return _when_committed(command, lambda done: self._state.put_topic(topic, done))
+        return answer_when_committed(command, lambda done: self._state.put_topic(topic, done))
 
     def delete_topic(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """DELETE_TOPIC_IN_BROKER (215): the topic, its queues and the offsets for it go.
@@ -98,7 +92,7 @@ class TopicProcessor:
                 f"removed here when the leader {leadership.leader_id} removes it",
             )
         leadership.check_serving()
-        return _when_committed(command, lambda done: self._state.remove_topic(name, done))
+        return answer_when_committed(command, lambda done: self._state.remove_topic(name, done))
 
     def _check_not_system(self, name: str) -> None:
         if name in self._system_topics or names.is_system_topic(name):
@@ -143,14 +137,14 @@ class TopicProcessor:
             slow_reader_broker_id=body.which_broker_when_consume_slowly,
             notifies_members=body.notify_consumer_ids_changed_enable,
         )
-        return _when_committed(command, lambda done: self._state.put_group(group, done))
+        return answer_when_committed(command, lambda done: self._state.put_group(group, done))
 
     def delete_group(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """DELETE_SUBSCRIPTIONGROUP (207): the group, and its offsets when asked for."""
         self._leadership.check_serving()
         header = command.header(DeleteSubscriptionGroupRequestHeader)
         name, removes_offsets = header.group_name, header.remove_offset
-        return _when_committed(
+        return answer_when_committed(
             command, lambda done: self._state.remove_group(name, removes_offsets, done)
         )
 
@@ -166,19 +160,3 @@ class TopicProcessor:
         if group is None:
             raise GroupNotFoundError(f"subscription group [{name}] does not exist")
         return command.response(ResponseCode.SUCCESS, body=lenient_json.write(group.to_json()))
-
-
-def _when_committed(
-    command: RemotingCommand, change: Callable[[OnCommitted], None]
-) -> Deferred[Any]:
-    """Makes a change and returns its answer, which comes when the change is committed."""
-    answer: Deferred[Any] = Deferred()
-
-    def done(error: BrokerError | None) -> None:
-        if error is None:
-            answer.callback(command.response(ResponseCode.SUCCESS))
-        else:
-            answer.errback(error)
-
-    change(done)
-    return answer

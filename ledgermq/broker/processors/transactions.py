@@ -4,10 +4,8 @@ the broker asks.
 Source: `EndTransactionProcessor.java`, `AbstractTransactionalMessageCheckListener.java`.
 """
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from ledgermq.broker import names
@@ -15,7 +13,7 @@ from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.delay import waiting_message
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import BrokerError, InvalidRequestError, SystemBusyError
+from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.broker.half_messages import (
     HalfMessage,
     committed_message,
@@ -23,6 +21,7 @@ from ledgermq.broker.half_messages import (
     resumed,
 )
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.transactions import Transactions
 from ledgermq.commitlog import AppendMessage, AppendResult
@@ -78,7 +77,7 @@ class TransactionProcessor:
         if not self._leadership.is_serving:
             remark = str(self._leadership.refusal())
             return command.response(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
-        self._check_takes_more()
+        self._proposals.check_room()
         header = command.header(EndTransactionRequestHeader)
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None
@@ -99,16 +98,10 @@ class TransactionProcessor:
             level = self._config.delay_levels.level_of(half.properties.get(DELAY_TIME_LEVEL))
             if level:
                 message = waiting_message(message, level)
-        answer: Deferred[Any] = Deferred()
-
-        def done(error: BrokerError | None) -> None:
-            if error is None:
-                answer.callback(command.response(ResponseCode.SUCCESS))
-            else:
-                answer.errback(error)
-
-        self._transactions.end(half.record.queue_offset, message, done)
-        return answer
+        offset = half.record.queue_offset
+        return answer_when_committed(
+            command, lambda done: self._transactions.end(offset, message, done)
+        )
 
     def _half_at(self, physical_offset: int) -> HalfMessage:
         raw = self._store.record_at(physical_offset)
@@ -123,34 +116,20 @@ class TransactionProcessor:
         """RESUME_CHECK_HALF_MESSAGE (323): a message that was put aside is asked about again."""
         if not self._leadership.takes_messages:
             raise self._leadership.refusal()
-        self._check_takes_more()
+        self._proposals.check_room()
         header = command.header(ResumeCheckHalfMessageRequestHeader)
         place = decode_offset_id(header.msg_id or "").physical_offset
         raw = self._store.record_at(place)
         message = None if raw is None else resumed(decode_record(raw))
-        if message is None:
+        if raw is None or message is None:
             raise InvalidRequestError(
                 f"no message in {names.HALF_EXPIRED_TOPIC} has the id {header.msg_id}"
             )
-        answer: Deferred[Any] = Deferred()
-
-        def done(_: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
-            if error is None:
-                answer.callback(command.response(ResponseCode.SUCCESS))
-            else:
-                answer.errback(error)
-
-        self._proposals.add_own([message], len(raw or b""), done)
-        return answer
-
-    def _check_takes_more(self) -> None:
-        """Raises SystemBusyError when as much waits for its commit as may."""
-        count, limit = self._proposals.count, self._config.waiting_sends_max
-        if count >= limit:
-            raise SystemBusyError(
-                f"system busy: {count} messages wait for a majority, allowed are {limit}"
-                " (key sendThreadPoolQueueCapacity)"
-            )
+        messages, size = [message], len(raw)
+        return answer_when_committed(
+            command,
+            lambda done: self._proposals.add_own(messages, size, lambda _, error: done(error)),
+        )
 
 
 class ProducerQuestions:

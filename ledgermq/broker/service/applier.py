@@ -70,9 +70,6 @@ class BrokerApplier:
 
     def committed(self, start_index: int, end_index: int) -> None:
         """Dispatches a committed range, answers its senders, wakes parked pulls."""
-        if start_index > self._messages.dispatched_index + 1:
-            # The log of this member was replaced by a later part of the leader's.
-            self._messages.reset()
         self._messages.committed(start_index, end_index)
         self._proposals.committed(end_index)
         if self._arrivals:
@@ -88,10 +85,7 @@ class BrokerApplier:
         if leadership.is_serving and is_ready_leader and leadership.term == term:
             return
         leadership.changed(role.name, term, leader_id)
-        self._messages.resign()
-        self._state.follow()
-        self._locks.clear()
-        self._proposals.fail_all(leadership.refusal())
+        self._close()
         if is_ready_leader and not leadership.is_stopping:
             self._begin_to_serve(term)
         _log.info(
@@ -112,9 +106,21 @@ class BrokerApplier:
         self._state.lead(f"{self._config.ledger_self_id}/{term}")
         self._on_ready()
 
+    def _close(self) -> None:
+        """Ends what only a leader may do; what waits is told why."""
+        self._messages.resign()
+        self._state.follow()
+        self._locks.clear()
+        self._proposals.fail_all(self._leadership.refusal())
+
     def failed(self, error: BaseException) -> None:
         """The ledger member has stopped for good: this broker takes no writes any more."""
         self._leadership.fail(f"{type(error).__name__}: {error}")
-        self._state.follow()
-        self._proposals.fail_all(self._leadership.refusal())
+        self._close()
+        _log.error(
+            "{member} has left its group for good: {reason}",
+            member=self._config.ledger_self_id,
+            reason=self._leadership.failure,
+        )
         self._on_role_changed()
+        self._output.flush()

@@ -42,7 +42,6 @@ from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
 from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult, opening_record
 from ledgermq.dledger.errors import LedgerError
-from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.transfer import Transfer
@@ -116,15 +115,7 @@ class BrokerService:
             },
             on_connection_lost=self._connection_lost,
         )
-        self._server = CommandServer(
-            reactor,
-            self._dispatcher,
-            config.bind_host,
-            config.listen_port,
-            connections_max=config.connections_max,
-            idle_timeout_s=config.idle_seconds_max,
-            output=self._output,
-        )
+        self._server = self._new_server()
         self._registration = Registration(
             config,
             self.leadership,
@@ -155,11 +146,25 @@ class BrokerService:
             on_topic_removed=self._topic_removed,
         )
 
+    def _new_server(self) -> CommandServer:
+        config = self.config
+        return CommandServer(
+            self._reactor,
+            self._dispatcher,
+            config.bind_host,
+            config.listen_port,
+            connections_max=config.connections_max,
+            connections_per_host_max=config.connections_per_host_max,
+            connections_per_host_rate=config.connections_per_host_rate,
+            idle_timeout_s=config.idle_seconds_max,
+            output=self._output,
+        )
+
     # What others may ask.
 
     @property
     def role(self) -> str:
-        """LEADER, FOLLOWER or CANDIDATE; UNKNOWN before the ledger told."""
+        """LEADER, FOLLOWER or CANDIDATE; UNKNOWN before the ledger told, FAILED when it stopped."""
         return self.leadership.role
 
     @property
@@ -474,7 +479,6 @@ class BrokerService:
         """A failed flush is final for this member: it leaves the group and says so."""
         if self._stopped is None and self._replica is not None:
             self._replica.stop()
-            self._applier.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
             self._applier.failed(error)
 
 

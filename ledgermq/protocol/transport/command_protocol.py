@@ -118,6 +118,8 @@ class CommandProtocol(Protocol):
         self._active_at = 0.0
         self._frame_begun_at: float | None = None
         self._drained_at = 0.0
+        # Checks in a row that found the unfinished frame too slow.
+        self._slow_checks_count = 0
 
     @property
     def is_open(self) -> bool:
@@ -263,6 +265,12 @@ class CommandProtocol(Protocol):
         elif _is_over(self._frame_begun_at, now_s, limits.frame_timeout_s):
             size = self._decoder.buffered_bytes
             self.abort(f"frame not whole in {limits.frame_timeout_s:g} s, {size} bytes of it came")
+        elif self._is_too_slow(now_s):
+            size = self._decoder.buffered_bytes
+            self.abort(
+                f"frame too slow, {size} bytes of it came, {limits.frame_bytes_s_min} a second are"
+                " the least"
+            )
         elif not self._has_received_frame and _is_over(
             self.connected_at, now_s, limits.first_frame_timeout_s
         ):
@@ -348,6 +356,18 @@ class CommandProtocol(Protocol):
         """The connection is going away; connectionLost does the rest."""
 
     # Inside.
+
+    def _is_too_slow(self, now_s: float) -> bool:
+        """Tells whether a frame has trickled for some checks; one late check proves nothing, for
+        what the peer sent meanwhile may still wait in the socket.
+        """
+        begun_at, limits = self._frame_begun_at, self._limits
+        if begun_at is None or not limits.frame_bytes_s_min:
+            self._slow_checks_count = 0
+            return False
+        is_slow = self._decoder.buffered_bytes < (now_s - begun_at) * limits.frame_bytes_s_min
+        self._slow_checks_count = self._slow_checks_count + 1 if is_slow else 0
+        return self._slow_checks_count >= limits.slow_checks_max
 
     def _hand_on(self, commands: list[RemotingCommand]) -> None:
         requests = [command for command in commands if not command.flag & RESPONSE_FLAG]

@@ -26,6 +26,9 @@ class ConnectionLimits:
     first_frame_timeout_s: float = 30.0
     # A frame must be whole within this time of its first byte.
     frame_timeout_s: float = 30.0
+    # A frame that comes more slowly, in this many checks in a row, is cut off before that.
+    frame_bytes_s_min: int = 1024
+    slow_checks_max: int = 5
     # Unsent bytes of which none goes out for so long close the connection.
     drain_timeout_s: float = 60.0
 

@@ -9,6 +9,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.turn import DelayedCall, TurnOutput
@@ -55,6 +56,7 @@ class CommandServer:
         *,
         connections_max: int = 10_000,
         connections_per_host_max: int = 1_000,
+        connections_per_host_rate: int = 100,
         idle_timeout_s: float = 120.0,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
@@ -68,6 +70,8 @@ class CommandServer:
             port: 0 has the system choose.
             connections_max: further ones are refused at accept.
             connections_per_host_max: the same for one peer address.
+            connections_per_host_rate: new connections a second of one peer address, and as many
+                at once; further ones are refused at accept.
             idle_timeout_s: used when `limits` is None.
             limits: of each connection.
             output: shared with other servers and clients on this reactor; None for one of its own.
@@ -78,6 +82,7 @@ class CommandServer:
         self._port = port
         self._connections_max = connections_max
         self._connections_per_host_max = connections_per_host_max
+        self._new_connections = RateLimit(connections_per_host_rate, connections_per_host_rate)
         self._limits = limits or ConnectionLimits(idle_timeout_s=idle_timeout_s)
         # Flushed at the end of each turn; a driver that works at the end of a turn may flush it
         # itself.
@@ -134,20 +139,25 @@ class CommandServer:
         """Returns a protocol for a new connection, None to refuse it."""
         count = len(self.connections)
         host_count = self._hosts.get(host, 0)
-        if count < self._connections_max and host_count < self._connections_per_host_max:
+        now_s = self._reactor.seconds()
+        if (
+            count < self._connections_max
+            and host_count < self._connections_per_host_max
+            and self._new_connections.take(host, now_s)
+        ):
             return CommandProtocol(self._reactor, self, limits=self._limits, output=self.output)
         self.refused_count += 1
-        now_s = self._reactor.seconds()
         if now_s - self._refusal_logged_at >= _REFUSAL_LOG_INTERVAL_S:
             self._refusal_logged_at = now_s
             _log.warn(
                 "refusing {host}: {count} connections of {limit}, {host_count} of "
-                "{host_limit} from there; {refused} refused so far",
+                "{host_limit} from there, {rate} new ones a second; {refused} refused so far",
                 host=host,
                 count=count,
                 limit=self._connections_max,
                 host_count=host_count,
                 host_limit=self._connections_per_host_max,
+                rate=self._new_connections.per_second,
                 refused=self.refused_count,
             )
         return None

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
+from ledgermq.broker import clients as module
 from ledgermq.broker.clients import Client, ClientTable
-from ledgermq.broker.errors import InvalidRequestError, SubscriptionParseError
+from ledgermq.broker.errors import (
+    InvalidRequestError,
+    SubscriptionParseError,
+    SystemBusyError,
+)
 from ledgermq.broker.filters import Matcher, Subscription, subscription_of
 from ledgermq.broker.long_polling import ParkedPull, ParkedPulls
 from ledgermq.broker.rates import Rates
@@ -62,6 +67,31 @@ def test_older_subscription_does_not_replace_a_newer_one() -> None:
     register(table, "b", subscription("T", 4, "B"), name="c2")
     group = table.find_group("g")
     assert group is not None and group.subscriptions["T"].expression == "A"
+
+
+def test_full_table_takes_no_member_and_leaves_no_group_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MEMBERSHIPS_MAX", 1)
+    table = ClientTable()
+    table.register_producer("a", client(), "p")
+    with pytest.raises(SystemBusyError, match="1 memberships and 0 groups, allowed are 1"):
+        register(table, "b", subscription("T"))
+    with pytest.raises(SystemBusyError):
+        table.register_producer("b", client(), "p2")
+    assert table.find_group("g") is None and table.memberships_count == 1
+    # Who is a member stays one.
+    table.register_producer("a", client(seen_ms=5), "p")
+    assert [one.seen_ms for one in table.producers_of("p")] == [5]
+
+
+def test_number_of_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GROUPS_MAX", 1)
+    table = ClientTable()
+    table.register_producer("a", client(), "p")
+    table.register_producer("b", client(), "p")
+    with pytest.raises(SystemBusyError, match="2 memberships and 1 groups"):
+        table.register_producer("c", client(), "p2")
 
 
 def test_closed_connection_leaves_all_groups() -> None:

@@ -163,9 +163,17 @@ def test_stopping_and_failed_brokers_never_serve_again() -> None:
         leadership.changed("LEADER", 1, "n0")
         end(leadership)
         leadership.serve()
-        assert not leadership.is_serving
+        assert not leadership.is_serving and not leadership.takes_messages
         with pytest.raises(errors.ServiceUnavailableError):
             leadership.check_serving()
+
+
+def test_role_of_a_broker_whose_ledger_stopped_says_so() -> None:
+    leadership = Leadership("n0", 1)
+    leadership.changed("CANDIDATE", 7, None)
+    leadership.fail("OSError: [Errno 5] Input/output error")
+    assert (leadership.role, leadership.is_leader, leadership.broker_id) == ("FAILED", False, 1)
+    assert "Input/output error" in str(leadership.refusal())
 
 
 # Schedule.

@@ -40,7 +40,7 @@ def test_followed_offsets_are_no_changes() -> None:
     assert not table.has_changes
 
 
-@pytest.mark.parametrize(("queue_id", "offset"), [(-1, 0), (0, -1), (0, 2**63)])
+@pytest.mark.parametrize(("queue_id", "offset"), [(-1, 0), (65_536, 0), (0, -1), (0, 2**63)])
 def test_impossible_offset_is_refused(queue_id: int, offset: int) -> None:
     with pytest.raises(InvalidRequestError):
         ConsumerOffsetTable(10).commit("g", "t", queue_id, offset)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from ledgermq.broker import errors
-from ledgermq.broker.processors.send import RECORD_BYTES_MAX, without_wait
+from ledgermq.broker.processors.send import without_wait
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
-from ledgermq.commitlog import AppendMessage
+from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.properties import decode_properties
@@ -92,6 +92,20 @@ def test_topic_is_created_before_its_first_message() -> None:
     assert len(parts.commit_state()) == 1
     send(parts, command())
     assert parts.written == []
+
+
+def test_one_address_creates_so_many_topics_a_second() -> None:
+    parts = leader(maxNewTopicsPerAddress="2")
+    for number in range(20):
+        send(parts, command(topic=f"T{number}"))
+    with pytest.raises(errors.SystemBusyError, match="more than 2 topics a second"):
+        send(parts, command(topic="T20"))
+    # Topics that are there cost nothing.
+    send(parts, command(topic="T19"))
+    parts.now_ms += 500
+    send(parts, command(topic="T20"))
+    with pytest.raises(errors.SystemBusyError):
+        send(parts, command(topic="T21"))
 
 
 def test_checks_are_made_again_when_topics_change() -> None:

@@ -80,6 +80,18 @@ def test_pulls_and_send_backs_are_counted_by_topic_and_group() -> None:
     assert counted.statistics.get_rate("T", "other", counted.now_ms) == 0.0
 
 
+def test_totals_of_the_broker_do_not_fall_when_a_counter_is_dropped() -> None:
+    counted = Counted()
+    counted.put("T", 5, 50)
+    counted.pass_samples(10)
+    counted.put("U", 1, 10)
+    while counted.statistics.view("TOPIC_PUT_NUMS", "T", counted.now_ms) is not None:
+        counted.put("U", 1, 10)
+        counted.pass_samples(1)
+    data = counted.view("BROKER_PUT_NUMS", "C")
+    assert (data.stats_minute.sum, data.stats_hour.sum) == (6, 6 * 60)
+
+
 def test_whole_broker_is_the_sum_of_its_topics() -> None:
     counted = Counted()
     counted.put("T", 3, 3)

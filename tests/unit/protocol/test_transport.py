@@ -313,8 +313,33 @@ class ProtocolTests(SynchronousTestCase):
         self.assertEqual(self.check_at(wire, 119), [])
         self.assertEqual(self.check_at(wire, 1), ["idle for 120 s"])
 
-    def test_frame_that_trickles_is_cut_off(self) -> None:
+    def test_slow_frame_is_cut_off_after_some_checks(self) -> None:
         wire = self.wire()
+        wire.protocol.dataReceived(encode(request(body=bytes(100_000)))[:1500])
+        self.assertEqual(self.check_at(wire, 1), [])
+        for _ in range(4):
+            self.assertEqual(self.check_at(wire, 1), [])
+        (reason,) = self.check_at(wire, 1)
+        self.assertEqual(
+            reason, "frame too slow, 1500 bytes of it came, 1024 a second are the least"
+        )
+
+    def test_frame_that_was_slow_for_a_while_is_not(self) -> None:
+        """A pause of the network, or of this process: between two checks all comes that waited."""
+        wire = self.wire()
+        frame = encode(request(body=bytes(100_000)))
+        wire.protocol.dataReceived(frame[:10])
+        for _ in range(4):
+            self.assertEqual(self.check_at(wire, 1), [])
+        wire.protocol.dataReceived(frame[10:50_000])
+        for _ in range(6):
+            self.assertEqual(self.check_at(wire, 1), [])
+        self.assertEqual(self.check_at(wire, 15), [])
+        wire.protocol.dataReceived(frame[50_000:])
+        self.assertEqual(len(self.receiver.received), 1)
+
+    def test_frame_that_trickles_is_cut_off(self) -> None:
+        wire = self.wire(limits=ConnectionLimits(frame_bytes_s_min=0))
         frame = encode(request())
         wire.protocol.dataReceived(frame + frame[:1])
         for number in range(1, 6):

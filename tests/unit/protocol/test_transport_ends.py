@@ -88,6 +88,16 @@ class ServerTests(SynchronousTestCase):
         first.end(ConnectionDone())
         self.assertIsNotNone(self.connect("10.0.0.1"))
 
+    def test_new_connections_of_one_address_are_limited_a_second(self) -> None:
+        server = self.started(connections_per_host_rate=3)
+        made = [self.connect("10.0.0.1") for _ in range(5)]
+        self.assertEqual([one is None for one in made], [False] * 3 + [True] * 2)
+        self.assertIsNotNone(self.connect("10.0.0.2"))
+        self.reactor.advance(0.5)
+        self.assertIsNotNone(self.connect("10.0.0.1"))
+        self.assertIsNone(self.connect("10.0.0.1"))
+        self.assertEqual(server.refused_count, 3)
+
     def test_idle_connections_are_closed(self) -> None:
         server = self.started(limits=ConnectionLimits(idle_timeout_s=5, first_frame_timeout_s=0))
         self.connect()

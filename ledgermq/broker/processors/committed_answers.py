@@ -1,0 +1,37 @@
+"""Answers that wait until a change, or a message of the broker's own, is committed."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from ledgermq.broker.errors import BrokerError
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+
+# Called once: without an error when all is committed, else with why that is not known.
+Committed = Callable[[BrokerError | None], None]
+
+
+def answer_when_committed(
+    command: RemotingCommand, change: Callable[[Committed], None]
+) -> Deferred[Any]:
+    """Makes a change and returns the answer to its request.
+
+    Args:
+        command: who is answered.
+        change: begins the change and has its argument called when it is known what became of it.
+
+    Returns:
+        A Deferred with SUCCESS, which fails with the error that the change ended in.
+    """
+    answer: Deferred[Any] = Deferred()
+
+    def committed(error: BrokerError | None) -> None:
+        if error is None:
+            answer.callback(command.response(ResponseCode.SUCCESS))
+        else:
+            answer.errback(error)
+
+    change(committed)
+    return answer
