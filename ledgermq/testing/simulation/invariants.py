@@ -147,8 +147,7 @@ class RaftWatch:
         """A process runs again; its log is one that the group has seen: I5."""
         self._seen.pop(member.id, None)
         self._leading.pop(member.id, None)
-        for key in [key for key in self._matches if key[0] == member.id]:
-            del self._matches[key]
+        self._forget_matches(member)
         store = member.store
         if store is None or member.replica is None or member.id in self.losers:
             return
@@ -237,6 +236,7 @@ class RaftWatch:
             demand(known == member.id, "I1 two leaders", raft.term, known, member.id)
             if self._leading.get(member.id) != raft.term:
                 self._leading[member.id] = raft.term
+                self._forget_matches(member)
                 self._on_elected(member, raft)
             self._check_matches(member, raft)
         if raft.commit_index > old_commit:
@@ -307,6 +307,11 @@ class RaftWatch:
 
     def _term_of(self, leader: Raft, index: int) -> int:
         return leader._log.term_at(index)
+
+    def _forget_matches(self, leader: SimMember) -> None:
+        """What it believed in another term must be true again before it counts."""
+        for key in [key for key in self._matches if key[0] == leader.id]:
+            del self._matches[key]
 
     def _check_matches(self, leader: SimMember, raft: Raft) -> None:
         """I11: what a leader believes of a follower's log is on that follower's disk."""
