@@ -102,6 +102,11 @@ class BrokerState:
         self.are_offsets_unsaved = False
         # A record was lost although this member still leads: the next snapshot puts it right.
         self.is_snapshot_due = False
+        # Where the last whole snapshot begins that is committed, -1 while none was seen: a member
+        # whose log begins behind it knows less than the whole state.
+        self.snapshot_index = -1
+        # Of the snapshot under way: its id, how many parts came, and where it begins.
+        self._snapshot_under_way: tuple[object, int, int] = (None, 0, -1)
         # Records applied, for status and tests.
         self.applied_count = 0
 
@@ -304,6 +309,8 @@ class BrokerState:
         if record.get("kind") == "topics":
             for name in _texts(record.get("removed")):
                 self._on_topic_removed(name)
+        if record.get("kind") == "snapshot":
+            self._note_snapshot(record, index)
         self.progress.follow_record(record, index)
         if self._writer is not None and record.get("by") == self._writer:
             return
@@ -317,6 +324,16 @@ class BrokerState:
                 self._apply_offsets(record)
             case "snapshot":
                 self._apply_snapshot_part(record)
+
+    def _note_snapshot(self, record: Mapping[str, Any], index: int) -> None:
+        name, part = record.get("id"), record.get("part")
+        if part == 0:
+            self._snapshot_under_way = (name, 0, index)
+        known, count, begin = self._snapshot_under_way
+        if (known, count) == (name, part):
+            self._snapshot_under_way = (name, count + 1, begin)
+            if count + 1 == record.get("parts"):
+                self.snapshot_index = begin
 
     def _apply_topics(self, record: Mapping[str, Any]) -> None:
         put = [TopicConfig.from_json(name, value) for name, value in _objects(record.get("put"))]

@@ -376,6 +376,7 @@ class MessageStore:
         *,
         is_asked: bool = False,
         needed_index: int | None = None,
+        state_index: int | None = None,
     ) -> CleanDecision:
         """Forget what retention gives up: segments of the log, then what points into them.
 
@@ -385,13 +386,15 @@ class MessageStore:
             disk_percent: see retention.used_percent.
             is_asked: an operator wants it now.
             needed_index: first entry that a follower lacks; it stays while the disk allows it.
+            state_index: entry that a log must not begin behind, for all who read it need what it
+                says; it stays in any case. -1: all stays. None: there is no such entry.
         """
         needed_position = None
         if needed_index is not None and needed_index <= self._store.last_index:
             first_index = self._store.first_index
             needed_position = self._store.position_at(max(needed_index, first_index))
         decision = decide(
-            self._segment_ages(),
+            self._segment_ages(state_index),
             now_ms=now_ms,
             local_hour=local_hour,
             disk_percent=disk_percent,
@@ -414,13 +417,16 @@ class MessageStore:
         index = self._queue_ends_index
         return self._store.position_at(index) if index >= self._store.first_index else 0
 
-    def _segment_ages(self) -> list[SegmentAge]:
-        """Return the segments that are full and dispatched, oldest first."""
+    def _segment_ages(self, state_index: int | None) -> list[SegmentAge]:
+        """Return the segments that are full, dispatched and told again behind, oldest first."""
         segment_bytes = self._store.segment_bytes
         position = self._store.first_position
         # What is kept must tell where queues go on whose last message is dropped: by the mark to
         # this member, by a record to one that begins there.
         limit = min(self._flushed_position, self._queue_ends_position())
+        if state_index is not None:
+            is_there = self._store.first_index <= state_index <= self._store.last_index
+            limit = min(limit, self._store.position_at(state_index) if is_there else 0)
         ages: list[SegmentAge] = []
         while True:
             position += segment_bytes - position % segment_bytes

@@ -253,7 +253,11 @@ class Storage:
             needed_index: first entry that a follower may still ask for.
         """
         decision = self.messages.clean(
-            self._now_ms(), local_hour, self.disk_used_percent(), needed_index=needed_index
+            self._now_ms(),
+            local_hour,
+            self.disk_used_percent(),
+            needed_index=needed_index,
+            state_index=self._state.snapshot_index,
         )
         if decision.drop_before:
             _log.info(

@@ -89,6 +89,25 @@ def test_large_snapshot_counts_when_its_last_part_is_there() -> None:
     assert len(followed(parts[0], parts[2]).state.topics) == 0
 
 
+def test_place_of_the_last_whole_snapshot_is_known() -> None:
+    """Retention must not drop it: a log that begins behind it lacks the state."""
+    leader = Parts(maxTopicCount="5000").lead()
+    for number in range(2500):
+        leader.state.topics.put(TopicConfig(f"T{number}"), 1)
+    leader.commit_state()
+    leader.state.write_snapshot()
+    bodies = leader.commit_state()
+    follower = Parts().state
+    assert follower.snapshot_index == -1
+    for index, body in enumerate(bodies, 70):
+        assert follower.snapshot_index == -1
+        follower.apply(body, index)
+    assert len(bodies) == 3
+    assert follower.snapshot_index == 70
+    leader.state.apply(bodies[1], 81)
+    assert leader.state.snapshot_index < 70
+
+
 def test_leader_skips_its_own_records_but_deletes_queues() -> None:
     leader = Parts().lead()
     leader.commit_state()

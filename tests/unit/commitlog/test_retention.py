@@ -169,3 +169,18 @@ def test_what_tells_the_ends_of_queues_stays(tmp_path):
     again = Broker(tmp_path, **sizes).lead()
     assert again.send(message(queue_id=1))[0].queue_offset == 1
     again.close()
+
+
+def test_what_tells_the_whole_state_stays_on_the_fullest_disk(tmp_path):
+    """A member that begins with the log's first entry must find the state of the broker in it."""
+    broker = Broker(tmp_path, segment_bytes=8192).lead()
+    for _ in range(30):
+        broker.send(message(b"x" * 700))
+    store, ledger = broker.store, broker.ledger_store
+    store.flush()
+    assert store.clean(START_MS, 12, 99, state_index=-1).drop_before == 0
+    dropped = store.clean(START_MS, 12, 99, state_index=15).drop_before
+    assert 0 < dropped <= ledger.position_at(15)
+    assert ledger.first_index <= 15
+    assert store.clean(START_MS, 12, 99, state_index=ledger.last_index).drop_before > dropped
+    broker.close()
