@@ -294,6 +294,11 @@ class PushConsumer:
         return self._holding.queues(self.topic)
 
     @property
+    def client_id(self) -> str:
+        """The name under which brokers know this member."""
+        return self._instance.client_id
+
+    @property
     def pending_count(self) -> int:
         """Messages that are pulled and not consumed."""
         return self._holding.pending_count

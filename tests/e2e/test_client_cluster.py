@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,9 @@ from ledgermq.client import (
     ReceivedMessage,
     blocking,
 )
-from tests.e2e.up_cluster import UpCluster
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with UpCluster(tmp_path_factory.mktemp("up"), node_count=1) as cluster:
-        yield cluster.name_server
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

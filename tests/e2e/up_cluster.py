@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,9 +23,10 @@ _PORTS_FROM, _PORTS_TO = 12_000, 30_000
 class UpCluster:
     """A name server and a group; use it in a `with` block, which always stops it."""
 
-    def __init__(self, folder: Path, node_count: int = 3) -> None:
+    def __init__(self, folder: Path, node_count: int = 3, settings: Sequence[str] = ()) -> None:
         self._folder = folder
         self._node_count = node_count
+        self._settings = settings
         self._ready_file = folder / "ready.json"
         self._log = folder / "up.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,6 +57,7 @@ class UpCluster:
             sys.executable, "-m", "ledgermq.cli.main", "up", "--data", str(self._folder / "data"),
             "--nodes", str(self._node_count), "--namesrv-port", str(name_server_port),
             "--base-port", str(base_port), "--ready-file", str(self._ready_file),
+            "--", *self._settings,
         ]  # fmt: skip
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log)
