@@ -19,6 +19,7 @@ What a listener that raises means depends on the mode:
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Self, TypeAlias
@@ -123,7 +124,9 @@ class PushConsumer:
         self._subscriptions = self._subscribe()
         self._requests = QueueRequests(self._instance, group, self.config)
         self._arrived: Arrived = asyncio.Queue()
-        self._locks = QueueLocks(self._instance, group) if mode == "orderly" else None
+        self._locks = (
+            QueueLocks(self._instance, group, time.monotonic) if mode == "orderly" else None
+        )
         self._listening: Listening | None = None
         self._work: ConcurrentWork | OrderlyWork | None = None
         if listener is not None:

@@ -7,9 +7,8 @@ for half a minute only.
 Source: RebalanceImpl and ConsumeMessageOrderlyService of 4.9.3.
 """
 
-import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ledgermq.client.errors import ClientError, RefusedError, UnreachableError
@@ -35,10 +34,11 @@ _log = logging.getLogger("ledgermq.client")
 class QueueLocks:
     """The locks of one member."""
 
-    def __init__(self, instance: ClientInstance, group: str) -> None:
+    def __init__(self, instance: ClientInstance, group: str, now_s: Callable[[], float]) -> None:
         self._instance = instance
         self._group = group
-        # When each lock was last granted, on the loop's clock.
+        self._now_s = now_s
+        # When each lock was last granted.
         self._granted_s: dict[MessageQueue, float] = {}
 
     def is_valid(self, queue: MessageQueue) -> bool:
@@ -109,7 +109,3 @@ class QueueLocks:
         for queue in held.intersection(queues):
             self._granted_s[queue] = asked_s
         return held
-
-    @staticmethod
-    def _now_s() -> float:
-        return asyncio.get_running_loop().time()

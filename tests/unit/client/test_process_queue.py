@@ -4,22 +4,8 @@ import random
 
 import pytest
 
-from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue, offset_after_illegal
-from ledgermq.protocol.bodies import MessageQueue
-from ledgermq.protocol.record import decode_record, encode_record
-
-QUEUE = MessageQueue("T", "b", 0)
-HOST = (b"\x7f\x00\x00\x01", 1)
-
-
-def message(offset: int) -> ReceivedMessage:
-    data = encode_record(b"T", 0, 0, offset, 0, 0, 0, HOST, 0, HOST, 0, 0, b"body", b"")
-    return ReceivedMessage(decode_record(data), QUEUE, 1000)
-
-
-def messages(start: int, end: int) -> list[ReceivedMessage]:
-    return [message(offset) for offset in range(start, end)]
+from tests.unit.client.parts import QUEUE, messages
 
 
 def test_nothing_pulled_commits_the_start() -> None:

@@ -1,0 +1,49 @@
+"""Offsets of a broadcast consumer in their file."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from ledgermq.client.errors import ConfigError
+from ledgermq.client.local_offsets import LocalOffsets, offsets_path
+from tests.unit.client.parts import OTHER, QUEUE
+
+
+def test_what_is_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "offsets.json"
+
+    async def scenario() -> None:
+        first = LocalOffsets(path)
+        assert await first.committed(QUEUE) is None
+        await first.commit(QUEUE, 7)
+        await first.commit(OTHER, 9)
+        await first.commit(QUEUE, 8)
+        again = LocalOffsets(path)
+        assert (await again.committed(QUEUE), await again.committed(OTHER)) == (8, 9)
+
+    asyncio.run(scenario())
+    assert json.loads(path.read_text()) == {"T": {"b": {"0": 8, "1": 9}}}
+    assert [found.name for found in path.parent.iterdir()] == ["offsets.json"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"T": 1}', '{"T": {"b": {"x": 1}}}', "\udcff"])
+def test_a_file_that_holds_something_else_is_not_overwritten(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ConfigError, match="offsets.json"):
+        LocalOffsets(path)
+
+
+def test_a_file_that_cannot_be_written_fails_the_commit(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    offsets = LocalOffsets(tmp_path / "taken" / "offsets.json")
+    with pytest.raises(ConfigError, match="taken"):
+        asyncio.run(offsets.commit(QUEUE, 1))
+
+
+def test_names_become_one_file_below_the_directory(tmp_path: Path) -> None:
+    assert offsets_path(tmp_path, None, "g") == tmp_path / "default" / "g.json"
+    path = offsets_path(tmp_path, "../x", "a/../b")
+    assert path.parent.parent == tmp_path

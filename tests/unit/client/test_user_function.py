@@ -1,0 +1,53 @@
+"""Functions of the user are called by their kind."""
+
+import threading
+
+import pytest
+
+from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.user_function import UserFunction
+from tests.unit.client.parts import message, run
+
+
+async def on_the_loop(got: ReceivedMessage) -> str:
+    return f"{got.queue_offset} {threading.current_thread().name}"
+
+
+def in_a_thread(got: ReceivedMessage) -> str:
+    return f"{got.queue_offset} {threading.current_thread().name}"
+
+
+class Callable:
+    """An object whose call is a coroutine function."""
+
+    async def __call__(self, got: ReceivedMessage) -> str:
+        return await on_the_loop(got)
+
+
+def test_a_coroutine_function_runs_on_the_loop_and_a_plain_one_in_a_thread() -> None:
+    async def scenario() -> None:
+        for function, place in (
+            (on_the_loop, "MainThread"), (Callable(), "MainThread"), (in_a_thread, "ledgermq-user"),
+        ):  # fmt: skip
+            called = UserFunction[str](function, 1)
+            assert (await called.call(message(7))).startswith(f"7 {place}")
+            called.close()
+
+    run(scenario())
+
+
+def test_an_error_of_either_kind_is_raised() -> None:
+    def plain(got: ReceivedMessage) -> str:
+        raise ValueError("plain")
+
+    async def on_loop(got: ReceivedMessage) -> str:
+        raise ValueError("on the loop")
+
+    async def scenario() -> None:
+        for function, text in ((plain, "plain"), (on_loop, "on the loop")):
+            called = UserFunction[str](function, 1)
+            with pytest.raises(ValueError, match=text):
+                await called.call(message(0))
+            called.close()
+
+    run(scenario())
