@@ -59,7 +59,8 @@ class BrokerConfig:
     register_timeout_ms: int
     region_id: str
     is_trace_on: bool
-    acl_enable: str
+    is_acl_on: bool
+    acl_file: Path
     broker_role: str
     # Topics and groups.
     broker_permission: int
@@ -174,6 +175,7 @@ def load_broker_config(
     values: dict[str, Any] = {key.field: _read(key, entries.get(key.name)) for key in KEYS}
     _derive_identity(values)
     _derive_store(values)
+    _derive_access(values, path)
     _derive_delays(values)
     _derive_ledger(values)
     others = [name for name in entries if name not in KEY_BY_NAME]
@@ -269,6 +271,13 @@ def _derive_store(values: dict[str, Any]) -> None:
             )
         hours.append(int(part))
     values["delete_hours"] = tuple(hours)
+
+
+def _derive_access(values: dict[str, Any], config_path: str | Path | None) -> None:
+    """Upstream's place is `conf`, where the broker's own file lies."""
+    folder = values["store_root"] / "config" if config_path is None else Path(config_path).parent
+    named = values["acl_file"]
+    values["acl_file"] = Path(named).expanduser() if named else folder / "plain_acl.yml"
 
 
 def _derive_delays(values: dict[str, Any]) -> None:

@@ -46,12 +46,9 @@ _IDENTITY: Final = (
     ),
     text_key("regionId", "region_id", "DefaultRegion", "Region told to tracing clients."),
     switch("traceOn", "is_trace_on", True, "Whether clients are told to trace."),
+    switch("aclEnable", "is_acl_on", False, "Access control by the rules in aclFile."),
     text_key(
-        "aclEnable",
-        "acl_enable",
-        "false",
-        "Access control is not part of this release: true refuses to start.",
-        ("false",),
+        "aclFile", "acl_file", None, "Rules of access control; plain_acl.yml beside this file."
     ),
     text_key(
         "brokerRole",

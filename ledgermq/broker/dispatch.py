@@ -33,6 +33,8 @@ ERROR_CODES: Final[tuple[tuple[type[Exception], ResponseCode], ...]] = (
     (errors.CommitTimeoutError, ResponseCode.SYSTEM_ERROR),
     (errors.IllegalMessageError, ResponseCode.MESSAGE_ILLEGAL),
     (errors.NoPermissionError, ResponseCode.NO_PERMISSION),
+    # As 4.9 answers; 5.x gives NO_PERMISSION.
+    (errors.AccessDeniedError, ResponseCode.SYSTEM_ERROR),
     (errors.TopicNotFoundError, ResponseCode.TOPIC_NOT_EXIST),
     (errors.NotFoundError, ResponseCode.QUERY_NOT_FOUND),
     (errors.SubscriptionParseError, ResponseCode.SUBSCRIPTION_PARSE_FAILED),

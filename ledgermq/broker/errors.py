@@ -54,6 +54,14 @@ class NoPermissionError(BrokerError):
     """The broker, the topic or the group does not allow the operation."""
 
 
+class AccessDeniedError(BrokerError):
+    """Access control: nobody knows the caller, or its account may not do this."""
+
+
+class AccessRulesError(BrokerError):
+    """Rules of access control that cannot be used; those in force stay."""
+
+
 class TopicNotFoundError(BrokerError):
     """The topic is unknown and was not created."""
 

@@ -11,6 +11,7 @@ queue, here and in a Java member. Bodies are JSON objects:
     {"kind":"snapshot","by":B,"id":text,"part":i,"parts":n,"topics":{...},"groups":{...},
      "offsets":{...},"topicsVersion":{...},"groupsVersion":{...}}, in part 0 "progress":{...}
     {"kind":"plan",...}, which `queue_progress.py` explains
+    {"kind":"access",...}, which `access/rules_table.py` explains; also behind each snapshot
 
 `by` is the member and term that wrote the record. The leader changes its own tables first and
 skips its own records of the same term when they come back; what it wrote and lost with its
@@ -25,6 +26,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from ledgermq.broker import names
+from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable, OffsetsByKey, offsets_from_json
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import BrokerError, GroupNotFoundError
@@ -85,6 +87,8 @@ class BrokerState:
         self.offsets = offsets
         # How far delay levels and half messages are worked off.
         self.progress = QueueProgress()
+        # Rules of access control; None while it is off.
+        self.access: RulesTable | None = None
         self._write = write
         self._now_ms = now_ms
         self._auto_create_groups = auto_create_groups
@@ -260,6 +264,18 @@ class BrokerState:
             for table, name, value in pieces[start : start + _ENTRIES_PER_RECORD]:
                 record.setdefault(table, {})[name] = value
             self._write_record(record, None)
+        if self.access is not None:
+            self.write_access()
+
+    def write_access(self, done: OnCommitted | None = None) -> None:
+        """Writes the rules of access control that are in force here."""
+        assert self.access is not None
+        self._write_record(self.access.to_record(), done)
+
+    def reload_access(self) -> None:
+        """Looks whether the file of access rules was changed; a leader tells all members."""
+        if self.access is not None and self.access.reload() and self.is_leading:
+            self.write_access()
 
     @staticmethod
     def plan_body(runs: Sequence[Run]) -> bytes:
@@ -342,6 +358,8 @@ class BrokerState:
         self._topics_changed()
 
     def _apply_groups(self, record: Mapping[str, Any]) -> None:
+            case "access" if self.access is not None:
+                self.access.follow(record)
         put = [
             SubscriptionGroup.from_json(name, value) for name, value in _objects(record.get("put"))
         ]

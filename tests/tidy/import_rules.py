@@ -48,7 +48,7 @@ ROOMS: dict[str, Room] = {
     "commitlog": Room(rooms=frozenset({"commitlog", "dledger", "dledger.store", "protocol"})),
     "broker": Room(
         rooms=frozenset({"broker", "commitlog", "dledger", "dledger.replica", "protocol"}),
-        packages=_TWISTED | {"msgspec"},
+        packages=_TWISTED | {"msgspec", "yaml"},
         banned=_THREADS | _EVENT_LOOPS,
     ),
     # The one file that knows all parts, so also the stores that it opens.

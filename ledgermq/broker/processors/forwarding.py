@@ -16,6 +16,7 @@ from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import ConsumerOfflineError, InvalidRequestError
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.query import find_record
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody, read_queue_map
@@ -77,7 +78,7 @@ class ForwardingProcessor:
         """CONSUME_MESSAGE_DIRECTLY (309): one consumer consumes one stored message now."""
         header = command.header(ConsumeMessageDirectlyResultRequestHeader)
         place = decode_offset_id(header.msg_id or "").physical_offset
-        record = self._store.record_at(place)
+        record = find_record(self._store, place)
         if record is None:
             raise InvalidRequestError(f"can not find message by the offset, {place}")
         return self._forward(command, header.consumer_group, header.client_id, bytes(record))

@@ -7,6 +7,7 @@ Everything is read from committed messages. Sources: `QueryMessageProcessor.java
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from ledgermq.broker import names
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
@@ -31,9 +32,11 @@ from ledgermq.protocol.headers import (
     QueryTopicConsumeByWhoRequestHeader,
     ViewMessageRequestHeader,
 )
+from ledgermq.protocol.record import decode_record_head
 from ledgermq.protocol.transport import CommandProtocol
 
 _KEY_CHARS_MAX: Final = 4096
+_STATE_TOPIC: Final = names.STATE_TOPIC.encode()
 
 
 class Archive(Protocol):
@@ -50,6 +53,20 @@ class Archive(Protocol):
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int | None: ...
+
+
+class Records(Protocol):
+    """What is needed to find a message by its place."""
+
+    def record_at(self, physical_offset: int) -> bytes | None: ...
+
+
+def find_record(store: Records, physical_offset: int) -> bytes | None:
+    """Returns the message at a place in the log; the broker's own state is none."""
+    record = store.record_at(physical_offset)
+    if record is None or decode_record_head(record).topic == _STATE_TOPIC:
+        return None
+    return record
 
 
 class QueryProcessor:
@@ -101,7 +118,7 @@ class QueryProcessor:
     def view(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """VIEW_MESSAGE_BY_ID (33): the message at a place in the log."""
         offset = command.header(ViewMessageRequestHeader).offset
-        record = self._store.record_at(offset)
+        record = find_record(self._store, offset)
         if record is None:
             raise InvalidRequestError(f"can not find message by the offset, {offset}")
         return command.response(ResponseCode.SUCCESS, body=bytes(record))

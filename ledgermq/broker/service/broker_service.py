@@ -19,6 +19,7 @@ from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
@@ -113,6 +114,8 @@ class BrokerService:
                 "MSG_REGION": config.region_id,
                 "TRACE_ON": "true" if config.is_trace_on else "false",
             },
+        if config.is_acl_on:
+            self.state.access = RulesTable(config.acl_file, wall_clock_ms)
             on_connection_lost=self._connection_lost,
         )
         self._server = self._new_server()
@@ -214,6 +217,8 @@ class BrokerService:
         started.addCallback(self._run)
         started.addErrback(self._give_up)
         return started
+            if self.state.access is not None:
+                self.state.access.load()
 
     def _join(self, port: int) -> Deferred[None]:
         """Builds what needs the port, and starts the ledger member."""
@@ -251,6 +256,7 @@ class BrokerService:
                 rng=self._rng,
             )
         )
+                rules=self.state.access,
         self._store_host = store_host
         self._dispatcher.install(self._processors.table)
         self._applier = BrokerApplier(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.leadership import Leadership
@@ -28,6 +29,8 @@ class Parts:
     proposals: Proposals
     messages: MessageStore
     rates: Rates
+    # Rules of access control; None while it is off.
+    rules: RulesTable | None
     # Address and port of this broker as records hold them.
     store_host: tuple[bytes, int]
     machine_memory_bytes: int

@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.delay import DelayedDelivery
 from ledgermq.broker.deliveries import Deliveries
 from ledgermq.broker.dispatch import Processor
+from ledgermq.broker.processors.access import AccessProcessor
 from ledgermq.broker.processors.admin import AdminProcessor
 from ledgermq.broker.processors.heartbeat import ClientProcessor
 from ledgermq.broker.processors.offsets import OffsetProcessor
 from ledgermq.broker.processors.pull import PullProcessor
-from ledgermq.broker.processors.query import QueryProcessor
+from ledgermq.broker.processors.query import QueryProcessor, find_record
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.processors.send_back import SendBackProcessor
 from ledgermq.broker.processors.topics import TopicProcessor
@@ -21,6 +23,7 @@ from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import built_in_topics
 from ledgermq.broker.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.record import decode_record_head
 
 # Part of the memory that upstream takes for the page cache of the log's end.
 _MEMORY_PERCENT: Final = 40
@@ -80,8 +83,11 @@ def bind_processors(parts: Parts) -> Processors:
         **_topics(parts),
         **_questions(parts, pulls, delays, statistics),
         **admin_processors(parts, statistics),
+        **_access(parts),
     }
     by_number = {int(request_code): processor for request_code, processor in table.items()}
+    if parts.rules is not None:
+        by_number = Guard(parts.rules, lambda offset: _topic_at(parts, offset)).protect(by_number)
     return Processors(
         pulls=pulls,
         clients=clients,
@@ -90,6 +96,26 @@ def bind_processors(parts: Parts) -> Processors:
         statistics=statistics,
         table=by_number,
     )
+
+
+def _access(parts: Parts) -> dict[RequestCode, Processor]:
+    """Rules of access control; nobody answers for them while it is off."""
+    if parts.rules is None:
+        return {}
+    address = f"{parts.config.address_host}:{parts.store_host[1]}"
+    access = AccessProcessor(parts.config, parts.leadership, parts.state, parts.rules, address)
+    return {
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: access.put_account,
+        RequestCode.DELETE_ACL_CONFIG: access.delete_account,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: access.put_addresses,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO: access.show_version,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: access.list_accounts,
+    }
+
+
+def _topic_at(parts: Parts, offset: int) -> str | None:
+    record = find_record(parts.messages, offset)
+    return None if record is None else decode_record_head(record).topic.decode("utf-8", "replace")
 
 
 def _has_room(parts: Parts) -> bool:

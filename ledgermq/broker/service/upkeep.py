@@ -30,6 +30,8 @@ _HOUSEKEEPING_MS: Final = 10_000
 _SECOND_MS: Final = 1000
 _SCRUB_MS: Final = 100
 _SNAPSHOT_MS: Final = 600_000
+# Upstream looks as often whether plain_acl.yml was changed.
+_RULES_MS: Final = 5000
 
 _log = Logger()
 
@@ -106,6 +108,8 @@ class Upkeep:
         schedule.every(SAMPLE_MS, lambda: statistics.sample(int(self._clock_ms())))
         schedule.every(config.register_period_ms, self._registration.register)
         schedule.every(_SNAPSHOT_MS, self._write_snapshot)
+        if config.is_acl_on:
+            schedule.every(_RULES_MS, self._state.reload_access)
         if config.scrub_bytes_s:
             schedule.every(_SCRUB_MS, self._scrub)
 

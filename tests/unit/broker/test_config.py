@@ -89,7 +89,7 @@ GROUP = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId
         ({"mappedFileSizeDLedgerIndex": "167772161"}, "mappedFileSizeDLedgerIndex", "32"),
         ({"deleteWhen": "4;25"}, "deleteWhen", "23"),
         ({"namesrvAddr": "localhost"}, "namesrvAddr", "host:port"),
-        ({"aclEnable": "true"}, "aclEnable", "false"),
+        ({"aclEnable": "yes"}, "aclEnable", "true or false"),
         ({"brokerRole": "SLAVE"}, "brokerRole", "ASYNC_MASTER"),
         ({"brokerName": "a b"}, "brokerName", "characters"),
         ({**GROUP, "dLegerSelfId": "n9"}, "dLegerSelfId", "dLegerPeers"),

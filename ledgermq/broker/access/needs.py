@@ -1,0 +1,195 @@
+"""What a request touches, and what an account must be allowed for it.
+
+Upstream checks a handful of codes and lets every account do all others, among them changing the
+rules and reading any message by its place. Here every code that is not in one of these tables needs
+an admin:
+
+    _TOUCHES   topics and groups named by the request, each with the permission it takes; the rows
+               that upstream has mean the same here
+    _OPEN      what any account may ask: shapes and figures, no messages, no change
+
+Source: `PlainAccessValidator.java`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ledgermq.broker.access.rules import Permission
+from ledgermq.broker.names import RETRY_PREFIX
+from ledgermq.protocol.bodies import CheckClientRequestBody, LockBatchRequestBody
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.heartbeat import HeartbeatData
+from ledgermq.protocol.message_id import decode_offset_id
+
+# Tells the topic of the message at a place in the log, None when there is none.
+TopicAt = Callable[[int], str | None]
+
+
+class Need(NamedTuple):
+    """One thing that a request touches."""
+
+    is_group: bool
+    name: str
+    permission: Permission
+
+
+_Fields = Mapping[str, str]
+_Touches = Callable[[_Fields, bytes, TopicAt], Iterator[Need]]
+
+
+def needs_of(command: RemotingCommand, topic_at: TopicAt) -> list[Need] | None:
+    """Returns what a request touches; None when it takes an admin.
+
+    Raises:
+        RemoteProtocolError: the request does not say what is touched.
+    """
+    touches = _TOUCHES.get(command.code)
+    if touches is not None:
+        return list(touches(command.ext_fields or {}, command.body, topic_at))
+    return [] if command.code in _OPEN else None
+
+
+def _topic(name: str | None, permission: Permission) -> Iterator[Need]:
+    """A topic; the retry topic of a group is that group, whoever writes or reads it."""
+    if not name:
+        return
+    if name.startswith(RETRY_PREFIX):
+        yield Need(True, name[len(RETRY_PREFIX) :], Permission.SUB)
+    else:
+        yield Need(False, name, permission)
+
+
+def _group(name: str | None) -> Iterator[Need]:
+    if name:
+        yield Need(True, name.removeprefix(RETRY_PREFIX), Permission.SUB)
+
+
+def _at(offset: str, topic_at: TopicAt) -> Iterator[Need]:
+    """The topic of the message at a place, if there is one."""
+    digits = offset.removeprefix("+")
+    if digits.isascii() and digits.isdigit() and len(digits) < 20:
+        yield from _topic(topic_at(int(digits)), Permission.SUB)
+
+
+def _send(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _topic(fields.get("topic"), Permission.PUB)
+
+
+def _send_short(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _topic(fields.get("b"), Permission.PUB)
+
+
+def _send_back(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    """Upstream believes the named topic; the message at the place is what the group gets."""
+    yield from _at(fields.get("offset", ""), topic_at)
+    yield from _topic(fields.get("originTopic"), Permission.PUB)
+    yield from _group(fields.get("group"))
+
+
+def _consume(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _topic(fields.get("topic"), Permission.SUB)
+    yield from _group(fields.get("consumerGroup") or fields.get("group"))
+
+
+def _read_topic(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _topic(fields.get("topic"), Permission.SUB)
+
+
+def _look_at_topic(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _topic(fields.get("topic"), Permission.ANY)
+
+
+def _member(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _group(fields.get("consumerGroup"))
+
+
+def _view(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _at(fields.get("offset", ""), topic_at)
+
+
+def _consume_directly(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    place = decode_offset_id(fields.get("msgId", "")).physical_offset
+    yield from _topic(topic_at(place), Permission.SUB)
+    yield from _group(fields.get("consumerGroup"))
+
+
+def _clone(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _group(fields.get("srcGroup"))
+    yield from _group(fields.get("destGroup"))
+
+
+def _lock(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    yield from _group(LockBatchRequestBody.decode(body).consumer_group)
+
+
+def _check_client(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    request = CheckClientRequestBody.decode(body)
+    yield from _group(request.group)
+    yield from _topic(request.subscription_data.topic, Permission.SUB)
+
+
+def _heart_beat(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    for consumer in HeartbeatData.decode(body).consumer_data_set:
+        yield from _group(consumer.group_name)
+        for subscription in consumer.subscription_data_set:
+            yield from _topic(subscription.topic, Permission.SUB)
+
+
+_CODE = RequestCode
+_TOUCHES: Final[dict[int, _Touches]] = {
+    _CODE.SEND_MESSAGE: _send,
+    _CODE.SEND_MESSAGE_V2: _send_short,
+    _CODE.SEND_BATCH_MESSAGE: _send_short,
+    _CODE.CONSUMER_SEND_MSG_BACK: _send_back,
+    _CODE.PULL_MESSAGE: _consume,
+    _CODE.LITE_PULL_MESSAGE: _consume,
+    _CODE.QUERY_CONSUMER_OFFSET: _consume,
+    _CODE.UPDATE_CONSUMER_OFFSET: _consume,
+    _CODE.INVOKE_BROKER_TO_RESET_OFFSET: _consume,
+    _CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _consume,
+    _CODE.QUERY_MESSAGE: _read_topic,
+    _CODE.VIEW_MESSAGE_BY_ID: _view,
+    _CODE.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
+    _CODE.CLONE_GROUP_OFFSET: _clone,
+    _CODE.SEARCH_OFFSET_BY_TIMESTAMP: _look_at_topic,
+    _CODE.GET_MAX_OFFSET: _look_at_topic,
+    _CODE.GET_MIN_OFFSET: _look_at_topic,
+    _CODE.GET_EARLIEST_MSG_STORETIME: _look_at_topic,
+    _CODE.HEART_BEAT: _heart_beat,
+    _CODE.UNREGISTER_CLIENT: _member,
+    _CODE.GET_CONSUMER_LIST_BY_GROUP: _member,
+    _CODE.CHECK_CLIENT_CONFIG: _check_client,
+    _CODE.LOCK_BATCH_MQ: _lock,
+    _CODE.UNLOCK_BATCH_MQ: _lock,
+}
+_OPEN: Final = frozenset(
+    (
+        # The end of a transaction names only places; the half message was checked when it came. A
+        # reply goes to the one client that its message names.
+        _CODE.END_TRANSACTION,
+        _CODE.SEND_REPLY_MESSAGE,
+        _CODE.SEND_REPLY_MESSAGE_V2,
+        _CODE.GET_ALL_TOPIC_CONFIG,
+        _CODE.GET_TOPIC_CONFIG,
+        _CODE.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+        _CODE.GET_TOPIC_STATS_INFO,
+        _CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        _CODE.GET_SUBSCRIPTIONGROUP_CONFIG,
+        _CODE.GET_CONSUMER_CONNECTION_LIST,
+        _CODE.GET_PRODUCER_CONNECTION_LIST,
+        _CODE.GET_ALL_PRODUCER_INFO,
+        _CODE.GET_CONSUMER_RUNNING_INFO,
+        _CODE.GET_CONSUME_STATS,
+        _CODE.GET_BROKER_CONSUME_STATS,
+        _CODE.QUERY_TOPIC_CONSUME_BY_WHO,
+        _CODE.QUERY_CONSUME_TIME_SPAN,
+        _CODE.QUERY_CONSUME_QUEUE,
+        _CODE.GET_ALL_CONSUMER_OFFSET,
+        _CODE.GET_ALL_DELAY_OFFSET,
+        _CODE.GET_BROKER_CONFIG,
+        _CODE.GET_BROKER_RUNTIME_INFO,
+        _CODE.VIEW_BROKER_STATS_DATA,
+        _CODE.GET_BROKER_CLUSTER_ACL_INFO,
+    )
+)

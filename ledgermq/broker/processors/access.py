@@ -1,0 +1,150 @@
+"""Rules of access control by hand: accounts (50, 51), white addresses (53), lists (52, 54).
+
+Tools ask every broker of a cluster; the leader changes its rules and answers when the change is
+committed, a follower agrees, because it gets them from the leader. Source:
+`AdminBrokerProcessor.java`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from ledgermq.broker.access.rules import AccessRules
+from ledgermq.broker.access.rules_table import RulesTable
+from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import AccessRulesError, BrokerError
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import (
+    CreateAccessConfigRequestHeader,
+    DeleteAccessConfigRequestHeader,
+    GetBrokerAclConfigResponseHeader,
+    UpdateGlobalWhiteAddrsConfigRequestHeader,
+)
+from ledgermq.protocol.transport import CommandProtocol
+
+_UPDATE_FAILED: Final = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+_DELETE_FAILED: Final = ResponseCode.DELETE_ACL_CONFIG_FAILED
+_ADDRESSES_FAILED: Final = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
+
+_log = Logger()
+
+
+class AccessProcessor:
+    """Changes and lists the rules."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        table: RulesTable,
+        address: str,
+    ) -> None:
+        """Binds the parts; `address` is where clients find this broker."""
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._table = table
+        self._address = address
+
+    def put_account(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """UPDATE_AND_CREATE_ACL_CONFIG (50): what is not told stays, lists are replaced."""
+        header = command.header(CreateAccessConfigRequestHeader)
+        told: dict[str, Any] = {
+            "accessKey": header.access_key,
+            "secretKey": header.secret_key,
+            "whiteRemoteAddress": header.white_remote_address,
+            # Only what says so makes an account an admin, or one no more.
+            "admin": header.admin if "admin" in (command.ext_fields or {}) else None,
+            "defaultTopicPerm": header.default_topic_perm,
+            "defaultGroupPerm": header.default_group_perm,
+            "topicPerms": _parts(header.topic_perms),
+            "groupPerms": _parts(header.group_perms),
+        }
+        change = {name: value for name, value in told.items() if value is not None}
+        return self._change(
+            connection, command, _UPDATE_FAILED, lambda rules: rules.with_account(change)
+        )
+
+    def delete_account(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """DELETE_ACL_CONFIG (51)."""
+        access_key = command.header(DeleteAccessConfigRequestHeader).access_key
+        return self._change(
+            connection, command, _DELETE_FAILED, lambda rules: rules.without_account(access_key)
+        )
+
+    def put_addresses(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53): replaces them all."""
+        header = command.header(UpdateGlobalWhiteAddrsConfigRequestHeader)
+        texts = [part for part in header.global_white_addrs.split(",") if part.strip()]
+        return self._change(
+            connection, command, _ADDRESSES_FAILED, lambda rules: rules.with_white_addresses(texts)
+        )
+
+    def _change(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        failure_code: ResponseCode,
+        change: Callable[[AccessRules], AccessRules],
+    ) -> Answer:
+        leadership = self._leadership
+        if leadership.leader_id is not None and not leadership.is_leader:
+            return command.response(
+                ResponseCode.SUCCESS, f"changed here when the leader {leadership.leader_id} does it"
+            )
+        leadership.check_serving()
+        try:
+            self._table.change(change(self._table.rules))
+        except AccessRulesError as error:
+            return command.response(failure_code, str(error))
+        _log.info(
+            "{peer} changes the rules of access control (code {code})",
+            peer=connection.peer,
+            code=command.code,
+        )
+        answer: Deferred[Any] = Deferred()
+
+        def done(error: BrokerError | None) -> None:
+            if error is None:
+                answer.callback(command.response(ResponseCode.SUCCESS))
+            else:
+                answer.errback(error)
+
+        self._state.write_access(done)
+        return answer
+
+    def show_version(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_BROKER_CLUSTER_ACL_INFO (52)."""
+        version = self._table.version.to_json()
+        header = GetBrokerAclConfigResponseHeader(
+            version=lenient_json.write(version).decode(),
+            all_acl_file_version=lenient_json.write({str(self._table.path): version}).decode(),
+            broker_name=self._config.broker_name,
+            broker_addr=self._address,
+            cluster_name=self._config.cluster_name,
+        )
+        return command.response(ResponseCode.SUCCESS, self._table.alarm, header)
+
+    def list_accounts(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_BROKER_CLUSTER_ACL_CONFIG (54): all rules, with their secrets, for an admin."""
+        document = self._table.rules.to_document()
+        body = {
+            "globalWhiteAddrs": document["globalWhiteRemoteAddresses"],
+            "plainAccessConfigs": document["accounts"],
+        }
+        return command.response(ResponseCode.SUCCESS, body=lenient_json.write(body))
+
+
+def _parts(text: str | None) -> list[str] | None:
+    """A list joined by commas."""
+    if text is None:
+        return None
+    return [part.strip() for part in text.split(",") if part.strip()]

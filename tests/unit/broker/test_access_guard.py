@@ -1,0 +1,247 @@
+"""Who may do what: every request code without key, with a wrong one, and with too little."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgermq.broker.access.guard import Guard
+from ledgermq.broker.access.needs import Need, needs_of
+from ledgermq.broker.access.rules import Permission, parse_rules
+from ledgermq.broker.access.rules_table import RulesTable
+from ledgermq.broker.errors import AccessDeniedError
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.signature import Credentials
+
+RULES = {
+    "globalWhiteRemoteAddresses": ["10.9.9.9"],
+    "accounts": [
+        {
+            "accessKey": "orders-app",
+            "secretKey": "secret-1",
+            "topicPerms": ["orders=PUB|SUB", "audit=DENY", "feed=SUB", "in=PUB"],
+            "groupPerms": ["readers=SUB"],
+        },
+        {"accessKey": "operator", "secretKey": "secret-2", "admin": True},
+        {"accessKey": "at-home", "secretKey": "secret-3", "whiteRemoteAddress": "10.8.8.*"},
+        {
+            "accessKey": "half-admin",
+            "secretKey": "secret-4",
+            "admin": True,
+            "topicPerms": ["orders=PUB"],
+            "defaultGroupPerm": "SUB",
+        },
+    ],
+}
+HOST = "10.0.0.1"
+USER = Credentials(access_key="orders-app", secret_key="secret-1")
+OPERATOR = Credentials(access_key="operator", secret_key="secret-2")
+HALF_ADMIN = Credentials(access_key="half-admin", secret_key="secret-4")
+TOPICS = {100: "orders", 200: "audit"}
+# An offset id whose place in the log is 100.
+ID_AT_100 = "7F00000100002A9F0000000000000064"
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Guard:
+    table = RulesTable(tmp_path / "plain_acl.yml", lambda: 0)
+    table.rules = parse_rules(RULES)
+    return Guard(table, TOPICS.get)
+
+
+def command(code: int, body: bytes = b"", /, **fields: str) -> RemotingCommand:
+    return RemotingCommand(code=code, ext_fields=fields or None, body=body)
+
+
+def signed(who: Credentials, code: int, body: bytes = b"", /, **fields: str) -> RemotingCommand:
+    request = command(code, body, **fields)
+    request.ext_fields = who.signed(request.ext_fields, body)
+    return request
+
+
+def refusal(guard: Guard, request: RemotingCommand, host: str = HOST) -> str:
+    """Why a request is refused; empty when it passes."""
+    try:
+        guard.check(host, request)
+    except AccessDeniedError as error:
+        return str(error)
+    return ""
+
+
+def beat(*consumers: tuple[str, str]) -> bytes:
+    data = [
+        {"groupName": group, "subscriptionDataSet": [{"topic": topic, "subString": "*"}]}
+        for group, topic in consumers
+    ]
+    return json.dumps({"clientID": "c", "consumerDataSet": data}).encode()
+
+
+# What passes with a resource of its own, and the same with one that is not; code, fields, body.
+CASES: list[tuple[RequestCode, dict[str, str], bytes, dict[str, str], bytes]] = [
+    (RequestCode.SEND_MESSAGE, {"topic": "orders"}, b"x", {"topic": "feed"}, b"x"),
+    (RequestCode.SEND_MESSAGE_V2, {"b": "orders"}, b"x", {"b": "other"}, b"x"),
+    (RequestCode.SEND_BATCH_MESSAGE, {"b": "in"}, b"x", {"b": "audit"}, b"x"),
+    (RequestCode.SEND_MESSAGE_V2, {"b": "%RETRY%readers"}, b"", {"b": "%RETRY%others"}, b""),
+    (RequestCode.CONSUMER_SEND_MSG_BACK, {"originTopic": "orders", "group": "readers"}, b"",
+     {"originTopic": "orders", "group": "others"}, b""),
+    (RequestCode.CONSUMER_SEND_MSG_BACK, {"group": "readers", "offset": "100"}, b"",
+     {"group": "readers", "offset": "200"}, b""),
+    (RequestCode.PULL_MESSAGE, {"topic": "feed", "consumerGroup": "readers"}, b"",
+     {"topic": "in", "consumerGroup": "readers"}, b""),
+    (RequestCode.LITE_PULL_MESSAGE, {"topic": "feed", "consumerGroup": "readers"}, b"",
+     {"topic": "feed", "consumerGroup": "others"}, b""),
+    (RequestCode.PULL_MESSAGE, {"topic": "%RETRY%readers", "consumerGroup": "readers"}, b"",
+     {"topic": "%DLQ%readers", "consumerGroup": "readers"}, b""),
+    (RequestCode.QUERY_CONSUMER_OFFSET, {"topic": "feed", "consumerGroup": "readers"}, b"",
+     {"topic": "feed", "consumerGroup": "others"}, b""),
+    (RequestCode.UPDATE_CONSUMER_OFFSET, {"topic": "feed", "consumerGroup": "readers"}, b"",
+     {"topic": "other", "consumerGroup": "readers"}, b""),
+    (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"topic": "feed", "group": "readers"}, b"",
+     {"topic": "feed", "group": "others"}, b""),
+    (RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "feed", "group": "readers"}, b"",
+     {"topic": "feed", "group": "others"}, b""),
+    (RequestCode.QUERY_MESSAGE, {"topic": "feed", "key": "k"}, b"", {"topic": "audit"}, b""),
+    (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "100"}, b"", {"offset": "200"}, b""),
+    (RequestCode.CONSUME_MESSAGE_DIRECTLY, {"msgId": ID_AT_100, "consumerGroup": "readers"}, b"",
+     {"msgId": ID_AT_100, "consumerGroup": "others"}, b""),
+    (RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "readers", "destGroup": "readers"}, b"",
+     {"srcGroup": "readers", "destGroup": "others"}, b""),
+    (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "in"}, b"", {"topic": "other"}, b""),
+    (RequestCode.GET_MAX_OFFSET, {"topic": "in"}, b"", {"topic": "audit"}, b""),
+    (RequestCode.GET_MIN_OFFSET, {"topic": "feed"}, b"", {"topic": "audit"}, b""),
+    (RequestCode.GET_EARLIEST_MSG_STORETIME, {"topic": "feed"}, b"", {"topic": "other"}, b""),
+    (RequestCode.HEART_BEAT, {}, beat(("readers", "feed"), ("readers", "%RETRY%readers")),
+     {}, beat(("readers", "feed"), ("readers", "in"))),
+    (RequestCode.HEART_BEAT, {}, beat(), {}, beat(("others", "feed"))),
+    (RequestCode.UNREGISTER_CLIENT, {"clientID": "c"}, b"", {"consumerGroup": "others"}, b""),
+    (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "readers"}, b"",
+     {"consumerGroup": "others"}, b""),
+    (RequestCode.CHECK_CLIENT_CONFIG, {},
+     b'{"clientId":"c","group":"readers","subscriptionData":{"topic":"feed"}}',
+     {}, b'{"clientId":"c","group":"readers","subscriptionData":{"topic":"in"}}'),
+    (RequestCode.LOCK_BATCH_MQ, {}, b'{"consumerGroup":"readers","clientId":"c"}',
+     {}, b'{"consumerGroup":"others","clientId":"c"}'),
+    (RequestCode.UNLOCK_BATCH_MQ, {}, b'{"consumerGroup":"readers","clientId":"c"}',
+     {}, b'{"consumerGroup":"others","clientId":"c"}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "own", "own_body", "foreign", "foreign_body"), CASES)
+def test_account_reaches_its_own_resources_only(
+    guard: Guard,
+    code: RequestCode,
+    own: dict[str, str],
+    own_body: bytes,
+    foreign: dict[str, str],
+    foreign_body: bytes,
+) -> None:
+    assert refusal(guard, signed(USER, code, own_body, **own)) == ""
+    assert "ermission for" in refusal(guard, signed(USER, code, foreign_body, **foreign))
+    assert refusal(guard, signed(OPERATOR, code, foreign_body, **foreign)) == ""
+
+
+def test_every_code_wants_an_account_and_its_signature(guard: Guard) -> None:
+    unknown = Credentials(access_key="stranger", secret_key="secret-1")
+    wrong = Credentials(access_key="operator", secret_key="secret-1")
+    for code in RequestCode:
+        assert "No accessKey" in refusal(guard, command(code)), code
+        assert refusal(guard, signed(unknown, code)) == "No acl config for stranger", code
+        text = refusal(guard, signed(wrong, code))
+        assert text == "Check signature failed for accessKey=operator", code
+    assert guard.refused_count == 3 * len(RequestCode)
+
+
+def test_code_that_no_table_names_wants_an_admin(guard: Guard) -> None:
+    for code in set(RequestCode) - {case[0] for case in CASES}:
+        text = refusal(guard, signed(USER, code, b"{}"))
+        if text or code in _CHANGES_AND_SECRETS:
+            assert text == (
+                f"Need admin permission for request code={int(code)},"
+                " but accessKey=orders-app is not"
+            )
+            assert refusal(guard, signed(OPERATOR, code)) == ""
+
+
+_CHANGES_AND_SECRETS = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_BROKER_CONFIG,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+    RequestCode.DELETE_ACL_CONFIG,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    RequestCode.CLEAN_UNUSED_TOPIC,
+    RequestCode.DELETE_EXPIRED_COMMITLOG,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE,
+}
+
+
+def test_code_that_nobody_knows_wants_an_admin(guard: Guard) -> None:
+    assert needs_of(command(4711), TOPICS.get) is None
+    assert "Need admin" in refusal(guard, signed(USER, 4711))
+
+
+def test_white_addresses_need_no_signature(guard: Guard) -> None:
+    request = command(RequestCode.UPDATE_BROKER_CONFIG)
+    assert refusal(guard, request, "10.9.9.9") == ""
+    at_home = command(RequestCode.SEND_MESSAGE, topic="audit", AccessKey="at-home")
+    assert refusal(guard, at_home, "10.8.8.1") == ""
+    assert "Check signature failed" in refusal(guard, at_home, HOST)
+
+
+def test_signature_covers_fields_and_body(guard: Guard) -> None:
+    request = signed(USER, RequestCode.SEND_MESSAGE, b"body", topic="orders", queueId="1")
+    fields = dict(request.ext_fields or {})
+    assert refusal(guard, request) == ""
+    for change in ({"queueId": "2"}, {"more": "x"}, {"Signature": ""}, {"Signature": "\ud800"}):
+        request.ext_fields = {**fields, **change}
+        assert "Check signature failed" in refusal(guard, request)
+    request.ext_fields = {**fields, "_UNIQUE_KEY_QUERY": "true"}
+    assert refusal(guard, request) == ""
+    request.body = b"other"
+    assert "Check signature failed" in refusal(guard, request)
+
+
+def test_admin_with_lists_is_held_to_them(guard: Guard) -> None:
+    assert refusal(guard, signed(HALF_ADMIN, RequestCode.SEND_MESSAGE, topic="orders")) == ""
+    text = refusal(guard, signed(HALF_ADMIN, RequestCode.SEND_MESSAGE, topic="feed"))
+    assert text == "No default permission for topic:feed: accessKey=half-admin needs PUB"
+    assert refusal(guard, signed(HALF_ADMIN, RequestCode.UPDATE_BROKER_CONFIG)) == ""
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b'{"clientID":"c","consumerDataSet":{}}',
+             b'{"clientID":"c","consumerDataSet":[1]}', b"[" * 100_000],
+)  # fmt: skip
+def test_heart_beat_that_hides_what_it_touches_is_refused(guard: Guard, body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        guard.check(HOST, signed(USER, RequestCode.HEART_BEAT, body))
+
+
+def test_protected_processor_is_not_reached_without_leave(guard: Guard) -> None:
+    reached: list[Any] = []
+
+    class Peer:
+        peer_host = HOST
+
+    table = guard.protect({310: lambda connection, request: reached.append(request)})
+    peer: Any = Peer()
+    with pytest.raises(AccessDeniedError):
+        table[310](peer, command(310, b="orders"))
+    assert not reached
+    request = signed(USER, 310, b="orders")
+    table[310](peer, request)
+    assert reached == [request]
+
+
+def test_needs_name_a_group_without_its_prefix() -> None:
+    request = command(RequestCode.PULL_MESSAGE, topic="t", consumerGroup="g")
+    assert needs_of(request, TOPICS.get) == [
+        Need(False, "t", Permission.SUB), Need(True, "g", Permission.SUB),
+    ]  # fmt: skip

@@ -1,0 +1,201 @@
+"""plain_acl.yml on disk: read safely, written whole, read again when it changed, and shared."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgermq.broker.access.rules import parse_rules
+from ledgermq.broker.access.rules_file import read_rules, write_rules
+from ledgermq.broker.access.rules_table import RulesTable
+from ledgermq.broker.data_version import DataVersion
+from ledgermq.broker.errors import AccessRulesError
+
+UPSTREAM = """
+globalWhiteRemoteAddresses:
+- 10.10.103.*
+- 192.168.0.*
+
+accounts:
+- accessKey: RocketMQ
+  secretKey: 12345678
+  whiteRemoteAddress:
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  topicPerms:
+  - topicA=DENY
+  - topicB=PUB|SUB
+  groupPerms:
+  # the group should convert to retry topic
+  - groupA=DENY
+dataVersion:
+- counter: 7
+  timestamp: 1636000000000
+"""
+ONE = "accounts: [{accessKey: orders-app, secretKey: secret-1}]"
+TWO = ONE.replace("]", ", {accessKey: second-app, secretKey: secret-2}]")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "plain_acl.yml"
+
+
+def put(path: Path, text: str, at_ms: int) -> None:
+    """An operator's edit at a time."""
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+
+
+def loaded(path: Path, text: str = ONE, at_ms: int = 1000) -> RulesTable:
+    put(path, text, at_ms)
+    table = RulesTable(path, lambda: 5000)
+    table.load()
+    return table
+
+
+def keys(table: RulesTable) -> list[str]:
+    return sorted(table.rules.accounts)
+
+
+def test_file_of_upstream_is_read(path: Path) -> None:
+    put(path, UPSTREAM, 3000)
+    found = read_rules(path)
+    assert found.version == DataVersion(1636000000000, 7) and found.changed_ms == 3000
+    assert not found.is_exposed
+    [account] = found.rules.accounts.values()
+    assert account.access_key == "RocketMQ" and account.secret_key == "12345678"
+    assert found.rules.white_addresses[0].matches("10.10.103.9")
+    path.chmod(0o644)
+    assert read_rules(path).is_exposed
+
+
+def test_what_was_written_is_read_and_is_for_its_owner_alone(path: Path) -> None:
+    put(path, UPSTREAM, 3000)
+    rules = read_rules(path).rules.with_account({"accessKey": "RocketMQ", "topicPerms": ["ü=SUB"]})
+    write_rules(path, rules, DataVersion(4000, 8))
+    found = read_rules(path)
+    assert found.rules.to_document() == rules.to_document()
+    assert found.version == DataVersion(4000, 8) and found.changed_ms == 4000
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no mapping"),
+        ("accounts: [", "line 1"),
+        ("accounts:\n- accessKey: a\n secretKey: secret-1", "line 3"),
+        ("accounts: &a []\nmore: *a", "line 2: an alias"),
+        ("accounts: !!python/object/apply:os.system ['true']", "line 1: could not determine"),
+        ("accounts: [{accessKey: orders-app}]", "secretKey is missing"),
+        ("accounts: [{accessKey: orders-app, secretKey: secret-1, secretKey: \ttab", "line 1"),
+        ("x: " + "[" * 20_000, "\\S"),
+        ("#" * (1 << 20) + "#", "more than 1048576 bytes"),
+    ],
+)
+def test_file_that_cannot_be_used_is_named_with_the_line_but_not_with_secrets(
+    path: Path, text: str, words: str
+) -> None:
+    put(path, text, 1000)
+    with pytest.raises(AccessRulesError, match=words) as caught:
+        read_rules(path)
+    assert str(path) in str(caught.value) and "secret-1" not in str(caught.value)
+
+
+def test_missing_file_and_bad_text_are_refused(path: Path) -> None:
+    with pytest.raises(AccessRulesError, match="No such file"):
+        RulesTable(path, lambda: 0).load()
+    path.write_bytes(b"accounts: \xff")
+    with pytest.raises(AccessRulesError, match="can't decode"):
+        read_rules(path)
+
+
+def test_changed_file_is_read_again(path: Path) -> None:
+    table = loaded(path)
+    assert not table.reload()
+    put(path, TWO, 2000)
+    assert table.reload() and keys(table) == ["orders-app", "second-app"]
+    assert table.version.counter == 1
+    put(path, TWO, 3000)
+    assert not table.reload(), "the same rules are no news"
+
+
+@pytest.mark.parametrize("text", ["accounts: [", "accounts: [{accessKey: second-app}]", ""])
+def test_bad_file_changes_nothing_and_says_so(path: Path, text: str) -> None:
+    table = loaded(path)
+    put(path, text, 2000)
+    assert not table.reload()
+    assert keys(table) == ["orders-app"] and str(path) in (table.alarm or "")
+    put(path, TWO, 3000)
+    assert table.reload() and table.alarm is None
+    path.unlink()
+    assert not table.reload()
+    assert keys(table) == ["orders-app", "second-app"] and "No such file" in (table.alarm or "")
+
+
+def test_change_by_a_tool_stands_in_the_file(path: Path) -> None:
+    table = loaded(path)
+    table.change(table.rules.with_account({"accessKey": "second-app", "secretKey": "secret-2"}))
+    assert table.version == DataVersion(5000, 1)
+    assert read_rules(path).changed_ms == 5000
+    assert sorted(read_rules(path).rules.accounts) == keys(table) == ["orders-app", "second-app"]
+    assert not table.reload()
+
+
+def test_change_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    table = loaded(tmp_path / "plain_acl.yml")
+    table.path = tmp_path / "gone" / "plain_acl.yml"
+    with pytest.raises(AccessRulesError, match="cannot be written"):
+        table.change(parse_rules({}))
+    assert keys(table) == ["orders-app"]
+
+
+def record_of(path: Path, text: str, at_ms: int) -> dict[str, Any]:
+    return loaded(path, text, at_ms).to_record()
+
+
+def test_member_takes_over_newer_rules_and_writes_them(path: Path, tmp_path: Path) -> None:
+    record = record_of(tmp_path / "leader.yml", TWO, 2000)
+    table = loaded(path)
+    table.follow(record)
+    assert keys(table) == ["orders-app", "second-app"]
+    restarted = RulesTable(path, lambda: 0)
+    restarted.load()
+    assert keys(restarted) == keys(table) and restarted.to_record() == table.to_record()
+
+
+def test_record_that_comes_again_does_not_undo_an_edit(path: Path, tmp_path: Path) -> None:
+    """A broker that is started again applies some records twice; the file was edited meanwhile."""
+    record = record_of(tmp_path / "leader.yml", TWO, 2000)
+    table = loaded(path)
+    table.follow(record)
+    put(path, ONE, 2500)
+    restarted = RulesTable(path, lambda: 0)
+    restarted.load()
+    restarted.follow(record)
+    assert keys(restarted) == ["orders-app"]
+    restarted.follow(record_of(tmp_path / "leader.yml", TWO, 2501))
+    assert keys(restarted) == ["orders-app", "second-app"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"rules": None}, {"rules": {"accounts": [{}]}}, {"changed": "x"}, {"changed": None}]
+)
+def test_record_that_makes_no_sense_is_left_out(
+    path: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    table = loaded(path)
+    table.follow({**record_of(tmp_path / "leader.yml", TWO, 2000), **change})
+    assert keys(table) == ["orders-app"]
+
+
+def test_rules_count_also_where_the_file_cannot_be_written(path: Path, tmp_path: Path) -> None:
+    table = loaded(path)
+    table.path = tmp_path / "gone" / "plain_acl.yml"
+    table.follow(record_of(tmp_path / "leader.yml", TWO, 2000))
+    assert keys(table) == ["orders-app", "second-app"] and "cannot be written" in str(table.alarm)
