@@ -3,15 +3,19 @@
 A broker may have thousands of queues, and each segment that is mapped costs a file descriptor and
 an area of the address space. A file that was written since the last completed flush is not
 closed, whatever the bound says: only an open file can be synced. So the bound can be passed by as
-many files as are written between two flushes; `dirty_count` tells how many.
+many files as are written between two flushes (`dirty_count` tells how many), and a quarter.
 
 A flush takes the dirty files with `take_dirty` (reactor), syncs them (flusher's thread), and gives
 them back with `synced` (reactor).
 """
 
 from collections import OrderedDict
+from typing import Final
 
 from ledgermq.dledger.store.filesystem import FileSystem, MappedFile
+
+# A look for files to close is repeated when so large a part of the bound was opened since.
+CROWD_SHARE: Final = 4
 
 
 class OpenFiles:
@@ -26,8 +30,9 @@ class OpenFiles:
         self._dirty: set[str] = set()
         # Taken by a flush that has not ended.
         self._in_flush: set[str] = set()
-        # Whether the last look found nothing more to close; a completed flush changes that.
-        self._is_crowded = False
+        # So many files are open before the next look for some to close: a look that found too few
+        # need not be repeated for each file; a completed flush changes that.
+        self._looks_at = 0
         # Directories that got a new file since the last take_dirty.
         self._new_directories: set[str] = set()
 
@@ -101,7 +106,7 @@ class OpenFiles:
     def synced(self) -> None:
         """Note that all that take_dirty handed out is durable."""
         self._in_flush = set()
-        self._is_crowded = False
+        self._looks_at = 0
         self._shrink()
 
     def close(self) -> None:
@@ -118,7 +123,7 @@ class OpenFiles:
 
     def _shrink(self) -> None:
         surplus = len(self._files) - self._open_max
-        if surplus <= 0 or self._is_crowded:
+        if surplus <= 0 or len(self._files) < self._looks_at:
             return
         # The newest one was asked for just now and stays.
         for path in list(self._files)[:-1]:
@@ -128,4 +133,4 @@ class OpenFiles:
             surplus -= 1
             if surplus <= 0:
                 return
-        self._is_crowded = True
+        self._looks_at = len(self._files) + max(1, self._open_max // CROWD_SHARE)

@@ -34,6 +34,22 @@ def test_least_recently_used_is_closed_and_opened_again(files, tmp_path):
         assert files.open_count == 3
 
 
+def test_reading_does_not_open_files_for_ever_while_many_wait_for_a_flush(files, tmp_path):
+    """Queues that nobody writes to are read between two flushes, and no flush may come for long."""
+    flush(files)
+    for n in range(3):
+        files.writable(f"{tmp_path}/{n}")
+    for n in range(6, 40):
+        files.create(str(tmp_path), f"{n}", 100)
+    files.take_dirty()
+    files.synced()
+    for n in range(3):
+        files.writable(f"{tmp_path}/{n}")
+    for n in (*range(3, 40), *range(3, 40)):
+        files.buffer(f"{tmp_path}/{n}")
+        assert files.open_count <= 3 + 3 + 1
+
+
 def test_file_written_during_a_flush_belongs_to_the_next(files, tmp_path):
     taken, directories = files.take_dirty()
     assert (len(taken), directories) == (6, [str(tmp_path)])
