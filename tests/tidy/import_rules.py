@@ -33,6 +33,9 @@ class Room:
 # The longest prefix of a module's name decides. Read it from the ground up.
 ROOMS: dict[str, Room] = {
     "protocol": Room(rooms=frozenset({"protocol"}), packages=_CODECS),
+    "protocol.tls": Room(
+        rooms=frozenset({"protocol"}), banned=_THREADS | _EVENT_LOOPS | {"socket", "socketserver"}
+    ),
     "protocol.transport": Room(rooms=frozenset({"protocol"}), packages=_TWISTED),
     # The pure core. Of the protocol it sees checksums alone: functions over buffers.
     "dledger": Room(
@@ -65,8 +68,8 @@ ROOMS: dict[str, Room] = {
     ),
     "client": Room(rooms=frozenset({"client", "protocol"}), banned=frozenset({"multiprocessing"})),
     "spark": Room(
-        rooms=frozenset({"spark", "client", "protocol"}),
-        packages=frozenset({"pyspark", "pyarrow"}),
+        rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
+        packages=frozenset({"pyspark", "pyarrow", "numpy"}),
         banned=frozenset(),
     ),
     "testing": Room(

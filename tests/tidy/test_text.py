@@ -22,7 +22,7 @@ SECTIONS = {
     "broker": "## Configuration keys of a broker",
     "namesrv": "## Configuration keys of a name server",
 }
-TEST_DIRECTORIES = {"unit", "property", "simulation", "interop", "fault", "e2e", "tidy"}
+TEST_DIRECTORIES = {"unit", "property", "simulation", "interop", "fault", "e2e", "spark", "tidy"}
 
 
 def table_of(program: str, name: str) -> Any:

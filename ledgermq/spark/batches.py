@@ -1,0 +1,167 @@
+"""Record batches: runs of records become what Spark takes, row for row and column for column."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ledgermq.protocol import properties as names
+from ledgermq.spark.cluster import Cluster
+from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.options import ReadOptions
+from ledgermq.spark.partitions import QueueRange, queue_name
+from ledgermq.spark.pulling import RangePull, Run
+from ledgermq.spark.record_columns import (
+    Booleans,
+    Int64s,
+    RecordColumns,
+    is_one_of,
+    record_starts,
+)
+
+# In whose name brokers answer when the user gives no group.
+DEFAULT_GROUP: Final = "ledgermq_spark"
+
+
+def arrow_schema(schema: StructType) -> Any:
+    """Returns the Arrow schema that Spark compares batches with."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _times(ms: Int64s) -> Any:
+    return pa.Array.from_buffers(
+        pa.timestamp("us", "UTC"), len(ms), [None, pa.py_buffer(ms * 1000)]
+    )
+
+
+# A column from records and its Arrow type; those that are not here are constants of the read.
+_MAKERS: Final[dict[str, Callable[[RecordColumns, Any], Any]]] = {
+    "topic": lambda records, _: records.topics,
+    "queueId": lambda records, _: pa.array(records.head["queue_id"].astype(np.int32)),
+    "queueOffset": lambda records, _: pa.array(records.queue_offsets),
+    "msgId": lambda records, _: records.message_ids,
+    "bornTimestamp": lambda records, _: _times(records.born_ms),
+    "storeTimestamp": lambda records, _: _times(records.store_ms),
+    "tags": lambda records, _: records.properties.find(names.TAGS),
+    "keys": lambda records, _: records.properties.find(names.KEYS),
+    "body": lambda records, _: records.bodies,
+    "properties": lambda records, kind: records.properties.maps(kind),
+    "reconsumeTimes": lambda records, _: pa.array(records.tail["reconsume_times"].astype(np.int32)),
+}
+
+
+def to_batch(records: RecordColumns, schema: Any, constants: Mapping[str, str | None]) -> Any:
+    """Returns records as a batch.
+
+    Args:
+        records: the rows.
+        schema: the Arrow schema; its columns are made, no others.
+        constants: texts of columns that are the same in each row.
+
+    Raises:
+        CorruptDataError: a body cannot be decompressed.
+    """
+    arrays = []
+    for field in schema:
+        if field.name in constants:
+            value = pa.scalar(constants[field.name], pa.string())
+            arrays.append(pa.repeat(value, len(records)))
+        else:
+            arrays.append(_MAKERS[field.name](records, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def range_batches(wanted: QueueRange, options: ReadOptions, schema: Any) -> Iterator[Any]:
+    """Reads a range of a queue; opens its own connections and closes them.
+
+    Args:
+        wanted: the range.
+        options: of the read.
+        schema: the Arrow schema of the batches.
+
+    Raises:
+        SparkSourceError: the range cannot be read whole.
+    """
+    constants = {"topic": wanted.topic, "brokerName": wanted.broker_name}
+    with Cluster(options.name_servers, options.timeout_s) as cluster:
+        pull = RangePull(
+            cluster,
+            wanted,
+            group=options.group or DEFAULT_GROUP,
+            tags=options.tags,
+            fetch_bytes=options.fetch_bytes,
+            fails_on_data_loss=options.fails_on_data_loss,
+        )
+        for run in pull.runs():
+            records = _records(wanted, run, is_whole=not options.tags)
+            mask = row_mask(records, options)
+            if mask is not None:
+                records = records.select(mask)
+            if len(records):
+                yield to_batch(records, schema, constants)
+
+
+def _records(wanted: QueueRange, run: Run, *, is_whole: bool) -> RecordColumns:
+    """Returns the records of a run that belong to the range, which must be all of them."""
+    name = queue_name(wanted.queue)
+
+    def place(at: int) -> str:
+        return f"{name}, byte {at} of the records from offset {run.start_offset} on"
+
+    records = RecordColumns(run.records, record_starts(run.records, place), place)
+    end = min(run.end_offset, wanted.end_offset)
+    offsets = records.queue_offsets
+    is_inside = (offsets >= run.start_offset) & (offsets < end)
+    if not is_inside.all():
+        records = records.select(is_inside)
+        offsets = records.queue_offsets
+    expected = np.arange(run.start_offset, end)
+    if is_whole and not np.array_equal(offsets, expected):
+        raise CorruptDataError(
+            name,
+            f"offsets {run.start_offset} to {end} were read, {len(offsets)} messages came,"
+            f" the first other than expected has {_first_other(offsets, expected)}",
+        )
+    return records
+
+
+def _first_other(offsets: Int64s, expected: Int64s) -> str:
+    count = min(len(offsets), len(expected))
+    others = np.flatnonzero(offsets[:count] != expected[:count])
+    at = int(others[0]) if len(others) else count
+    return f"offset {offsets[at]}" if at < len(offsets) else "no offset: it is missing"
+
+
+def row_mask(records: RecordColumns, options: ReadOptions) -> Booleans | None:
+    """Tells which records the options want, None when they want all.
+
+    A broker compares hashes of tags and finds times by search; here both are exact.
+    """
+    masks: list[Booleans] = []
+    if options.tags:
+        masks.append(is_one_of(records.properties.find(names.TAGS), options.tags))
+    if options.keys:
+        masks.append(_has_key(records.properties.find(names.KEYS), options.keys))
+    if options.starting_ms is not None:
+        masks.append(records.store_ms >= options.starting_ms)
+    if options.ending_ms is not None:
+        masks.append(records.store_ms < options.ending_ms)
+    if not masks:
+        return None
+    mask: Booleans = np.logical_and.reduce(masks)
+    return mask
+
+
+def _has_key(texts: Any, wanted: frozenset[str]) -> Booleans:
+    """Tells which texts have one of the keys among their words."""
+    lists = pc.split_pattern(pc.fill_null(texts, ""), " ")
+    borders = lists.offsets.to_numpy().astype(np.int64)
+    words = lists.values.slice(int(borders[0]), int(borders[-1] - borders[0]))
+    rows = np.repeat(np.arange(len(texts)), np.diff(borders))
+    mask = np.zeros(len(texts), np.bool_)
+    mask[rows[is_one_of(words, wanted)]] = True
+    return mask

@@ -1,0 +1,259 @@
+"""Cluster: which queues a topic has, where each begins and ends, and who serves it now.
+
+Calls wait out what may pass: a leader that is gone, a name server that restarts. Each failure asks
+for the route again; what does not pass within the timeout raises ClusterError with the last reason.
+An object opens connections when they are needed and holds them until it is closed.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from ledgermq.client import MessageQueue
+from ledgermq.client.errors import code_name
+from ledgermq.client.retry import ROUTE_CODES
+from ledgermq.client.routes import TopicRoute, route_of
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.headers import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    GetRouteInfoRequestHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from ledgermq.protocol.headers.header import Header
+from ledgermq.protocol.route import TopicList, TopicRouteData
+from ledgermq.spark.errors import ClusterError, UnknownTopicError
+from ledgermq.spark.partitions import queue_name
+from ledgermq.spark.wire import LostError, Wire
+
+_T = TypeVar("_T")
+
+# Waits between two tries; doubled each time up to the second.
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_S_MAX: Final = 1.0
+# What may pass with the next leader, or when the broker has less to do.
+PASSING_CODES: Final = ROUTE_CODES | {
+    int(ResponseCode.SYSTEM_ERROR),
+    int(ResponseCode.SYSTEM_BUSY),
+    int(ResponseCode.FLOW_CONTROL),
+}
+
+
+class PassingError(Exception):
+    """What was asked for cannot be had now; perhaps later."""
+
+
+class Patience:
+    """How long tries go on: until nothing was achieved for the timeout."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._pause = threading.Event()
+        self.progressed()
+
+    def progressed(self) -> None:
+        """Starts the clock again."""
+        self._deadline_s = time.monotonic() + self._timeout_s
+        self._pause_s = _PAUSE_FIRST_S
+
+    def wait(self, what: str, error: Exception) -> None:
+        """Waits before the next try.
+
+        Raises:
+            ClusterError: the time is over.
+        """
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise ClusterError(what, f"{error} (tried for {self._timeout_s:g} s)") from error
+        self._pause.wait(min(self._pause_s, left_s))
+        self._pause_s = min(self._pause_s * 2, _PAUSE_S_MAX)
+
+
+class Cluster:
+    """Name servers and brokers, as a reader asks them; use it in a ``with`` block."""
+
+    def __init__(self, name_servers: tuple[str, ...], timeout_s: float) -> None:
+        """Opens nothing yet.
+
+        Args:
+            name_servers: addresses, host:port.
+            timeout_s: how long a call may take with all its tries.
+        """
+        self._name_servers = name_servers
+        self.timeout_s = timeout_s
+        self._wires: dict[str, Wire] = {}
+        self._routes: dict[str, TopicRoute] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections; the next call opens what it needs."""
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
+
+    def topics(self, names: tuple[str, ...], pattern: str) -> list[str]:
+        """Returns the topics of a read: the names as they are, or all that a pattern matches.
+
+        Raises:
+            UnknownTopicError: the pattern matches none.
+            ClusterError: no name server answers.
+        """
+        if names:
+            return list(names)
+        command = RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = self._ask_name_server("the list of topics", command)
+        known = TopicList.decode(answer.body).topic_list
+        found = sorted(topic for topic in known if re.fullmatch(pattern, topic))
+        if not found:
+            raise UnknownTopicError(pattern, ";".join(self._name_servers))
+        return found
+
+    def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
+        """Returns the readable queues of some topics, asked for anew.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            ClusterError: no name server answers.
+        """
+        return [queue for topic in topics for queue in self._fetch_route(topic).read_queues]
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset of the oldest message."""
+        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        answer = self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+        return answer.header(GetMinOffsetResponseHeader).offset
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset that the next message will have."""
+        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+        return answer.header(GetMaxOffsetResponseHeader).offset
+
+    def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Returns the offset of the first message stored at a time or later.
+
+        When all are older: the next offset, or from some brokers that of the last message.
+        """
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+        )
+        answer = self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return answer.header(SearchOffsetResponseHeader).offset
+
+    def publish(self, queue: MessageQueue, group: str, offset: int) -> None:
+        """Tells the broker up to where a group has read."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
+        self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    def wire_to_master(self, queue: MessageQueue) -> Wire:
+        """Returns the connection to the broker that serves a queue now.
+
+        Raises:
+            PassingError, LostError: there is none now; forget the route before the next try.
+            UnknownTopicError: there is no such topic any more.
+        """
+        route = self._routes.get(queue.topic) or self._fetch_route(queue.topic)
+        address = route.masters.get(queue.broker_name)
+        if address is None:
+            raise PassingError(f"{queue.broker_name} has no leader now")
+        return self._wire(address)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Forgets the route of a queue and the connection that it led to."""
+        route = self._routes.pop(queue.topic, None)
+        if route is not None:
+            self._drop(route.masters.get(queue.broker_name, ""))
+
+    def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> RemotingCommand:
+        what = f"{code.name} for {queue_name(queue)}"
+
+        def ask() -> RemotingCommand:
+            try:
+                wire = self.wire_to_master(queue)
+                answer = wire.request(RemotingCommand.request(code, header))
+                if answer.code in PASSING_CODES:
+                    raise PassingError(refusal(wire.address, answer))
+            except (PassingError, LostError):
+                self.forget(queue)
+                raise
+            if answer.code != ResponseCode.SUCCESS:
+                raise ClusterError(what, refusal(wire.address, answer))
+            return answer
+
+        return self._patiently(what, ask)
+
+    def _fetch_route(self, topic: str) -> TopicRoute:
+        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = self._ask_name_server(f"the route of topic {topic}", command)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise UnknownTopicError(topic, ";".join(self._name_servers))
+        try:
+            route = route_of(topic, TopicRouteData.decode(answer.body))
+        except RemoteProtocolError as error:
+            raise ClusterError(f"the route of topic {topic}", str(error)) from error
+        self._routes[topic] = route
+        return route
+
+    def _ask_name_server(self, what: str, command: RemotingCommand) -> RemotingCommand:
+        def ask() -> RemotingCommand:
+            failure: Exception = PassingError("there is no name server")
+            for address in self._name_servers:
+                try:
+                    return self._wire(address).request(command)
+                except LostError as error:
+                    self._drop(address)
+                    failure = error
+            raise failure
+
+        return self._patiently(what, ask)
+
+    def _patiently(self, what: str, call: Callable[[], _T]) -> _T:
+        patience = Patience(self.timeout_s)
+        while True:
+            try:
+                return call()
+            except (PassingError, LostError) as error:
+                patience.wait(what, error)
+            except RemoteProtocolError as error:
+                raise ClusterError(what, f"unreadable answer: {error}") from error
+
+    def _wire(self, address: str) -> Wire:
+        wire = self._wires.get(address)
+        if wire is None:
+            wire = self._wires[address] = Wire(address, min(self.timeout_s, 10.0))
+        return wire
+
+    def _drop(self, address: str) -> None:
+        wire = self._wires.pop(address, None)
+        if wire is not None:
+            wire.close()
+
+
+def refusal(address: str, answer: RemotingCommand) -> str:
+    """Returns an answer that is an error, as a text."""
+    return f"{address} answered {code_name(answer.code)}: {answer.remark or 'no reason given'}"

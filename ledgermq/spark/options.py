@@ -1,0 +1,220 @@
+"""The options of the source ``rocketmq``: what a read, a streaming read and a write are told.
+
+Each is parsed once, into typed fields, when the source is made; docs/spark.md has the same table
+for users. Nothing here opens a connection.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ledgermq.client import MessageQueue
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.offsets import FORM, read_offsets
+from ledgermq.spark.option_table import (
+    MOMENT_ALLOWED,
+    Option,
+    addresses,
+    moment_ms,
+    pattern,
+    read_table,
+    truth,
+    whole_number,
+    word,
+    words,
+)
+from ledgermq.spark.schema import COLUMN_NAMES, chosen_columns
+
+_COUNT_MAX: Final = 2**53
+# The largest frame holds this much.
+_FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
+_NAME_SERVER: Final = Option(addresses, "host:port;host:port", is_required=True)
+_OFFSETS_ALLOWED: Final = f"earliest, latest, or JSON {FORM}"
+
+_READ: Final[Mapping[str, Option]] = {
+    "nameServer": _NAME_SERVER,
+    "topic": Option(words, "a topic, or several with commas between"),
+    "topics": Option(words, "topics with commas between"),
+    "topicPattern": Option(pattern, "a regular expression for whole names of topics"),
+    "startingOffsets": Option(read_offsets, _OFFSETS_ALLOWED),
+    "startingTimestamp": Option(moment_ms, MOMENT_ALLOWED),
+    "rowsPerPartition": Option(whole_number(1, _COUNT_MAX), "1 or more", 1_000_000),
+    "minPartitions": Option(whole_number(1, 100_000), "1 to 100000", 0),
+    "tags": Option(word, "tags with || between, such as A || B"),
+    "keys": Option(words, "keys with commas between"),
+    "columns": Option(chosen_columns, f"some of {', '.join(COLUMN_NAMES)}", COLUMN_NAMES),
+    "failOnDataLoss": Option(truth, "true or false", True),
+    "groupId": Option(word, "the name of a consumer group"),
+    "fetchBytes": Option(
+        whole_number(16_384, _FETCH_BYTES_MAX), f"16384 to {_FETCH_BYTES_MAX}", 4 * 1024 * 1024
+    ),
+    "readTimeoutMs": Option(whole_number(100, 3_600_000), "100 to 3600000", 30_000),
+}
+_BATCH_READ: Final[Mapping[str, Option]] = {
+    **_READ,
+    "endingOffsets": Option(read_offsets, _OFFSETS_ALLOWED),
+    "endingTimestamp": Option(moment_ms, MOMENT_ALLOWED),
+    "filterPushdown": Option(truth, "true or false", False),
+}
+_STREAM_READ: Final[Mapping[str, Option]] = {
+    **_READ,
+    "maxRowsPerTrigger": Option(whole_number(1, _COUNT_MAX), "1 or more"),
+    "maxBytesPerTrigger": Option(whole_number(1, _COUNT_MAX), "1 or more"),
+}
+_WRITE: Final[Mapping[str, Option]] = {
+    "nameServer": _NAME_SERVER,
+    "topic": Option(word, "the topic of rows that have none of their own"),
+    "producerGroup": Option(word, "the name of a producer group", "ledgermq_spark"),
+    "rowIdProperty": Option(word, "the name of a property", "SPARK_ROW_ID"),
+    "sendTimeoutMs": Option(whole_number(100, 86_400_000), "100 to 86400000", 60_000),
+    "rowsPerSecond": Option(whole_number(1, _COUNT_MAX), "1 or more, for each task"),
+}
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ReadOptions:
+    """What a batch or streaming read is told."""
+
+    name_servers: tuple[str, ...]
+    # Names; empty when there is a pattern.
+    topics: tuple[str, ...]
+    # A regular expression that whole names must match; "" when there are names.
+    topic_pattern: str
+    # earliest, latest, or offsets of some queues.
+    starting_offsets: str | dict[MessageQueue, int]
+    ending_offsets: str | dict[MessageQueue, int]
+    # ms since 1970 of the store time; None: by offset.
+    starting_ms: int | None
+    # Exclusive.
+    ending_ms: int | None
+    rows_per_partition: int
+    # 0: no such wish.
+    min_partitions: int
+    # Empty: all.
+    tags: frozenset[str]
+    keys: frozenset[str]
+    columns: tuple[str, ...]
+    fails_on_data_loss: bool
+    # None publishes no progress.
+    group: str | None
+    fetch_bytes: int
+    # How long a read may make no progress, leader changes included.
+    timeout_s: float
+    is_pushdown_on: bool
+    # None: all there is.
+    rows_per_trigger: int | None
+    bytes_per_trigger: int | None
+
+    @property
+    def name_server(self) -> str:
+        """The addresses as a user writes them."""
+        return ";".join(self.name_servers)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class WriteOptions:
+    """What a batch or streaming write is told."""
+
+    name_servers: tuple[str, ...]
+    # None: each row names its topic.
+    topic: str | None
+    producer_group: str
+    row_id_property: str
+    timeout_s: float
+    # Of each task; None: as fast as it goes.
+    rows_per_second: int | None
+
+
+def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
+    """Returns the options of a read.
+
+    Raises:
+        OptionError: one is unknown, missing, not allowed, or contradicts another.
+    """
+    values = read_table(given, _STREAM_READ if is_stream else _BATCH_READ)
+    return ReadOptions(
+        name_servers=values["nameServer"],
+        topics=_topics(values),
+        topic_pattern=values["topicPattern"] or "",
+        starting_offsets=_bound(values, "starting", "latest" if is_stream else "earliest"),
+        ending_offsets="latest" if is_stream else _bound(values, "ending", "latest"),
+        starting_ms=values["startingTimestamp"],
+        ending_ms=values.get("endingTimestamp"),
+        rows_per_partition=values["rowsPerPartition"],
+        min_partitions=values["minPartitions"],
+        tags=_tags(values["tags"]),
+        keys=frozenset(values["keys"] or ()),
+        columns=values["columns"],
+        fails_on_data_loss=values["failOnDataLoss"],
+        group=values["groupId"],
+        fetch_bytes=values["fetchBytes"],
+        timeout_s=values["readTimeoutMs"] / 1000,
+        is_pushdown_on=values.get("filterPushdown", False),
+        rows_per_trigger=values.get("maxRowsPerTrigger"),
+        bytes_per_trigger=values.get("maxBytesPerTrigger"),
+    )
+
+
+def column_option(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the columns that are chosen, before all else is known of a read.
+
+    Raises:
+        OptionError: there is no such column.
+    """
+    chosen = {key: text for key, text in given.items() if key.lower() == "columns"}
+    columns: tuple[str, ...] = read_table(chosen, {"columns": _READ["columns"]})["columns"]
+    return columns
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Returns the options of a write.
+
+    Raises:
+        OptionError: one is unknown, missing or not allowed.
+    """
+    values = read_table(given, _WRITE)
+    return WriteOptions(
+        name_servers=values["nameServer"],
+        topic=values["topic"],
+        producer_group=values["producerGroup"],
+        row_id_property=values["rowIdProperty"],
+        timeout_s=values["sendTimeoutMs"] / 1000,
+        rows_per_second=values["rowsPerSecond"],
+    )
+
+
+def with_tags(options: ReadOptions, tags: frozenset[str]) -> ReadOptions:
+    """Returns the options of the same read of fewer tags.
+
+    Args:
+        options: of the read.
+        tags: at least one.
+    """
+    return dataclasses.replace(options, tags=tags)
+
+
+def _topics(values: Mapping[str, Any]) -> tuple[str, ...]:
+    names = [name for name in ("topic", "topics", "topicPattern") if values[name] is not None]
+    if len(names) != 1:
+        allowed = "exactly one of topic, topics and topicPattern"
+        raise OptionError("topic", None if not names else " and ".join(names), allowed)
+    topics: tuple[str, ...] = values["topic"] or values["topics"] or ()
+    return topics
+
+
+def _bound(values: Mapping[str, Any], which: str, default: str) -> str | dict[MessageQueue, int]:
+    """The offsets of one end, which may not be given twice."""
+    offsets: str | dict[MessageQueue, int] | None = values[f"{which}Offsets"]
+    moment: int | None = values[f"{which}Timestamp"]
+    if offsets is not None and moment is not None:
+        allowed = f"{which}Offsets or {which}Timestamp, not both"
+        raise OptionError(f"{which}Timestamp", str(moment), allowed)
+    return default if offsets is None else offsets
+
+
+def _tags(text: str | None) -> frozenset[str]:
+    if text is None or text.strip() == "*":
+        return frozenset()
+    return frozenset(part.strip() for part in re.split(r"\|\|", text) if part.strip())

@@ -1,0 +1,246 @@
+"""Pulls one range of a queue as raw records, several requests ahead, through changes of leader.
+
+A range is read whole or an error says why not. The range is asked for in pieces that lie side by
+side. A broker answers a piece with as much as it is set up to give at a time; what is left of the
+piece is asked for next, and later pieces become smaller. While the caller works on what has come,
+the answers to the next requests are on their way.
+
+With a filter of tags the broker skips messages, so pieces cannot be foreseen: one request at a
+time.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from ledgermq.protocol.sysflag import PULL_SUBSCRIPTION
+from ledgermq.spark.cluster import PASSING_CODES, Cluster, PassingError, Patience, refusal
+from ledgermq.spark.errors import ClusterError, OffsetsRemovedError
+from ledgermq.spark.partitions import QueueRange, queue_name
+from ledgermq.spark.wire import LostError, Wire
+
+# Messages asked for at a time at most; brokers give fewer.
+_COUNT_MAX: Final = 1024
+_REQUESTS_MAX: Final = 32
+_FOUND: Final = int(ResponseCode.SUCCESS)
+_NOTHING: Final = int(ResponseCode.PULL_NOT_FOUND)
+_RETRY: Final = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
+_MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
+
+_log = logging.getLogger("ledgermq.spark")
+
+
+class _Piece(NamedTuple):
+    """A part of the range that is asked for."""
+
+    start_offset: int
+    end_offset: int
+    # Number of its answer.
+    opaque: int
+
+
+class Run(NamedTuple):
+    """Records that came, back to back."""
+
+    records: bytes
+    # They are those from here up to `end_offset`; with a filter, those of them that it let pass.
+    start_offset: int
+    end_offset: int
+
+
+class RangePull:
+    """One pass over a range of a queue."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        wanted: QueueRange,
+        *,
+        group: str,
+        tags: frozenset[str],
+        fetch_bytes: int,
+        fails_on_data_loss: bool,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            cluster: stays the caller's.
+            wanted: the range.
+            group: the consumer group in whose name brokers answer.
+            tags: only messages with one of them, and perhaps a few others; empty: all.
+            fetch_bytes: about so much is on its way, and so much is handed out at a time.
+            fails_on_data_loss: False skips, with a warning, what retention has removed.
+        """
+        self._cluster = cluster
+        self._wanted = wanted
+        self._name = queue_name(wanted.queue)
+        self._group = group
+        self._subscription = " || ".join(sorted(tags)) or "*"
+        self._is_filtered = bool(tags)
+        self._fetch_bytes = fetch_bytes
+        self._fails_on_data_loss = fails_on_data_loss
+        self._patience = Patience(cluster.timeout_s)
+        # Everything before is handed out or about to be.
+        self._position = wanted.start_offset
+        # Everything before is asked for.
+        self._asked = wanted.start_offset
+        self._pieces: deque[_Piece] = deque()
+        # Where the piece ends of which an answer brought a part only; None: nowhere.
+        self._rest_end: int | None = None
+        # Messages of a piece, and the most that one answer ever brought.
+        self._piece_count = _COUNT_MAX
+        self._answer_count_max = 1
+        self._answer_bytes = fetch_bytes
+
+    def runs(self) -> Iterator[Run]:
+        """Yields the records of the range in order, about fetch_bytes at a time.
+
+        Raises:
+            OffsetsRemovedError: some of them are gone.
+            ClusterError: no leader served the queue for the whole timeout.
+        """
+        parts: list[bytes] = []
+        size, start = 0, self._position
+        while self._position < self._wanted.end_offset:
+            before = self._position
+            body = self._advance()
+            if body is None:
+                # Something was skipped: what came before it is a run of its own.
+                if parts:
+                    yield Run(b"".join(parts), start, before)
+                parts, size, start = [], 0, self._position
+                continue
+            parts.append(body)
+            size += len(body)
+            if size >= self._fetch_bytes:
+                self._ask_before_handing_out()
+                yield Run(b"".join(parts), start, self._position)
+                parts, size, start = [], 0, self._position
+        if parts:
+            yield Run(b"".join(parts), start, self._position)
+
+    def _advance(self) -> bytes | None:
+        """Returns the next records: none where there was nothing for now, None for a gap."""
+        try:
+            self._ask_ahead()
+            piece = self._pieces.popleft()
+            wire = self._cluster.wire_to_master(self._wanted.queue)
+            answer = wire.receive(piece.opaque)
+            if answer.code in (_FOUND, _NOTHING, _RETRY, _MOVED):
+                return self._take(piece, answer)
+            if answer.code not in PASSING_CODES:
+                raise ClusterError(f"a pull from {self._name}", refusal(wire.address, answer))
+            raise PassingError(refusal(wire.address, answer))
+        except (PassingError, LostError) as error:
+            self._start_again()
+            self._cluster.forget(self._wanted.queue)
+            self._patience.wait(f"a pull from {self._name}", error)
+            return b""
+
+    def _take(self, piece: _Piece, answer: RemotingCommand) -> bytes | None:
+        """Moves on by what an answer brought."""
+        try:
+            header = answer.header(PullMessageResponseHeader)
+        except RemoteProtocolError as error:
+            what = f"a pull from {self._name}"
+            raise ClusterError(what, f"unreadable answer: {error}") from error
+        next_offset = header.next_begin_offset
+        if answer.code == _FOUND and next_offset > piece.start_offset:
+            self._learn(piece, next_offset, len(answer.body))
+            self._move_to(next_offset, piece)
+            return answer.body
+        if header.min_offset > piece.start_offset:
+            self._skip(min(header.min_offset, self._wanted.end_offset))
+            return None
+        if answer.code == _RETRY and next_offset > piece.start_offset:
+            if not self._is_filtered:
+                self._skip(min(next_offset, self._wanted.end_offset))
+                return None
+            self._move_to(next_offset, piece)
+            return b""
+        # A busy broker, or a new leader that has not yet dispatched all that it has.
+        raise PassingError(
+            f"nothing at offset {piece.start_offset}, the queue holds {header.min_offset} up to"
+            f" {header.max_offset}"
+        )
+
+    def _learn(self, piece: _Piece, next_offset: int, size: int) -> None:
+        """Fits the pieces to what the broker gives at a time."""
+        got = next_offset - piece.start_offset
+        self._answer_count_max = max(self._answer_count_max, min(got, _COUNT_MAX))
+        if got < piece.end_offset - piece.start_offset:
+            self._piece_count = got
+        else:
+            self._piece_count = min(2 * self._piece_count, self._answer_count_max)
+        self._answer_bytes = max(size, 1024)
+
+    def _move_to(self, next_offset: int, piece: _Piece) -> None:
+        self._patience.progressed()
+        self._position = min(next_offset, self._wanted.end_offset)
+        if self._is_filtered:
+            self._asked = self._position
+        elif self._position < piece.end_offset:
+            self._rest_end = piece.end_offset
+
+    def _skip(self, found_offset: int) -> None:
+        """Goes on behind what is gone, or raises."""
+        error = OffsetsRemovedError(self._name, self._position, found_offset)
+        if self._fails_on_data_loss:
+            raise error
+        _log.warning("skipped: %s", error)
+        self._start_again()
+        self._position = self._asked = found_offset
+
+    def _start_again(self) -> None:
+        """Forgets what is on its way; the connection does not mind answers nobody takes."""
+        self._pieces.clear()
+        self._rest_end = None
+        self._asked = self._position
+
+    def _ask_before_handing_out(self) -> None:
+        """As _ask_ahead; a failure shows again when the next records are wanted."""
+        try:
+            self._ask_ahead()
+        except (PassingError, LostError):
+            self._start_again()
+            self._cluster.forget(self._wanted.queue)
+
+    def _ask_ahead(self) -> None:
+        """Sends requests until about fetch_bytes are on their way."""
+        requests_max = 1
+        if not self._is_filtered:
+            requests_max = max(2, min(_REQUESTS_MAX, self._fetch_bytes // self._answer_bytes))
+        end = self._wanted.end_offset
+        is_full = len(self._pieces) >= requests_max or self._asked >= end
+        if is_full and self._rest_end is None:
+            return
+        wire = self._cluster.wire_to_master(self._wanted.queue)
+        if self._rest_end is not None:
+            self._pieces.appendleft(self._ask(wire, self._position, self._rest_end))
+            self._rest_end = None
+        while len(self._pieces) < requests_max and self._asked < end:
+            piece_end = min(self._asked + self._piece_count, end)
+            self._pieces.append(self._ask(wire, self._asked, piece_end))
+            self._asked = piece_end
+
+    def _ask(self, wire: Wire, start: int, end: int) -> _Piece:
+        header = PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=self._wanted.topic,
+            queue_id=self._wanted.queue_id,
+            queue_offset=start,
+            max_msg_nums=_COUNT_MAX if self._is_filtered else end - start,
+            sys_flag=PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=self._subscription,
+            sub_version=0,
+            expression_type="TAG",
+        )
+        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        return _Piece(start, end, wire.send(command))

@@ -1,0 +1,275 @@
+"""Records as columns: a run of message records becomes Arrow arrays without a loop over rows.
+
+    records   |head|body|topic|properties|head|body|...      layout: protocol/record.py
+    starts    ^                           ^                  one number for each record
+    numpy     fixed fields: gathered from `starts`, big-endian, all rows at once
+    Arrow     body, topic, properties: slices of the same buffer, copied by one `take`
+
+Each column is made when it is asked for. Every length is checked against the record's size before
+anything is sliced; what does not fit raises CorruptDataError, which names the record.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from struct import Struct
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ledgermq.protocol import properties as names
+from ledgermq.protocol.compression import decompress
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.record import (
+    RECORD_FIXED_BYTES,
+    RECORD_MAGIC,
+    RECORD_MAGIC_V2,
+    decode_record,
+)
+from ledgermq.protocol.sysflag import BORN_HOST_V6, COMPRESSED, NEED_UNWRAP, STORE_HOST_V6
+from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.property_columns import PropertyColumns
+
+Int64s = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+_INT32: Final = Struct(">i")
+# Largest body after decompression.
+_BODY_BYTES_MAX: Final = 256 * 1024 * 1024
+# The first 48 bytes of a record; what follows moves with the sizes of the two hosts.
+_HEAD: Final = np.dtype(
+    [
+        ("size_bytes", ">i4"),
+        ("magic", ">u4"),
+        ("body_crc", ">u4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+    ]
+)
+# What stands behind the two hosts.
+_TAIL: Final = np.dtype(
+    [("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_bytes", ">i4")]
+)
+_HEAD_BYTES: Final = _HEAD.itemsize
+_V6_BYTES: Final = 12
+assert (_HEAD_BYTES, _TAIL.itemsize) == (48, 16)
+
+
+def record_starts(data: bytes | memoryview, place: Callable[[int], str]) -> Int64s:
+    """Returns where each record of a run begins.
+
+    Args:
+        data: whole records, back to back.
+        place: names a byte of `data` in an error.
+
+    Raises:
+        CorruptDataError: a size does not lead to the next record.
+    """
+    starts = []
+    at, end, size_at = 0, len(data), _INT32.unpack_from
+    while at + RECORD_FIXED_BYTES <= end:
+        size = size_at(data, at)[0]
+        if size < RECORD_FIXED_BYTES or at + size > end:
+            raise CorruptDataError(place(at), f"a record of {size} bytes, {end - at} are left")
+        starts.append(at)
+        at += size
+    if at != end:
+        raise CorruptDataError(place(at), f"{end - at} bytes are no record")
+    return np.array(starts, np.int64)
+
+
+def _gather(buffer: npt.NDArray[np.uint8], at: Int64s, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Returns the structures of one kind that begin at some bytes."""
+    if len(at) == 0:
+        return np.empty(0, kind)
+    windows = np.lib.stride_tricks.sliding_window_view(buffer, kind.itemsize)
+    return np.ascontiguousarray(windows[at]).view(kind)[:, 0]
+
+
+def slices(data: Any, starts: Int64s, ends: Int64s) -> Any:
+    """Returns slices of a buffer as an Arrow array of bytes; they are copied.
+
+    Args:
+        data: a pyarrow buffer.
+        starts: ascending.
+        ends: none behind the start that follows.
+    """
+    count = len(starts)
+    if count == 0:
+        return pa.array([], pa.binary())
+    # Every second element of this array is one of the slices, those between are what lies between.
+    borders = np.empty(2 * count, np.int32)
+    borders[0::2] = starts
+    borders[1::2] = ends
+    parts = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(borders), data])
+    return parts.take(pa.array(np.arange(0, 2 * count - 1, 2)))
+
+
+class RecordColumns:
+    """The columns of a run of records."""
+
+    def __init__(
+        self, data: bytes | memoryview, starts: Int64s, place: Callable[[int], str]
+    ) -> None:
+        """Reads the fixed fields and checks every length.
+
+        Args:
+            data: the records; other bytes may lie between them.
+            starts: where each begins, ascending; its size is known to end within `data`.
+            place: names a byte of `data` in an error.
+
+        Raises:
+            CorruptDataError: a record is not consistent in itself.
+        """
+        self._data = data
+        self._place = place
+        self._buffer = np.frombuffer(data, np.uint8)
+        self._arrow = pa.py_buffer(data)
+        self.starts = starts
+        self.head = _gather(self._buffer, starts, _HEAD)
+        sys_flag = self.head["sys_flag"]
+        self._store_at = starts + 56 + _V6_BYTES * ((sys_flag & BORN_HOST_V6) != 0)
+        tail_at = self._store_at + 16 + _V6_BYTES * ((sys_flag & STORE_HOST_V6) != 0)
+        body_at = tail_at + _TAIL.itemsize
+        self._check(body_at + 3 <= starts + self.head["size_bytes"])
+        self.tail = _gather(self._buffer, tail_at, _TAIL)
+        self._body_at = body_at
+        self._body_end = body_at + self.tail["body_bytes"]
+        self._find_texts()
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def _find_texts(self) -> None:
+        """Finds topic and properties behind the bodies, or raises."""
+        ends = self.starts + self.head["size_bytes"]
+        magic = self.head["magic"]
+        is_long = magic == RECORD_MAGIC_V2
+        topic_at = self._body_end + 1 + is_long
+        self._check(
+            ((magic == RECORD_MAGIC) | is_long)
+            & (self.tail["body_bytes"] >= 0)
+            & (topic_at + 2 <= ends)
+        )
+        topic_bytes = self._buffer[topic_at - 1].astype(np.int64)
+        if is_long.any():
+            topic_bytes += np.where(is_long, self._buffer[topic_at - 2], 0).astype(np.int64) * 256
+        self._topic_at, self._topic_end = topic_at, topic_at + topic_bytes
+        self._check(self._topic_end + 2 <= ends)
+        lengths = _gather(self._buffer, self._topic_end, np.dtype(">i2")).astype(np.int64)
+        self._properties_at = self._topic_end + 2
+        self._check(self._properties_at + lengths == ends)
+        self._properties_end = ends
+
+    def _check(self, is_good: Booleans) -> None:
+        """Raises for the first record that is not."""
+        if is_good.all():
+            return
+        at = int(self.starts[int(np.argmin(is_good))])
+        reason = "the lengths in the record do not fit together"
+        try:
+            decode_record(self._data, at)
+        except RemoteProtocolError as error:
+            reason = str(error)
+        raise CorruptDataError(self._place(at), reason)
+
+    def select(self, mask: Booleans) -> "RecordColumns":
+        """Returns the records for which the mask is true."""
+        if mask.all():
+            return self
+        return RecordColumns(self._data, self.starts[mask], self._place)
+
+    @cached_property
+    def store_ms(self) -> Int64s:
+        """Store times, ms since 1970."""
+        times: Int64s = _gather(self._buffer, self._store_at, np.dtype(">i8")).astype(np.int64)
+        return times
+
+    @property
+    def born_ms(self) -> Int64s:
+        """Born times, ms since 1970."""
+        times: Int64s = self.head["born_timestamp"].astype(np.int64)
+        return times
+
+    @property
+    def queue_offsets(self) -> Int64s:
+        """Numbers of the messages in their queues."""
+        offsets: Int64s = self.head["queue_offset"].astype(np.int64)
+        return offsets
+
+    @cached_property
+    def topics(self) -> Any:
+        """Topics, as Arrow text."""
+        return _as_text(slices(self._arrow, self._topic_at, self._topic_end))
+
+    @cached_property
+    def properties(self) -> PropertyColumns:
+        """Properties."""
+        return PropertyColumns(
+            _as_text(slices(self._arrow, self._properties_at, self._properties_end))
+        )
+
+    @property
+    def bodies(self) -> Any:
+        """Bodies as they were sent, as Arrow bytes.
+
+        Raises:
+            CorruptDataError: a compressed body is broken, or a record holds several messages.
+        """
+        flags = self.head["sys_flag"]
+        found = slices(self._arrow, self._body_at, self._body_end)
+        self._refuse_inner_batches(flags)
+        packed = np.flatnonzero(flags & COMPRESSED)
+        if len(packed) == 0:
+            return found
+        bodies = found.to_pylist()
+        for i in packed.tolist():
+            try:
+                bodies[i] = decompress(bodies[i], int(flags[i]), _BODY_BYTES_MAX)
+            except RemoteProtocolError as error:
+                raise CorruptDataError(self._place(int(self.starts[i])), str(error)) from error
+        return pa.array(bodies, pa.binary())
+
+    def _refuse_inner_batches(self, flags: npt.NDArray[Any]) -> None:
+        inner = np.flatnonzero(flags & NEED_UNWRAP)
+        if len(inner):
+            raise CorruptDataError(
+                self._place(int(self.starts[int(inner[0])])),
+                "the record holds a batch of messages (a batch queue of 5.x), which is not read",
+            )
+
+    @property
+    def message_ids(self) -> Any:
+        """The ids that their producers gave them, else those that tell where they are stored."""
+        given = self.properties.find(names.UNIQUE_KEY)
+        if given.null_count == 0:
+            return given
+        ids = given.to_pylist()
+        for i, text in enumerate(ids):
+            if text is None:
+                record = decode_record(self._data, int(self.starts[i]))
+                address, port = record.store_host
+                ids[i] = encode_offset_id(address, port, record.physical_offset)
+        return pa.array(ids, pa.string())
+
+
+def _as_text(found: Any) -> Any:
+    """Returns bytes as text; where they are no UTF-8, as Java reads them."""
+    try:
+        return found.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "replace") for value in found.to_pylist()])
+
+
+def is_one_of(values: Any, wanted: frozenset[str]) -> Booleans:
+    """Tells which texts of an Arrow array are one of some; a null is none."""
+    found = pc.is_in(values, value_set=pa.array(sorted(wanted), pa.string()))
+    mask: Booleans = found.to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,113 @@
+"""The columns of a message, as Spark and as Arrow know them, and what a write may hold.
+
+A read gives the columns that its option `columns` names, in that order; a schema of the user's own
+may leave out columns, but not rename or retype them. Absent tags and keys are null.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ledgermq.spark.errors import RowSchemaError
+
+_PROPERTIES: Final = MapType(StringType(), StringType())
+
+COLUMNS: Final[Mapping[str, DataType]] = {
+    "topic": StringType(),
+    "queueId": IntegerType(),
+    "brokerName": StringType(),
+    "queueOffset": LongType(),
+    # The id that its producer gave it, else the one that tells where it is stored.
+    "msgId": StringType(),
+    # When it was sent, by the producer's clock.
+    "bornTimestamp": TimestampType(),
+    # When it was stored, by the broker's clock.
+    "storeTimestamp": TimestampType(),
+    "tags": StringType(),
+    # Words with blanks between.
+    "keys": StringType(),
+    # Decompressed.
+    "body": BinaryType(),
+    # All of them, also tags and keys: the dearest column.
+    "properties": _PROPERTIES,
+    "reconsumeTimes": IntegerType(),
+}
+COLUMN_NAMES: Final = tuple(COLUMNS)
+
+# What a row to be sent may have; each with the types that it may have.
+_WRITABLE: Final[Mapping[str, tuple[DataType, ...]]] = {
+    "topic": (StringType(),),
+    "body": (BinaryType(), StringType()),
+    "keys": (StringType(),),
+    "tags": (StringType(),),
+    "properties": (_PROPERTIES,),
+    # Rows with the same one go to one queue, in their order.
+    "queueKey": (StringType(),),
+}
+
+
+def chosen_columns(text: str) -> tuple[str, ...]:
+    """Reads the value of the option `columns`: names in any case, or ``all``.
+
+    Raises:
+        ValueError: there is no such column.
+    """
+    if text.lower() == "all":
+        return COLUMN_NAMES
+    by_lower = {name.lower(): name for name in COLUMNS}
+    try:
+        found = [by_lower[part.strip().lower()] for part in text.split(",")]
+    except KeyError as error:
+        raise ValueError(text) from error
+    return tuple(dict.fromkeys(found))
+
+
+def message_schema(columns: tuple[str, ...]) -> StructType:
+    """Returns the schema of a read of some columns."""
+    return StructType([StructField(name, COLUMNS[name]) for name in columns])
+
+
+def check_read_schema(schema: StructType) -> None:
+    """Checks the schema that a read is to give.
+
+    Raises:
+        RowSchemaError: a column is none of a message's, or has another type.
+    """
+    for field in schema.fields:
+        expected = COLUMNS.get(field.name)
+        if expected is None:
+            raise RowSchemaError(field.name, "unknown", ", ".join(COLUMNS))
+        if field.dataType != expected:
+            raise RowSchemaError(field.name, field.dataType.simpleString(), expected.simpleString())
+
+
+def check_write_schema(schema: StructType, *, has_topic_option: bool) -> None:
+    """Checks the columns of the rows that are to be sent.
+
+    Raises:
+        RowSchemaError: a column is unknown, missing, or has a type that it may not have.
+    """
+    for field in schema.fields:
+        allowed = _WRITABLE.get(field.name)
+        if allowed is None:
+            raise RowSchemaError(field.name, "unknown", ", ".join(_WRITABLE))
+        found = field.dataType.simpleString()
+        if found not in [kind.simpleString() for kind in allowed]:
+            names = " or ".join(kind.simpleString() for kind in allowed)
+            raise RowSchemaError(field.name, found, names)
+    names_found = schema.fieldNames()
+    if "body" not in names_found:
+        raise RowSchemaError("body", "missing", "binary or string")
+    if "topic" not in names_found and not has_topic_option:
+        raise RowSchemaError("topic", "missing", "a column topic, or the option topic")

@@ -1,0 +1,34 @@
+"""The data source ``rocketmq``: what Spark is given to register, and what it asks for by name.
+
+    spark.dataSource.register(RocketMQDataSource)
+    spark.read.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "Orders")
+
+Options are checked before anything is opened; docs/spark.md lists them.
+"""
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from ledgermq.spark.options import column_option, read_options
+from ledgermq.spark.reader import FilteringReader, RangeReader
+from ledgermq.spark.schema import message_schema
+
+
+class RocketMQDataSource(DataSource):
+    """Topics of a cluster of LedgerMQ or RocketMQ as tables and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for `format`."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The columns that the option `columns` chooses."""
+        return message_schema(column_option(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        options = read_options(self.options, is_stream=False)
+        if options.is_pushdown_on:
+            return FilteringReader(options, schema)
+        return RangeReader(options, schema)

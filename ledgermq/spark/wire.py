@@ -1,0 +1,107 @@
+"""One connection to a broker or name server over a plain socket, for processes without a loop.
+
+Requests may be sent ahead of their answers: each answer is found by its number, whatever the order
+in which they come. Every wait ends: a socket that is silent for the timeout raises LostError, after
+which the connection is closed for good.
+"""
+
+import socket
+from types import TracebackType
+from typing import Final, Self
+
+from ledgermq.protocol.codes import LanguageCode
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.framing import FrameDecoder
+
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class LostError(Exception):
+    """The other side could not be reached, went away, or did not answer in time."""
+
+
+class Wire:
+    """An open connection; use it in a ``with`` block or close it."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        """Connects.
+
+        Args:
+            address: host:port.
+            timeout_s: longest wait for the connection and for each answer.
+
+        Raises:
+            LostError: it cannot be made.
+        """
+        self.address = address
+        self._decoder = FrameDecoder()
+        self._answers: dict[int, RemotingCommand] = {}
+        self._opaque = 0
+        host, _, port = address.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except (OSError, ValueError) as error:
+            raise LostError(f"no connection to {address}: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def send(self, command: RemotingCommand) -> int:
+        """Sends a request and returns the number of its answer.
+
+        Raises:
+            LostError: the connection is gone.
+        """
+        self._opaque += 1
+        command.opaque = self._opaque
+        command.language = int(LanguageCode.PYTHON)
+        try:
+            self._socket.sendall(encode(command))
+        except OSError as error:
+            raise self._lost(error) from error
+        return command.opaque
+
+    def receive(self, opaque: int) -> RemotingCommand:
+        """Waits for an answer.
+
+        Raises:
+            LostError: the connection is gone, or silent for too long.
+        """
+        while (answer := self._answers.pop(opaque, None)) is None:
+            try:
+                chunk = self._socket.recv(_CHUNK_BYTES)
+                if not chunk:
+                    raise ConnectionError("it closed the connection")
+                for frame in self._decoder.feed(chunk):
+                    command = decode(frame)
+                    if command.is_response:
+                        self._answers[command.opaque] = command
+            except (OSError, RemoteProtocolError) as error:
+                raise self._lost(error) from error
+        return answer
+
+    def request(self, command: RemotingCommand) -> RemotingCommand:
+        """Sends a request and returns its answer, whatever its code.
+
+        Raises:
+            LostError: no answer.
+        """
+        return self.receive(self.send(command))
+
+    def close(self) -> None:
+        """Closes; safe to call twice."""
+        self._socket.close()
+
+    def _lost(self, error: Exception) -> LostError:
+        self.close()
+        return LostError(f"no answer from {self.address}: {error}")

@@ -1,0 +1,39 @@
+"""Reads as Spark does them, in this process: planning, pickling, reading; without a session.
+
+A query of a real session costs about a second; what needs no session is tested without one.
+"""
+
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.datasource import CaseInsensitiveDict, Filter
+
+from ledgermq.spark import RocketMQDataSource
+
+
+def source_of(options: Mapping[str, object]) -> RocketMQDataSource:
+    """The source with some options, as Spark makes it."""
+    texts = {name: str(value) for name, value in options.items()}
+    return RocketMQDataSource(CaseInsensitiveDict(texts))
+
+
+def read_rows(
+    options: Mapping[str, object], filters: list[Filter] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a batch read, in order of their partitions.
+
+    Args:
+        options: of the source.
+        filters: pushed down before it is planned; those that are left are not applied.
+    """
+    source = source_of(options)
+    reader = source.reader(source.schema())
+    if filters is not None:
+        list(reader.pushFilters(filters))
+    rows: list[dict[str, Any]] = []
+    for part in reader.partitions():
+        task = pickle.loads(pickle.dumps(reader))
+        for batch in task.read(pickle.loads(pickle.dumps(part))):
+            rows += batch.to_pylist()
+    return rows

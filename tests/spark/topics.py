@@ -1,0 +1,34 @@
+"""Topics with known messages for the tests of this directory."""
+
+from collections.abc import Sequence
+from concurrent.futures import wait
+
+from ledgermq.client import Message, ProducerConfig
+from ledgermq.client.blocking import Producer
+
+
+def send_numbered(name_server: str, topic: str, count: int, *, start: int = 0) -> None:
+    """Sends messages ``0``, ``1``, ... with tag A, B or none, a key and two properties each."""
+    send_all(
+        name_server,
+        [
+            Message(
+                topic,
+                f"body {number}".encode(),
+                tags=("A", "B", "")[number % 3],
+                keys=f"key-{number} all",
+                properties={"number": str(number), "who": "tést"},
+            )
+            for number in range(start, start + count)
+        ],
+    )
+
+
+def send_all(name_server: str, messages: Sequence[Message]) -> None:
+    """Sends messages and waits until all are acknowledged."""
+    config = ProducerConfig(timeout_s=60, compress_from_bytes=1000)
+    with Producer(name_server, config=config) as producer:
+        futures = [producer.submit(message) for message in messages]
+        assert not wait(futures, 60).not_done
+        for future in futures:
+            future.result()

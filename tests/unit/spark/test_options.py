@@ -1,0 +1,102 @@
+"""Options: what each may be, and what is said of what it may not."""
+
+import pickle
+import re
+
+import pytest
+
+from ledgermq.client import MessageQueue
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.options import read_options, write_options
+
+GOOD = {"nameserver": "h1:9876;h2:9876", "TOPIC": "A, B"}
+
+
+def test_names_match_in_any_case_and_defaults_fill_the_rest() -> None:
+    options = read_options(GOOD, is_stream=False)
+    assert options.name_servers == ("h1:9876", "h2:9876")
+    assert options.topics == ("A", "B")
+    assert (options.starting_offsets, options.ending_offsets) == ("earliest", "latest")
+    assert options.fails_on_data_loss
+    assert read_options(GOOD, is_stream=True).starting_offsets == "latest"
+
+
+def test_values_are_typed() -> None:
+    given = {
+        **GOOD,
+        "tags": "A || B",
+        "keys": "k, l",
+        "startingOffsets": '{"A": {"b": {"3": 7}}}',
+        "endingTimestamp": "1970-01-01T00:00:01.5",
+        "failOnDataLoss": "FALSE",
+        "columns": "BODY,queueid",
+    }
+    options = read_options(given, is_stream=False)
+    assert options.tags == {"A", "B"}
+    assert options.keys == {"k", "l"}
+    assert options.starting_offsets == {MessageQueue("A", "b", 3): 7}
+    assert options.ending_ms == 1500
+    assert not options.fails_on_data_loss
+    assert options.columns == ("body", "queueId")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nameServer", ""),
+        ("nameServer", "host"),
+        ("nameServer", "host:0"),
+        ("topic", " , "),
+        ("startingOffsets", "first"),
+        ("startingOffsets", '{"T": 1}'),
+        ("startingTimestamp", "yesterday"),
+        ("endingTimestamp", "-1"),
+        ("rowsPerPartition", "0"),
+        ("minPartitions", "many"),
+        ("columns", "body,nonsense"),
+        ("failOnDataLoss", "maybe"),
+        ("fetchBytes", "1"),
+        ("readTimeoutMs", "99999999999"),
+        ("filterPushdown", "1"),
+    ],
+)
+def test_a_bad_value_is_answered_with_what_is_allowed(name: str, text: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} is {text!r}; allowed: .+"):
+        read_options({**GOOD, name: text}, is_stream=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"topic": "T"}, "option nameServer is missing; allowed: host:port"),
+        ({"nameServer": "h:1"}, "option topic is missing; allowed: exactly one of"),
+        ({**GOOD, "topicPattern": "T.*"}, "exactly one of topic"),
+        ({**GOOD, "topicPattern": "("}, "a regular expression"),
+        ({**GOOD, "nonsense": "1"}, "option nonsense is '1'; allowed: no such option; known are"),
+        ({**GOOD, "startingOffsets": "latest", "startingTimestamp": "5"}, "not both"),
+    ],
+)
+def test_what_does_not_go_together_is_named(given: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(words)):
+        read_options(given, is_stream=False)
+
+
+def test_batch_and_stream_have_options_of_their_own() -> None:
+    with pytest.raises(OptionError, match="maxRowsPerTrigger"):
+        read_options({**GOOD, "maxRowsPerTrigger": "1"}, is_stream=False)
+    with pytest.raises(OptionError, match="endingOffsets"):
+        read_options({**GOOD, "endingOffsets": "latest"}, is_stream=True)
+
+
+def test_options_and_their_errors_travel_between_processes() -> None:
+    options = read_options(GOOD, is_stream=True)
+    assert pickle.loads(pickle.dumps(options)) == options
+    error = OptionError("a", None, "b")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_write_needs_only_a_name_server() -> None:
+    options = write_options({"nameServer": "h:1"})
+    assert (options.topic, options.row_id_property) == (None, "SPARK_ROW_ID")
+    with pytest.raises(OptionError, match="producerGroup"):
+        write_options({"nameServer": "h:1", "producerGroup": ""})

@@ -1,0 +1,128 @@
+"""Columns of records equal what the decoder of single records says, whatever the records."""
+
+import random
+
+import pytest
+
+from ledgermq.protocol import sysflag
+from ledgermq.protocol.compression import compress
+from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.properties import decode_properties
+from ledgermq.protocol.record import RECORD_MAGIC_V2, decode_record, encode_record
+from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.record_columns import RecordColumns, record_starts
+
+pa = pytest.importorskip("pyarrow")
+
+MAPS = pa.map_(pa.string(), pa.string())
+BLOCKS = (
+    b"",
+    b"TAGS\x01A\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U\x02",
+    b"KEYS\x01k\x02TAGS\x01B",
+    b"\x02\x02TAGS\x01\x02=\x01x\x02plain\x02a\x01b\x01c\x02",
+    b"TAGS\x01first\x02TAGS\x01last\x02TAGS\x01",
+    b"who\x01t\xc3\xa9st\x02xTAGS\x01no\x02",
+)
+
+
+def place(at: int) -> str:
+    return f"byte {at}"
+
+
+def make_records(count: int, seed: int) -> list[bytes]:
+    draws = random.Random(seed)
+    records = []
+    for number in range(count):
+        packed = draws.random() < 0.1
+        body = b"%d" % number * draws.choice([0, 1, 50])
+        flag = draws.choice([0, 0, 0, sysflag.BORN_HOST_V6, sysflag.STORE_HOST_V6])
+        if packed:
+            body, flag = compress(body, sysflag.COMPRESSION_ZLIB), flag | sysflag.COMPRESSED
+        born = (bytes(16) if flag & sysflag.BORN_HOST_V6 else b"\x7f\0\0\1", 1)
+        store = (bytes(16) if flag & sysflag.STORE_HOST_V6 else b"\x7f\0\0\1", 2)
+        record = encode_record(
+            draws.choice([b"T", b"Topic" * 20]), number % 4, 0, number, 1000 + number, flag,
+            1_700_000_000_000 + number, born, 1_700_000_000_500 + number, store,
+            draws.randint(0, 3), 0, body, draws.choice(BLOCKS),
+        )  # fmt: skip
+        records.append(_with_long_topic(record) if draws.random() < 0.1 else record)
+    return records
+
+
+def _with_long_topic(record: bytes) -> bytes:
+    """The same record as 5.x writes topics of more than 127 bytes."""
+    found = decode_record(record)
+    at = len(record) - 2 - len(found.properties) - len(found.topic) - 1
+    topic = b"L" * 300
+    data = bytearray(record[:at] + len(topic).to_bytes(2, "big") + topic)
+    data += record[at + 1 + len(found.topic) :]
+    data[:8] = len(data).to_bytes(4, "big") + RECORD_MAGIC_V2.to_bytes(4, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 400])
+def test_columns_equal_the_decoder(count: int) -> None:
+    records = make_records(count, seed=count)
+    data = b"".join(records)
+    columns = RecordColumns(data, record_starts(data, place), place)
+    decoded = [decode_record(record) for record in records]
+    properties = [decode_properties(record.properties) for record in decoded]
+    assert columns.topics.to_pylist() == [record.topic for record in decoded]
+    assert columns.queue_offsets.tolist() == [record.queue_offset for record in decoded]
+    assert columns.born_ms.tolist() == [record.born_timestamp for record in decoded]
+    assert columns.store_ms.tolist() == [record.store_timestamp for record in decoded]
+    times = [record.reconsume_times for record in decoded]
+    assert columns.tail["reconsume_times"].tolist() == times
+    assert [dict(pairs) for pairs in columns.properties.maps(MAPS).to_pylist()] == properties
+    tags = columns.properties.find("TAGS").to_pylist()
+    assert tags == [found.get("TAGS") for found in properties]
+    assert columns.message_ids.to_pylist() == [
+        found.get("UNIQ_KEY") or encode_offset_id(*record.store_host, record.physical_offset)
+        for found, record in zip(properties, decoded, strict=True)
+    ]
+    bodies = columns.bodies.to_pylist()
+    for number, body in enumerate(bodies):
+        assert body.replace(b"%d" % number, b"") == b""
+        assert len(body) in (0, len(str(number)), 50 * len(str(number)))
+
+
+def test_a_part_of_the_records_has_the_same_columns() -> None:
+    data = b"".join(make_records(100, seed=5))
+    columns = RecordColumns(data, record_starts(data, place), place)
+    mask = columns.queue_offsets % 7 == 3
+    part = columns.select(mask)
+    assert part.queue_offsets.tolist() == list(range(3, 100, 7))
+    assert part.bodies.to_pylist() == [
+        body for body, chosen in zip(columns.bodies.to_pylist(), mask, strict=True) if chosen
+    ]
+
+
+def test_properties_that_are_no_utf8_are_read_as_java_reads_them() -> None:
+    data = encode_record(
+        b"T", 0, 0, 0, 0, 0, 0, (b"\0\0\0\0", 0), 0, (b"\0\0\0\0", 0), 0, 0, b"", b"a\x01\xff\x02"
+    )
+    columns = RecordColumns(data, record_starts(data, place), place)
+    assert columns.properties.find("a").to_pylist() == ["�"]
+
+
+def test_flipped_bytes_raise_or_give_columns_but_nothing_else() -> None:
+    good = b"".join(make_records(20, seed=9))
+    draws = random.Random(2)
+    refused = 0
+    for _ in range(400):
+        data = bytearray(good)
+        for _ in range(draws.randint(1, 3)):
+            data[draws.randrange(len(data))] = draws.randrange(256)
+        try:
+            columns = RecordColumns(bytes(data), record_starts(bytes(data), place), place)
+            columns.bodies, columns.properties.find("TAGS"), columns.topics
+        except CorruptDataError as error:
+            refused += 1
+            assert "byte " in str(error)
+    assert refused > 20
+
+
+def test_a_cut_record_is_named() -> None:
+    data = b"".join(make_records(3, seed=1))
+    with pytest.raises(CorruptDataError, match="bytes"):
+        record_starts(data[:-1], place)
