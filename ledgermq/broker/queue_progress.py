@@ -15,6 +15,9 @@ their way. Which ones it keeps can be told from terms alone. A leader appends in
 behind the plan that has the plan's term is the delivery that the plan puts there. Every member
 follows the plans in log order; a new leader has the whole log applied before it delivers anything,
 and so begins exactly where the former one ended.
+
+A Java leader writes no plans. What it has worked off is heard from itself (`state_copy.py`), and
+kept beside what the log tells: whoever leads next begins at the later of the two.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +58,8 @@ class QueueProgress:
     def __init__(self) -> None:
         self._offsets: dict[int, int] = {}
         self._plan: _Plan | None = None
+        # What leaders that write no plans have worked off, as far as this member heard of it.
+        self._heard: dict[int, int] = {}
         self._cursors: dict[int, int] | None = None
         # How often this member began to lead: what belongs to an earlier time is stale.
         self.leadership = 0
@@ -121,10 +126,26 @@ class QueueProgress:
         """True between `lead` and `follow`."""
         return self._cursors is not None
 
+    def hear(self, offsets: Mapping[Any, Any]) -> None:
+        """Notes what a leader that writes no plans has delivered, by level as in delayOffset.json.
+
+        It stays true whoever leads next, so a smaller number than one heard before is left out.
+        """
+        for level, offset in _offsets(offsets).items():
+            if level != HALF_QUEUE:
+                self._heard[level] = max(self._heard.get(level, 0), offset)
+
+    def _reached(self) -> dict[int, int]:
+        """The cursors by what is applied and by what was heard."""
+        self._settle(self._end_index())
+        reached = dict(self._offsets)
+        for queue, offset in self._heard.items():
+            reached[queue] = max(reached.get(queue, 0), offset)
+        return reached
+
     def lead(self) -> None:
         """This member begins to deliver: all that former leaders wrote is applied."""
-        self._settle(self._end_index())
-        self._cursors = dict(self._offsets)
+        self._cursors = self._reached()
         self.leadership += 1
 
     def follow(self) -> None:
@@ -172,24 +193,23 @@ class QueueProgress:
 
     def levels(self) -> dict[int, int]:
         """Returns the cursors of the delay levels, as known here."""
-        if self._cursors is None:
-            self._settle(self._end_index())
-        offsets = self._offsets if self._cursors is None else self._cursors
+        offsets = self._reached() if self._cursors is None else self._cursors
         return {queue: offset for queue, offset in offsets.items() if queue != HALF_QUEUE}
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of delayOffset.json as of the last applied entry.
 
         Upstream knows the offsetTable, and skips what stands beside it: the cursor of the half
-        messages, and a plan of which not all deliveries are applied.
+        messages, what was heard, and a plan of which not all deliveries are applied.
         """
-        self._settle(self._end_index())
-        offsets = self._offsets
+        offsets = self._reached()
         value: dict[str, Any] = {
             "offsetTable": {queue: at for queue, at in offsets.items() if queue != HALF_QUEUE}
         }
         if HALF_QUEUE in offsets:
             value["halfOffset"] = offsets[HALF_QUEUE]
+        if self._heard:
+            value["heard"] = dict(self._heard)
         if self._plan is not None:
             value["plan"] = [self._plan.place, [list(run) for run in self._plan.runs]]
         return value
@@ -199,6 +219,8 @@ class QueueProgress:
         table = value.get("offsetTable")
         self.replace(_offsets(table if isinstance(table, Mapping) else {}))
         self._offsets.update(_offsets({HALF_QUEUE: value.get("halfOffset")}))
+        heard = value.get("heard")
+        self.hear(heard if isinstance(heard, Mapping) else {})
         match value.get("plan"):
             case [int(index), list(runs)]:
                 self._plan = _Plan(index, tuple(_runs(runs)))

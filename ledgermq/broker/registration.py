@@ -37,6 +37,8 @@ class NameServer:
         self.is_registered: bool | None = None
         # Broker id of the last registration that was accepted.
         self.registered_id = NO_BROKER_ID
+        # "ip:port" of the master, as it told with its last answer; None when it knew none.
+        self.master: str | None = None
 
 
 class Registration:
@@ -73,7 +75,7 @@ class Registration:
         self._servers = {
             text: NameServer(
                 CommandClient(
-                    reactor, *_split(text), on_connected=self._connected(text), output=output
+                    reactor, *split_address(text), on_connected=self._connected(text), output=output
                 )
             )
             for text in config.namesrv_addresses
@@ -95,6 +97,11 @@ class Registration:
             connection = server.client.connection
             if connection is not None:
                 self._register_on(text, connection)
+
+    def find_master(self) -> str | None:
+        """Returns the master's "ip:port" as some name server told it last, None when none did."""
+        masters = [server.master for server in self._servers.values() if server.master]
+        return masters[0] if masters else None
 
     def unregister(self) -> Deferred[Any]:
         """Takes this broker out of all name servers; fires when all answered or were too slow."""
@@ -162,6 +169,7 @@ class Registration:
             )
         server.is_registered = True
         server.registered_id = broker_id
+        server.master = (answer.ext_fields or {}).get("masterAddr") or None
 
     def _not_registered(self, failure: Failure, text: str) -> None:
         self._refused(text, failure.getErrorMessage())
@@ -190,6 +198,7 @@ def registration_body(topics: TopicTable, broker_permission: int) -> bytes:
     return lenient_json.write({"filterServerList": [], "topicConfigSerializeWrapper": table})
 
 
-def _split(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
+    """Returns host and port of "host:port"; raises ValueError when there is no port."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)

@@ -21,7 +21,7 @@ log alone, on every member.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -54,7 +54,7 @@ class StateWriter(Protocol):
 class BrokerState:
     """The three replicated tables and their way through the ledger.
 
-    Invariant: changes by this member happen between `lead` and `follow` only.
+    Invariant: changes by this member happen between `lead` and `follow` only; `copy` is outside.
     """
 
     def __init__(
@@ -307,6 +307,24 @@ class BrokerState:
         body = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
         self._write([body], committed)
 
+    def copy(
+        self,
+        topics: Iterable[TopicConfig],
+        groups: Iterable[SubscriptionGroup],
+        offsets: OffsetsByKey,
+    ) -> None:
+        """Takes over what a leader told that writes no records; nothing is removed."""
+        now_ms = self._now_ms()
+        for topic in topics:
+            if self.topics.put(topic, now_ms):
+                self._topics_changed()
+        for group in groups:
+            if self.groups.put(group, now_ms):
+                self.are_groups_unsaved = True
+        if offsets:
+            self.offsets.follow(offsets)
+            self.are_offsets_unsaved = True
+
     # Committed records, on every member.
 
     def apply(self, body: bytes, index: int) -> None:
@@ -340,6 +358,8 @@ class BrokerState:
                 self._apply_offsets(record)
             case "snapshot":
                 self._apply_snapshot_part(record)
+            case "access" if self.access is not None:
+                self.access.follow(record)
 
     def _note_snapshot(self, record: Mapping[str, Any], index: int) -> None:
         name, part = record.get("id"), record.get("part")
@@ -358,8 +378,6 @@ class BrokerState:
         self._topics_changed()
 
     def _apply_groups(self, record: Mapping[str, Any]) -> None:
-            case "access" if self.access is not None:
-                self.access.follow(record)
         put = [
             SubscriptionGroup.from_json(name, value) for name, value in _objects(record.get("put"))
         ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +17,10 @@ from pathlib import Path
 import pytest
 
 from ledgermq.cli.main import main
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.codes import RequestCode
 from tests.e2e.live_program import LiveProgram
+from tests.e2e.wire_client import WireClient
 from tests.interop.mqadmin import CLUSTER_NAME
 from tests.interop.programs import PROGRAMS
 from tests.interop.replicas import compare
@@ -50,17 +55,19 @@ def our_broker(cluster: JavaCluster, member: int) -> LiveProgram:
     return LiveProgram(["broker", "-c", path], folder / "broker.log")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[JavaCluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaCluster]:
     plan = JavaClusterPlan(
         version=VERSION, dledger_members=3, foreign_members=frozenset(OUR_MEMBERS)
     )
-    cluster = JavaCluster(tmp_path, plan)
+    cluster = JavaCluster(tmp_path_factory.mktemp("mixed"), plan)
     with ExitStack() as stack:
         for member in OUR_MEMBERS:
             stack.enter_context(our_broker(cluster, member))
         stack.enter_context(cluster)
         yield cluster
+    for store in cluster.directory.glob("store-*"):
+        shutil.rmtree(store)
 
 
 def lead(cluster: JavaCluster, member_id: str) -> None:
@@ -88,6 +95,10 @@ def port_of(cluster: JavaCluster, member_id: str) -> int:
     return cluster.broker_ports[int(member_id[1:])]
 
 
+def client_of(cluster: JavaCluster, member_id: str) -> WireClient:
+    return WireClient(f"127.0.0.1:{port_of(cluster, member_id)}")
+
+
 def master_port(cluster: JavaCluster) -> int:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -108,7 +119,7 @@ def test_a_stock_client_sends_and_consumes_through_a_leader_of_each_kind(
             message_count=MESSAGE_COUNT, programs=[JAVA_CLIENT],
         ).play()  # fmt: skip
         require_clean(verdicts, MESSAGE_COUNT, 1)
-    stores = [tmp_path / f"store-{i}" / f"dledger-n{i}" for i in range(3)]
+    stores = [cluster.directory / f"store-{i}" / f"dledger-n{i}" for i in range(3)]
 
     def is_noted() -> bool:
         """The checkpoints of all members say that the last round is committed."""
@@ -119,3 +130,40 @@ def test_a_stock_client_sends_and_consumes_through_a_leader_of_each_kind(
     result = compare(stores)
     print(f"{result.compared_bytes} bytes of log compared, {result.committed}")
     assert result.first_difference is None
+
+
+@pytest.mark.timeout(300)
+def test_what_a_java_leader_keeps_in_files_its_successor_of_ours_knows(
+    cluster: JavaCluster,
+) -> None:
+    """Topics, offsets and delay progress are copied: nothing delayed is delivered again."""
+    lead(cluster, "n0")
+    sent = [b"%02d" % number for number in range(20)]
+    group = {"consumerGroup": "kept", "topic": "Late", "queueId": "0"}
+    with client_of(cluster, "n0") as client:
+        for body in sent:
+            assert client.send("Late", 0, body, properties="DELAY\x011").code == 0
+        fields = group | {"commitOffset": "7"}
+        assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET.value, fields).code == 0
+        wait_until(
+            lambda: len(client.read_queue("Late", 0)) == len(sent),
+            what="deliveries of the Java leader",
+            deadline_s=60.0,
+        )
+    with client_of(cluster, "n2") as client:
+
+        def is_copied() -> bool:
+            delays = lenient_json.read(client.ask(RequestCode.GET_ALL_DELAY_OFFSET.value).body)
+            offset = client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, group).ext_fields
+            return delays == {"offsetTable": {"1": len(sent)}} and offset == {"offset": "7"}
+
+        wait_until(is_copied, what="a copy of the Java leader's state", deadline_s=60.0)
+    lead(cluster, "n2")
+    with client_of(cluster, "n2") as client:
+        assert client.send("Late", 0, b"after", properties="DELAY\x011").code == 0
+
+        def bodies() -> list[bytes]:
+            return [record.body for record in client.read_queue("Late", 0)]
+
+        wait_until(lambda: b"after" in bodies(), what="a delivery of ours", deadline_s=60.0)
+        assert Counter(bodies()) == Counter([*sent, b"after"])

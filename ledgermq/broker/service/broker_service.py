@@ -30,7 +30,7 @@ from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
-from ledgermq.broker.registration import Registration
+from ledgermq.broker.registration import Registration, split_address
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.parts import Parts
@@ -38,17 +38,24 @@ from ledgermq.broker.service.processor_table import Processors, bind_processors
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import Storage, machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep
+from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
 from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult, opening_record
 from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.record import RECORD_FIXED_BYTES
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
-from ledgermq.protocol.transport import CommandProtocol, CommandServer, TurnOutput
+from ledgermq.protocol.transport import (
+    CommandClient,
+    CommandProtocol,
+    CommandServer,
+    TurnOutput,
+)
 
 # Pairs of topic and group that may have offsets.
 _OFFSET_KEYS_MAX: Final = 1_000_000
@@ -107,6 +114,8 @@ class BrokerService:
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
+        if config.is_acl_on:
+            self.state.access = RulesTable(config.acl_file, wall_clock_ms)
         self._storage = Storage(config, reactor, self.state, wall_clock_ms)
         self._messages = self._storage.messages
         self._dispatcher = Dispatcher(
@@ -114,8 +123,6 @@ class BrokerService:
                 "MSG_REGION": config.region_id,
                 "TRACE_ON": "true" if config.is_trace_on else "false",
             },
-        if config.is_acl_on:
-            self.state.access = RulesTable(config.acl_file, wall_clock_ms)
             on_connection_lost=self._connection_lost,
         )
         self._server = self._new_server()
@@ -132,6 +139,7 @@ class BrokerService:
         self._proposals: Proposals | None = None
         self._processors: Processors | None = None
         self._replica: Replica | None = None
+        self._state_copy: StateCopy | None = None
         self._stopped: Deferred[None] | None = None
         # When name servers were last told because of a change.
         self._registered_ms = -inf
@@ -209,6 +217,8 @@ class BrokerService:
         config = self.config
         _report_keys(config)
         try:
+            if self.state.access is not None:
+                self.state.access.load()
             self._storage.open()
         except Exception:
             return fail()
@@ -217,8 +227,6 @@ class BrokerService:
         started.addCallback(self._run)
         started.addErrback(self._give_up)
         return started
-            if self.state.access is not None:
-                self.state.access.load()
 
     def _join(self, port: int) -> Deferred[None]:
         """Builds what needs the port, and starts the ledger member."""
@@ -248,6 +256,7 @@ class BrokerService:
                 proposals=self._proposals,
                 messages=self._messages,
                 rates=self._rates,
+                rules=self.state.access,
                 store_host=store_host,
                 machine_memory_bytes=machine_memory_bytes(),
                 now_ms=wall_clock_ms,
@@ -256,7 +265,6 @@ class BrokerService:
                 rng=self._rng,
             )
         )
-                rules=self.state.access,
         self._store_host = store_host
         self._dispatcher.install(self._processors.table)
         self._applier = BrokerApplier(
@@ -304,6 +312,8 @@ class BrokerService:
             flush_failed=self._flush_failed,
             damage_found=self._damage_found,
         ).start(self._schedule)
+        self._state_copy = self._new_state_copy(self._replica)
+        self._schedule.every(COPY_INTERVAL_MS, self._state_copy.run)
         self._registration.start()
         gc.collect()
         gc.freeze()
@@ -315,6 +325,20 @@ class BrokerService:
             member=config.ledger_self_id,
             group=config.ledger_group,
             ledger=self.ledger_address,
+        )
+
+    def _new_state_copy(self, replica: Replica) -> StateCopy:
+        def connect(address: str) -> CommandClient:
+            host, port = split_address(address)
+            return CommandClient(self._reactor, host, port, output=self._output)
+
+        return StateCopy(
+            self.leadership,
+            self.state,
+            is_java=lambda member_id: replica.dialect_of(member_id) is PeerDialect.JAVA,
+            find_master=self._registration.find_master,
+            ask_for_master=self._registration.register,
+            connect=connect,
         )
 
     def _give_up(self, failure: Any) -> Deferred[Any]:
@@ -344,6 +368,7 @@ class BrokerService:
         for step in (
             self._hand_over,
             self._close_port,
+            self._end_copy,
             self._leave_group,
             self._storage.stop_flusher,
             lambda: unregistered,
@@ -403,6 +428,9 @@ class BrokerService:
         if self._proposals is not None:
             self._proposals.fail_all(self.leadership.refusal())
         return self._server.stop()
+
+    def _end_copy(self) -> Deferred[None] | None:
+        return None if self._state_copy is None else self._state_copy.stop()
 
     def _leave_group(self) -> Deferred[Any]:
         if self._replica is None:

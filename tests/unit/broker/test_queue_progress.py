@@ -140,6 +140,25 @@ def test_records_and_file_tell_the_cursors() -> None:
     assert (again.cursor(3), again.cursor(HALF_QUEUE)) == (10, 5)
 
 
+def test_what_a_java_leader_delivered_is_passed_by_the_next_leader() -> None:
+    """It writes no plans: the log says 9, the leader said 20; its numbers only ever grow."""
+    log = Log(4, 4, 5)
+    heard = log.attached()
+    heard.hear({3: 20, 5: 1, HALF_QUEUE: 7})
+    heard.hear({3: 15})
+    assert heard.levels() == {1: 0, 3: 20, 5: 2}
+    again = log.attached()
+    again.load_json(parse_tolerant(format_pretty(heard.to_json())))
+    # A leader that had not heard of it delivered some of them again.
+    again.replace({3: 12})
+    assert again.levels() == {3: 20, 5: 1}
+    again.lead()
+    assert (again.cursor(3), again.cursor(HALF_QUEUE)) == (20, 0)
+    assert again.to_record() == {"3": 20, "5": 1}
+    again.advance((Run(3, 21, 1),))
+    assert again.cursor(3) == 21
+
+
 @pytest.mark.parametrize(
     "record",
     [

@@ -1,0 +1,180 @@
+"""StateCopy: what a follower copies from a leader that writes no state into the log.
+
+A leader of ours writes topics, groups, offsets and progress as records of the ledger. A Java
+leader keeps them in files, and its followers ask for them every ten seconds (21, 43, 45, 201). So
+do members of ours while they follow one: whoever of them leads next knows the topics, throws no
+group back, and delivers no delayed message again, but for what happened since its last copy.
+
+The copy adds and changes, it removes nothing: the Java leader may lack what a leader of ours made
+just before it, and a topic too many does no harm. For the same reason its offsets count in the
+first copy of a term only where they are ahead, afterwards wherever they changed.
+Source: `SlaveSynchronize.java`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from ledgermq.broker.consumer_offsets import OffsetsByKey, offsets_from_json
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.broker.topics import TopicConfig
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RemoteProtocolError
+
+# A Java follower's interval is 10 s; what is copied more often is repeated less.
+COPY_INTERVAL_MS: Final = 3000
+_ANSWER_MS: Final = 3000
+_CODES: Final = (
+    RequestCode.GET_ALL_TOPIC_CONFIG,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_ALL_DELAY_OFFSET,
+)
+
+_log = Logger()
+
+
+class Peer(Protocol):
+    """A connection to the leader's broker."""
+
+    def request(self, command: RemotingCommand, timeout_ms: int) -> Deferred[RemotingCommand]: ...
+
+    def stop(self) -> Deferred[None]: ...
+
+
+class StateCopy:
+    """Copies the state of a Java leader while this member follows it."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        state: BrokerState,
+        *,
+        is_java: Callable[[str], bool],
+        find_master: Callable[[], str | None],
+        ask_for_master: Callable[[], None],
+        connect: Callable[[str], Peer],
+    ) -> None:
+        """Does nothing before `run`.
+
+        Args:
+            is_java: tells it of a member, as far as its connection shows it.
+            find_master: "host:port" of the group's leader for clients, as name servers told it
+                last; None when they told none.
+            ask_for_master: has name servers tell it again.
+            connect: gives a connection that `stop` ends.
+        """
+        self._leadership = leadership
+        self._state = state
+        self._is_java = is_java
+        self._find_master = find_master
+        self._ask_for_master = ask_for_master
+        self._connect = connect
+        # Term and leader of the copies so far, and the offsets of the last one.
+        self._source: tuple[int, str] | None = None
+        self._told: OffsetsByKey | None = None
+        # The connection of a copy that is under way.
+        self._peer: Peer | None = None
+        # Copies since the start.
+        self.count = 0
+
+    def run(self) -> None:
+        """Begins a copy if there is a Java leader; called from time to time."""
+        leader_id = self._leadership.leader_id
+        if self._peer is not None:
+            return
+        if self._leadership.is_leader or leader_id is None or not self._is_java(leader_id):
+            self._source = self._told = None
+            return
+        source = (self._leadership.term, leader_id)
+        master = self._find_master()
+        if source != self._source or master is None:
+            # What name servers told may be the leader before.
+            self._source, self._told = source, None
+            self._ask_for_master()
+            return
+        peer = self._peer = self._connect(master)
+        waiting = [peer.request(RemotingCommand.request(code), _ANSWER_MS) for code in _CODES]
+        copied = gatherResults(waiting, consumeErrors=True).addCallback(self._take, source)
+        copied.addErrback(self._failed, master).addBoth(lambda _: self.stop())
+
+    def stop(self) -> Deferred[None] | None:
+        """Ends a copy that is under way; returns None when there is none."""
+        peer, self._peer = self._peer, None
+        return None if peer is None else peer.stop()
+
+    def _take(self, answers: list[RemotingCommand], source: tuple[int, str]) -> None:
+        leadership = self._leadership
+        if (leadership.term, leadership.leader_id) != source or leadership.is_leader:
+            return
+        topics, groups, offsets, delays = map(_read, answers)
+        told = offsets_from_json(dict(_objects(offsets, "offsetTable")))
+        self._state.copy(
+            [
+                TopicConfig.from_json(name, value)
+                for name, value in _objects(topics, "topicConfigTable")
+            ],
+            [
+                SubscriptionGroup.from_json(name, value)
+                for name, value in _objects(groups, "subscriptionGroupTable")
+            ],
+            news_of(told, self._told, self._state.offsets.all()),
+        )
+        table = delays.get("offsetTable")
+        self._state.progress.hear(table if isinstance(table, Mapping) else {})
+        self._told = told
+        self.count += 1
+
+    def _failed(self, failure: Failure, master: str) -> None:
+        if self._peer is None:
+            return
+        error = failure.value
+        _log.warn(
+            "no copy of the state of the Java leader at {master}: {reason}",
+            master=master,
+            reason=error.subFailure.value if isinstance(error, FirstError) else error,
+        )
+        self._ask_for_master()
+
+
+def news_of(
+    told: OffsetsByKey, told_before: OffsetsByKey | None, own: Mapping[str, Mapping[int, int]]
+) -> OffsetsByKey:
+    """Returns the offsets of a leader that count here.
+
+    Args:
+        told: all of them.
+        told_before: as of the copy before; None for the first one of a term.
+        own: what is known here.
+    """
+    news: OffsetsByKey = {}
+    for key, queues in told.items():
+        if told_before is None:
+            known = own.get(key, {})
+            news[key] = {at: n for at, n in queues.items() if n > known.get(at, -1)}
+        else:
+            known = told_before.get(key, {})
+            news[key] = {at: n for at, n in queues.items() if n != known.get(at)}
+    return {key: queues for key, queues in news.items() if queues}
+
+
+def _read(answer: RemotingCommand) -> Mapping[str, Any]:
+    if answer.code != ResponseCode.SUCCESS:
+        raise RemoteProtocolError(f"code ({answer.remark})", answer.code, 0)
+    value = lenient_json.read(answer.body)
+    if not isinstance(value, Mapping):
+        raise RemoteProtocolError("body", type(value).__name__, "an object")
+    return value
+
+
+def _objects(value: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
+    table = value.get(name)
+    entries = table.items() if isinstance(table, Mapping) else ()
+    return [(key, entry) for key, entry in entries if isinstance(entry, Mapping)]
