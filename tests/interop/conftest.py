@@ -1,4 +1,7 @@
-"""Fixtures of the suite: a stock Java cluster, LedgerMQ clusters; all stopped, stores removed."""
+"""Fixtures of the suite: a stock Java cluster, LedgerMQ clusters; all stopped, stores removed.
+
+What tests `tell` is printed at once, and again at the end of the run.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,31 @@ from tests.interop.ledgermq_cluster import LedgerMQCluster
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 
 LedgerMQStarter = Callable[..., LedgerMQCluster]
+Tell = Callable[[str], None]
+
+_RESULTS = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Tell:
+    """A function that takes a result which the reader of the run wants to see."""
+    results = pytestconfig.stash.setdefault(_RESULTS, [])
+
+    def tell(result: str) -> None:
+        print(f"\n{result}")
+        results.append(result)
+
+    return tell
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Prints all results together."""
+    results = config.stash.get(_RESULTS, [])
+    if results:
+        terminalreporter.section("results")
+        terminalreporter.line("\n\n".join(results))
 
 
 @pytest.fixture(scope="session")

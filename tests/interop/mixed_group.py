@@ -43,7 +43,7 @@ def dledger_program(release: str) -> list[str]:
             builds.run_tool([*words, str(source)], cwd=directory)
             builds.write_stamp(stamp, [source], class_path)
     class_path = f"{directory}{os.pathsep}{class_path}"
-    return ["java", "-Xms64m", "-Xmx256m", "-cp", class_path, "DLedgerNode"]
+    return ["java", "-Xms64m", "-Xmx256m", *builds.OPENED, "-cp", class_path, "DLedgerNode"]
 
 
 class MixedGroup:

@@ -13,17 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from .builds import HERE, maven_class_path
+from .builds import HERE, OPENED, maven_class_path
 from .mqadmin import CLUSTER_NAME, LOGBACK
 from .processes import LOOPBACK, ChildProcess, free_ports, is_listening, wait_until
 
 _START_SECONDS: Final = 90.0
 _HEAP: Final = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
-# The 4.9 broker unmaps files by reflection into these packages.
-_OPENED: Final = tuple(
-    f"--add-opens=java.base/{package}=ALL-UNNAMED"
-    for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
-)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -186,7 +181,7 @@ class JavaCluster:
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         home = self.directory / "home"
         return [
-            "java", *_HEAP, *_OPENED, f"-Drocketmq.home.dir={home}",
+            "java", *_HEAP, *OPENED, f"-Drocketmq.home.dir={home}",
             f"-Duser.home={self.directory}", *self.plan.jvm_options,
             "-cp", self._class_path, main_class, *arguments,
         ]  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import LedgerMQStarter
+from tests.interop.conftest import LedgerMQStarter, Tell
 from tests.interop.ledgermq_cluster import LedgerMQCluster
 from tests.interop.load import StockLoad, consume_all, find_faults, read_acks
 from tests.interop.probe import WriteProbe, max_offsets
@@ -38,6 +38,7 @@ class Scene:
 
     cluster: LedgerMQCluster
     workspace: Path
+    tell: Tell
     acks: list[Report] = field(default_factory=list)
     checks: int = 0
 
@@ -73,7 +74,7 @@ class Scene:
             log_path=self.workspace / f"check-{self.checks}.log",
         )
         faults = find_faults(self.acks, delivery, ends)
-        print(
+        self.tell(
             f"check {self.checks}: {len(self.acks)} acknowledged, {len(delivery.found)} consumed, "
             f"queue ends {ends}, {len(faults)} faults"
         )
@@ -97,14 +98,14 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(
-    start_ledgermq: LedgerMQStarter, tmp_path_factory: pytest.TempPathFactory
+    start_ledgermq: LedgerMQStarter, tmp_path_factory: pytest.TempPathFactory, tell: Tell
 ) -> Iterator[Scene]:
     """A group of three with the topics of the load and of the probe."""
     cluster = start_ledgermq()
     cluster.make_topic(TOPIC, QUEUES)
     cluster.make_topic(PROBE_TOPIC, QUEUES)
     cluster.wait_for_all()
-    yield Scene(cluster, tmp_path_factory.mktemp("failover"))
+    yield Scene(cluster, tmp_path_factory.mktemp("failover"), tell)
 
 
 @pytest.mark.timeout(1500)
@@ -131,7 +132,7 @@ def test_no_acknowledged_message_is_lost_when_leaders_are_killed(scene: Scene) -
             scene.finish(load)
     finally:
         probe.stop()
-    print(
+    scene.tell(
         f"{KILL_COUNT} kills: median {statistics.median(outages):.2f} s, "
         f"worst {max(outages):.2f} s without a writable leader"
     )
@@ -152,7 +153,9 @@ def test_no_acknowledged_message_is_lost_when_all_nodes_are_killed_at_once(scene
             killed_at = time.monotonic()
             scene.cluster.kill(*nodes)
             recovery = probe.wait_for_write(killed_at, seconds=90, detail=scene.cluster.last_words)
-            print(f"all {len(nodes)} nodes killed: {recovery:.2f} s until a write was accepted")
+            scene.tell(
+                f"all {len(nodes)} nodes killed: {recovery:.2f} s until a write was accepted"
+            )
             load.wait_for_acks(ACKS_BETWEEN, seconds=90)
             scene.finish(load)
     finally:

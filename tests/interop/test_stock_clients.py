@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from tests.interop import corpus
-from tests.interop.conftest import LedgerMQStarter
+from tests.interop.conftest import LedgerMQStarter, Tell
 from tests.interop.corpus import QUEUE_COUNT, Expected
 from tests.interop.judging import Consuming, Sending, Verdict, judge, table
 from tests.interop.ledgermq_cluster import LedgerMQCluster
@@ -60,6 +60,8 @@ class Round:
     workspace: Path
     message_count: int
     programs: Sequence[StockProgram]
+    # Takes the table.
+    tell: Tell = field(default=print)
 
     def play(self) -> list[Verdict]:
         """Send everything, then let each client consume everything."""
@@ -77,9 +79,11 @@ class Round:
             consumings = list(pool.map(self._consumer(corpora, total), self.programs))
         verdicts = [judge(consuming, sendings) for consuming in consumings]
         size = sum(one.size for expected in corpora.values() for one in expected.values())
-        print(f"\n{self.topic}: {total} messages of {size / 1e6:.0f} MB in {QUEUE_COUNT} queues")
         packages = {program.name: program.package for program in self.programs}
-        print(table(verdicts, packages, size / 1e6))
+        self.tell(
+            f"{self.topic}: {total} messages of {size / 1e6:.0f} MB in {QUEUE_COUNT} queues\n"
+            + table(verdicts, packages, size / 1e6)
+        )
         for verdict in verdicts:
             for problem in verdict.problems:
                 print(f"  {verdict.client}: {problem}")
@@ -178,10 +182,10 @@ def test_a_waiting_push_consumer_is_given_messages_as_they_come(
 
 @pytest.mark.timeout(2400)
 def test_each_client_consumes_what_all_clients_sent(
-    ledgermq: LedgerMQCluster, workspace: Path
+    ledgermq: LedgerMQCluster, workspace: Path, tell: Tell
 ) -> None:
     verdicts = Round(
         cluster=ledgermq, topic="InteropAll", workspace=workspace,
-        message_count=MESSAGE_COUNT, programs=CHOSEN,
+        message_count=MESSAGE_COUNT, programs=CHOSEN, tell=tell,
     ).play()  # fmt: skip
     require_clean(verdicts, MESSAGE_COUNT, len(CHOSEN))
