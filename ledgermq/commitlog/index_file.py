@@ -146,6 +146,24 @@ class IndexFile:
             below, number = number, previous
         return found
 
+    def holds(self, buffer: memoryview, key_hash: int, physical_offset: int) -> bool:
+        """Tell whether a record is entered under a hash.
+
+        Places in the log only grow along the file; times do not, where the wall clock was set back.
+        """
+        slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % self.slot_count)
+        number = INDEX_SLOT.unpack_from(buffer, slot_at)[0]
+        below = self.header.next_number
+        while 0 < number < below:
+            entry_at = self._entries_at + INDEX_ENTRY_BYTES * number
+            entry_hash, found, _, previous = INDEX_ENTRY.unpack_from(buffer, entry_at)
+            if found < physical_offset:
+                return False
+            if found == physical_offset and entry_hash == key_hash:
+                return True
+            below, number = number, previous
+        return False
+
     def entry_offset(self, buffer: memoryview, number: int) -> int:
         """Return the physical offset of one entry."""
         at = self._entries_at + INDEX_ENTRY_BYTES * number

@@ -25,8 +25,6 @@ from ledgermq.protocol.java_hash import (
 # A key to be entered: unsigned hash of `topic#`, key, physical offset, store timestamp.
 KeyRow = tuple[int, bytes, int, int]
 
-# Entries under one hash and time that are looked through.
-_CHAIN_MAX: Final = 1 << 20
 _SIGN: Final = 0x80000000
 _UNIQUE_ID_WEIGHT: Final = weight_of(UNIQUE_ID_CHARS)
 _ONLY_UNIQUE_IDS: Final = {UNIQUE_ID_CHARS}
@@ -151,24 +149,16 @@ class KeyIndex:
     def find_missing(self, rows: Sequence[KeyRow]) -> KeyRow | None:
         """Return the first of these keys that is not entered although it should be, or None."""
         for unsigned, row in zip(hashes_of(rows), rows, strict=True):
-            _, _, place, timestamp = row
+            place = row[2]
             key_hash = positive_hash(unsigned)
             files = [
                 file
                 for file in self._index_files
                 if file.header.begin_physical_offset <= place <= file.header.end_physical_offset
             ]
-            # At the seam of two files either may have it; times stand in whole seconds.
+            # At the seam of two files either may have it.
             is_there = any(
-                place
-                in file.lookup(
-                    self._files.buffer(self._path(file)),
-                    key_hash,
-                    _CHAIN_MAX,
-                    timestamp - 2000,
-                    timestamp + 2000,
-                )
-                for file in files
+                file.holds(self._files.buffer(self._path(file)), key_hash, place) for file in files
             )
             if place <= self.end_physical_offset and not is_there:
                 return row

@@ -196,3 +196,18 @@ def test_cut_drops_entries_of_records_that_the_log_lost(tmp_path):
     assert index.end_physical_offset == 14_000
     assert index.cut_at(1 << 40)
     assert not index.cut_at(0)
+
+
+def test_no_key_is_missed_where_the_clock_was_set_back(tmp_path):
+    """The scrub would take it for damage, on every member, round after round."""
+    index = opened(tmp_path, slots=3, entries=12)
+    entered = []
+    for step, at in enumerate((NOW_MS, NOW_MS + 60_000, NOW_MS - 86_400_000, NOW_MS + 5_000)):
+        part = rows([f"K{step}-{n}" for n in range(7)], first=10 * step, at=at)
+        index.add(part, NOW_MS)
+        entered += part
+    assert index.find_missing(entered) is None
+    strange = rows(["other"], first=3)
+    assert index.find_missing(strange) == strange[0]
+    moved = [(*entered[2][:2], entered[2][2] + 1, entered[2][3])]
+    assert index.find_missing(moved) == moved[0]
