@@ -36,6 +36,8 @@ from ledgermq.dledger.transfer import PREFERENCE_INTERVAL_MS, PreferredLeaders, 
 
 # A member that was not ready to follow gets its next heart beat after this (DLedger: at once).
 NOT_READY_RETRY_MS: Final = 20
+# Least time between two heart beats of which the second may end a follower's recovery.
+RECOVERY_BEAT_MS: Final = 20
 
 
 class Leader:
@@ -55,13 +57,19 @@ class Leader:
         preferred: PreferredLeaders,
         commit_index: int,
         now_ms: float,
+        make_opening: Callable[[int], bytes] | None,
     ) -> None:
-        """Begins the leadership of the present term; nothing is sent yet."""
+        """Begins the leadership of the present term; nothing is sent yet.
+
+        Args:
+            make_opening: makes the body of the record that opens a term; None when there is none.
+        """
         config = state.config
         self._state = state
         self._config = config
         self._log = log
         self._outbox = outbox
+        self._make_opening = make_opening
         self._checker = QuorumAckChecker(config.quorum_count)
         self._dispatchers = {
             peer_id: EntryDispatcher(config, log, peer_id=peer_id, term=state.term, dialect=dialect)
@@ -79,7 +87,7 @@ class Leader:
         # Peers that said they have lost state: replicated to, counted for nothing. The last index
         # when that was learned: an entry committed behind it was committed without them.
         self._recovering: dict[str, int] = {}
-        self._next_heart_beat_ms = now_ms
+        self._next_heart_beat_ms = self._last_heart_beat_ms = now_ms
         # Number of the last heart beat round.
         self._round = 0
         # The attempt to hand over that is under way; no proposals are taken meanwhile.
@@ -90,11 +98,15 @@ class Leader:
         if preferred.wants_another:
             self._next_preference_ms = now_ms + PREFERENCE_INTERVAL_MS
 
-    def open_term(self, make_body: Callable[[int], bytes] | None) -> None:
+    def open_term(self) -> None:
         """Appends the record that opens the term, which all older entries commit with (Raft 8)."""
-        if make_body is not None:
-            self._log.encode([make_body(self._state.term)], self._state.term)
+        if self._make_opening is not None:
+            self._append_opening(self._make_opening)
             self.opening_index = self.ready_index = self._log.last_index
+
+    def _append_opening(self, make_body: Callable[[int], bytes]) -> None:
+        term = self._state.term
+        self._log.encode([make_body(term)], term)
 
     def propose(
         self, bodies: Sequence[bytes], commit_index: int, segment_bytes: int, now_ms: float
@@ -289,16 +301,23 @@ class Leader:
         elif peer_id not in self._recovering:
             self._recovering[peer_id] = self._log.last_index
 
-    def awaits_entry(self, commit_index: int) -> bool:
-        """Tells whether a recovering follower has all there is, and only a new entry could end its
-        recovery.
+    def serve_recovering(self, commit_index: int, applied_index: int) -> None:
+        """Does what ends the recovery of followers, as soon as it can.
+
+        It ends with an entry that was committed without them after this leader knew of their loss.
+        A follower that has all there is waits for one: an idle leader proposes it, but not before
+        what stands on the ledger has applied everything, for until then it takes up the
+        leadership and wants the log as it is. A follower that has such an entry waits to hear that
+        it is committed: the next heart beat says so.
         """
-        if not self._recovering or self._log.last_index != commit_index:
-            return False
-        return any(
-            told_index >= commit_index and self._dispatchers[peer_id].match_index >= commit_index
-            for peer_id, told_index in self._recovering.items()
-        )
+        for peer_id, told_index in self._recovering.items():
+            if self._dispatchers[peer_id].match_index < commit_index:
+                continue
+            if told_index < commit_index:
+                soon_ms = self._last_heart_beat_ms + RECOVERY_BEAT_MS
+                self._next_heart_beat_ms = min(self._next_heart_beat_ms, soon_ms)
+            elif self._make_opening is not None and self._log.last_index == applied_index:
+                self._append_opening(self._make_opening)
 
     def _silence_deadline_ms(self) -> float:
         heard_ms = [
@@ -308,6 +327,7 @@ class Leader:
         return self._checker.silence_deadline_ms(heard_ms, timeout_ms)
 
     def _send_heart_beats(self, commit_index: int, now_ms: float) -> None:
+        self._last_heart_beat_ms = now_ms
         self._next_heart_beat_ms = now_ms + self._state.timing.heart_beat_ms
         self._round += 1
         for peer_id, dialect in self._state.dialects.items():

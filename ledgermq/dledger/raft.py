@@ -237,11 +237,10 @@ class Raft:
         self._now_ms = now_ms
         duty = self._duty
         if isinstance(duty, Leader):
-            if not duty.tick(self.commit_index, now_ms):
+            if duty.tick(self.commit_index, now_ms):
+                duty.serve_recovering(self.commit_index, self.applied_index)
+            else:
                 self._become_candidate(self.term)
-            elif self._opening_body is not None and duty.awaits_entry(self.commit_index):
-                # An idle leader: an entry has to be committed without a recovering follower.
-                self._log.encode([self._opening_body(self.term)], self.term)
             return
         if now_ms < self.deadline_ms():
             return
@@ -264,12 +263,14 @@ class Raft:
         """Takes the report that a Ready's entries are durable, named by its `persist_id`."""
         self._log.persisted(entry_id)
         if isinstance(self._duty, Leader):
-            self._commit_to(self._duty.find_commit_index(self.commit_index))
+            self._advance(self._duty)
 
     def applied(self, index: int) -> None:
         """Takes the report that all entries up to `index` are applied."""
         assert self.applied_index <= index <= self.commit_index, (index, self.commit_index)
         self.applied_index = index
+        if isinstance(self._duty, Leader):
+            self._duty.serve_recovering(self.commit_index, index)
 
     def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
         """Takes how a peer speaks, as soon as its connection shows it."""
@@ -387,10 +388,18 @@ class Raft:
         """Leads the term: opens it with a record of its own, and says so (Raft 5.2, 8)."""
         state, now_ms = self._state, self._now_ms
         state.leader_id = self.config.self_id
-        leader = Leader(state, self._log, self._outbox, self._preferred, self.commit_index, now_ms)
+        leader = Leader(
+            state,
+            self._log,
+            self._outbox,
+            self._preferred,
+            self.commit_index,
+            now_ms,
+            self._opening_body,
+        )
         self._takeover.settle(DLedgerCode.SUCCESS, self.term)
         self._duty = leader
-        leader.open_term(self._opening_body)
+        leader.open_term()
         leader.tick(self.commit_index, now_ms)
 
     def _follow(self, sender: str) -> Follower | None:
@@ -402,6 +411,11 @@ class Raft:
             duty.contact_ms = self._now_ms
             return duty
         return None if isinstance(duty, Leader) else self._become_follower(sender)
+
+    def _advance(self, leader: Leader) -> None:
+        """Commits what is durable on a majority by now, and acts on it."""
+        self._commit_to(leader.find_commit_index(self.commit_index))
+        leader.serve_recovering(self.commit_index, self.applied_index)
 
     def _commit_to(self, index: int) -> None:
         """Raises the commit index, and ends a recovery that has caught up."""
@@ -543,4 +557,4 @@ class Raft:
             return
         if response.term == self.term:
             duty.on_push_response(response, self._now_ms)
-            self._commit_to(duty.find_commit_index(self.commit_index))
+            self._advance(duty)

@@ -155,6 +155,7 @@ class Lab:
             self.disk.append(run)
         if ready.committed is not None:
             self.committed.append(ready.committed)
+            self.raft.applied(ready.committed[1] - 1)
         return ready.messages
 
     def take(self, message: Message) -> list[Message]:

@@ -1,15 +1,17 @@
 """A member with an empty disk: one of a new group, or one whose disk was replaced."""
 
+import pytest
+
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
-    AppendRequest,
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
     PeerDialect,
     VoteResult,
 )
+from ledgermq.dledger.raft import Raft
 from tests.unit.dledger.lab import (
     Lab,
     acked,
@@ -60,14 +62,47 @@ def test_an_idle_leader_proposes_one_entry_for_a_recovering_follower() -> None:
     lab.take(acked(appends_of(frames, "n1")[0]))
     lab.take(beat_answer("n2", recovering=True))
     (frame,) = appends_of(frames, "n2")
-    lab.take(answer_to(frame, 200, end_index=0, recovering=True))
     assert lab.raft.commit_index == lab.raft.last_index == 0
-    lab.take(beat_answer("n1"))
-    pushed = [m for m in lab.pass_time(501) if isinstance(m, AppendRequest)]
+    pushed = lab.take(answer_to(frame, 200, end_index=0, recovering=True))
     assert lab.raft.last_index == 1
-    lab.take(acked(next(m for m in pushed if m.target == "n1")))
+    (to_voter,), (to_late,) = appends_of(pushed, "n1"), appends_of(pushed, "n2")
+    lab.take(acked(to_voter))
     assert lab.raft.commit_index == 1
-    lab.take(beat_answer("n1"))
-    beats = [m for m in lab.pass_time(501) if isinstance(m, HeartBeatRequest)]
+    lab.take(answer_to(to_late, 200, end_index=1, recovering=True))
+    beats = [m for m in lab.pass_time(21) if isinstance(m, HeartBeatRequest)]
     assert [m.commit_index for m in beats if m.target == "n2"] == [1]
+    assert lab.raft.last_index == 1
+
+
+def test_heart_beats_do_not_hurry_for_a_follower_that_is_behind() -> None:
+    """Its recovery could not end yet."""
+    lab = Lab()
+    frames = lab.elect()
+    lab.take(acked(appends_of(frames, "n1")[0]))
+    lab.take(beat_answer("n2", recovering=True))
+    lab.raft.propose([b"body"], lab.now_ms)
+    (entry,) = appends_of(lab.work(), "n1")
+    lab.take(acked(entry))
+    assert lab.raft.commit_index == 1
+    (frame,) = appends_of(frames, "n2")
+    lab.take(answer_to(frame, 200, end_index=0, recovering=True))
+    assert not [m for m in lab.pass_time(300) if isinstance(m, HeartBeatRequest)]
+
+
+def test_entry_for_a_recovering_follower_waits_until_all_is_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that is about to take up its leadership wants the log as it is."""
+    lab = Lab()
+    with monkeypatch.context() as patch:
+        patch.setattr(Raft, "applied", lambda self, index: None)
+        frames = lab.elect()
+        lab.take(acked(appends_of(frames, "n1")[0]))
+        lab.take(beat_answer("n2", recovering=True))
+        (frame,) = appends_of(frames, "n2")
+        lab.take(answer_to(frame, 200, end_index=0, recovering=True))
+        lab.take(beat_answer("n1"))
+        lab.pass_time(600)
+        assert lab.raft.commit_index == lab.raft.last_index == 0
+    lab.raft.applied(0)
     assert lab.raft.last_index == 1
