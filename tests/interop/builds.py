@@ -20,7 +20,7 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 BUILD_DIR: Final = Path(os.environ.get("INTEROP_BUILD_DIR", HERE / ".build"))
 
-# Packages by which brokers of 4.9 and DLedger unmap files, through reflection. On Java 16 and later
+# Packages by which brokers of 4.9 and DLedger unmap files, through reflection. On Java 17
 # a member without them that has to remove a file fails once, and then waits for ever with its state
 # locked.
 OPENED: Final = tuple(

@@ -6,6 +6,7 @@ corpora and from the reports of both sides.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,13 +67,22 @@ class Consuming:
     delivered_early: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    # From the start of the consumer to its first message; None before that.
+    begin_seconds: float | None = None
     # Last offset delivered of each queue.
     _last: dict[int, int] = field(default_factory=dict)
+    # When the program told that its consumer has started, monotonic.
+    _ready_at: float | None = None
 
     def hear(self, report: Report) -> None:
         """Take one report: compare the message with its draft, note where it lay."""
+        if report["event"] == "ready":
+            self._ready_at = time.monotonic()
         if report["event"] != "message":
             return
+        if self.begin_seconds is None:
+            now = time.monotonic()
+            self.begin_seconds = now - (self._ready_at or now)
         properties = report["properties"]
         place = (report["queue"], report["offset"])
         sender, seq = properties.get("client", "?"), int(properties.get("seq", -1))
@@ -131,6 +141,7 @@ class Verdict:
     misplaced: int
     send_seconds: float
     consume_seconds: float
+    begin_seconds: float
     problems: tuple[str, ...]
 
     @property
@@ -172,6 +183,7 @@ def judge(consuming: Consuming, sendings: Mapping[str, Sending]) -> Verdict:
         misplaced=misplaced,
         send_seconds=own.seconds if own else 0.0,
         consume_seconds=consuming.seconds,
+        begin_seconds=consuming.begin_seconds or 0.0,
         problems=tuple(problems[:_PROBLEMS_KEPT_MAX]),
     )
 
@@ -199,7 +211,8 @@ def table(verdicts: list[Verdict], packages: Mapping[str, str], megabytes: float
     """Return the table of client against result."""
     head = (
         f"{'client':<12}{'package':<30}{'sent':>8}{'consumed':>10}{'lost':>6}{'damaged':>9}"
-        f"{'disorder':>10}{'gaps':>6}{'again':>7}{'send s':>8}{'consume s':>11}{'MB/s':>7}"
+        f"{'disorder':>10}{'gaps':>6}{'again':>7}{'send s':>8}{'begin s':>9}{'consume s':>11}"
+        f"{'MB/s':>7}"
     )
     rows = [head, "-" * len(head)]
     for one in verdicts:
@@ -207,6 +220,7 @@ def table(verdicts: list[Verdict], packages: Mapping[str, str], megabytes: float
         rows.append(
             f"{one.client:<12}{packages.get(one.client, ''):<30}{one.sent:>8}{one.consumed:>10}"
             f"{one.lost:>6}{one.damaged:>9}{one.out_of_order + one.misplaced:>10}{one.gaps:>6}"
-            f"{one.again:>7}{one.send_seconds:>8.1f}{one.consume_seconds:>11.1f}{rate:>7.1f}"
+            f"{one.again:>7}{one.send_seconds:>8.1f}{one.begin_seconds:>9.1f}"
+            f"{one.consume_seconds:>11.1f}{rate:>7.1f}"
         )
     return "\n".join(rows)

@@ -19,6 +19,9 @@ from tests.interop.mixed_group import JAVA, PYTHON, MixedGroup, expected, withou
 from tests.line_process import wait_until_equal
 from tests.waiting import wait_until
 
+# JVMs that start on a busy machine, and elections of six seconds each.
+pytestmark = pytest.mark.timeout(600)
+
 # Of one group; there are two.
 ENTRY_COUNT = 50_000
 # A Java leader refuses appends above 10,000 that wait.
