@@ -22,6 +22,7 @@ from ledgermq.broker.delay_levels import DelayLevels
 from ledgermq.broker.deliveries import Delivered
 from ledgermq.broker.errors import BrokerError, CommitTimeoutError
 from ledgermq.broker.queue_progress import QueueProgress, Run
+from ledgermq.broker.record_copies import copy_of
 from ledgermq.commitlog import (
     SCHEDULE_TOPIC,
     AppendMessage,
@@ -38,7 +39,6 @@ from ledgermq.protocol.properties import (
     format_properties,
 )
 from ledgermq.protocol.record import decode_record
-from ledgermq.protocol.sysflag import HOST_V6_MASK
 
 # What is appended at once: enough for tens of thousands of deliveries a second, little beside the
 # sends of a turn.
@@ -270,19 +270,7 @@ def delivered_message(raw: bytes) -> AppendMessage | None:
         return None
     if target is None:
         return None
-    return AppendMessage(
-        target.topic,
-        target.queue_id,
-        record.flag,
-        record.sys_flag & ~HOST_V6_MASK,
-        record.born_timestamp,
-        record.born_host,
-        record.store_host,
-        record.reconsume_times,
-        0,
-        record.body,
-        record.properties,
-    )
+    return copy_of(record)._replace(topic=target.topic, queue_id=target.queue_id)
 
 
 def waiting_message(message: AppendMessage, level: int) -> AppendMessage:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from ledgermq.broker import names
 from ledgermq.broker.delay import Target, target_of
+from ledgermq.broker.record_copies import copy_of
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.properties import (
@@ -21,7 +22,7 @@ from ledgermq.protocol.properties import (
     format_properties,
 )
 from ledgermq.protocol.record import Host, Record, decode_record
-from ledgermq.protocol.sysflag import HOST_V6_MASK, TRANSACTION_COMMIT, TRANSACTION_MASK
+from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 # Its offsets are upstream's place in the half queue and in that of the ends.
 HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"
@@ -80,10 +81,11 @@ def half_from(raw: bytes) -> HalfMessage | None:
 def committed_message(half: HalfMessage) -> AppendMessage:
     """Returns what the real topic gets when a transaction is committed."""
     record = half.record
-    return _stored_again(record)._replace(
+    message = copy_of(record)
+    return message._replace(
         topic=half.target.topic,
         queue_id=half.target.queue_id,
-        sys_flag=record.sys_flag & ~(HOST_V6_MASK | TRANSACTION_MASK) | TRANSACTION_COMMIT,
+        sys_flag=message.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
         prepared_transaction_offset=record.physical_offset,
     )
 
@@ -100,14 +102,12 @@ def renewed(half: HalfMessage, *, is_asked: bool) -> AppendMessage:
         properties[TRANSACTION_CHECK_TIMES] = str(half.check_count + 1)
     elif half.prepared_offset is None:
         properties[TRANSACTION_PREPARED_QUEUE_OFFSET] = str(half.record.queue_offset)
-    return _stored_again(half.record)._replace(properties=format_properties(properties).encode())
+    return copy_of(half.record)._replace(properties=format_properties(properties).encode())
 
 
 def set_aside(half: HalfMessage, store_host: Host) -> AppendMessage:
     """Returns a half message for the topic of those that nobody ends."""
-    return _stored_again(half.record)._replace(
-        topic=names.HALF_EXPIRED_TOPIC, store_host=store_host
-    )
+    return copy_of(half.record)._replace(topic=names.HALF_EXPIRED_TOPIC, store_host=store_host)
 
 
 def resumed(record: Record) -> AppendMessage | None:
@@ -118,7 +118,7 @@ def resumed(record: Record) -> AppendMessage | None:
         return None
     properties = decode_properties(record.properties)
     properties[TRANSACTION_CHECK_TIMES] = "0"
-    return _stored_again(record)._replace(
+    return copy_of(record)._replace(
         topic=names.HALF_TOPIC, queue_id=0, properties=format_properties(properties).encode()
     )
 
@@ -152,22 +152,6 @@ def ended_offsets(raw: bytes) -> tuple[int, ...]:
         return ()
     parts = record.body.decode("ascii", "replace").split(",")
     return tuple(number for part in parts if (number := _number(part)) is not None)
-
-
-def _stored_again(record: Record) -> AppendMessage:
-    return AppendMessage(
-        record.topic,
-        record.queue_id,
-        record.flag,
-        record.sys_flag & ~HOST_V6_MASK,
-        record.born_timestamp,
-        record.born_host,
-        record.store_host,
-        record.reconsume_times,
-        0,
-        record.body,
-        record.properties,
-    )
 
 
 def _number(text: str | None) -> int | None:

@@ -65,31 +65,24 @@ def is_system_topic(topic: str) -> bool:
 
 def check_topic_name(topic: str) -> None:
     """Raises InvalidRequestError when the name may not be that of a topic."""
-    if not topic.strip():
-        raise InvalidRequestError("The specified topic is blank.")
-    if not _ALLOWED.fullmatch(topic):
-        raise InvalidRequestError(
-            f"The specified topic[{topic[:TOPIC_CHARS_MAX]}] contains illegal characters,"
-            " allowing only ^[%|a-zA-Z0-9_-]+$"
-        )
-    if len(topic) > TOPIC_CHARS_MAX:
-        raise InvalidRequestError(
-            f"The specified topic has {len(topic)} characters,"
-            f" longer than topic max length {TOPIC_CHARS_MAX}."
-        )
+    _check_name("topic", topic, TOPIC_CHARS_MAX)
 
 
 def check_group_name(group: str) -> None:
     """Raises InvalidRequestError when the name may not be that of a consumer group."""
-    if not group.strip():
-        raise InvalidRequestError("The specified group is blank.")
-    if not _ALLOWED.fullmatch(group):
+    _check_name("group", group, GROUP_CHARS_MAX)
+
+
+def _check_name(kind: str, name: str, chars_max: int) -> None:
+    if not name.strip():
+        raise InvalidRequestError(f"The specified {kind} is blank.")
+    if not _ALLOWED.fullmatch(name):
         raise InvalidRequestError(
-            f"The specified group[{group[:GROUP_CHARS_MAX]}] contains illegal characters,"
+            f"The specified {kind}[{name[:chars_max]}] contains illegal characters,"
             " allowing only ^[%|a-zA-Z0-9_-]+$"
         )
-    if len(group) > GROUP_CHARS_MAX:
+    if len(name) > chars_max:
         raise InvalidRequestError(
-            f"The specified group has {len(group)} characters,"
-            f" longer than group max length {GROUP_CHARS_MAX}."
+            f"The specified {kind} has {len(name)} characters,"
+            f" longer than {kind} max length {chars_max}."
         )

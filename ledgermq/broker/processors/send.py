@@ -19,24 +19,17 @@ from ledgermq.broker.errors import (
     IllegalMessageError,
     InvalidRequestError,
     NoPermissionError,
-    ServiceUnavailableError,
-    SystemBusyError,
 )
 from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.topic_admission import TopicAdmission
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import Statistics
-from ledgermq.broker.topics import (
-    PERM_WRITE,
-    TOPIC_UNIT,
-    TOPIC_UNIT_SUBSCRIPTION,
-    TopicConfig,
-    topic_for_send,
-)
+from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
 from ledgermq.protocol.batch import decode_batch
-from ledgermq.protocol.codes import ONE_WAY_FLAG, VERSION_3_4_9, RequestCode
+from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageRequestHeader, decode_send_header
@@ -49,7 +42,6 @@ from ledgermq.protocol.properties import (
     format_properties,
     parse_properties,
 )
-from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, V6_HOSTS_BYTES
 from ledgermq.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
@@ -65,10 +57,6 @@ _WAIT_TRUE: Final = f"{_SEPARATOR}{_WAIT_MARK}true{_SEPARATOR}"
 _DELAY_MARK: Final = f"{DELAY_TIME_LEVEL}\x01"
 _TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
 _CLUSTER_MARK: Final = f"{CLUSTER}\x01"
-_DEAD_LETTER_QUEUES: Final = 1
-_RETRY_QUEUES: Final = 1
-# Topics that one address may create at once, as a multiple of what it may in a second.
-_NEW_TOPICS_BURST: Final = 10
 
 
 class SendProcessor:
@@ -104,7 +92,7 @@ class SendProcessor:
         self._topics = state.topics
         self._proposals = proposals
         self._store_host = store_host
-        self._now_ms = now_ms
+        self._admission = TopicAdmission(config, state, now_ms)
         self._rng = rng
         self._statistics = statistics
         self._puts = statistics.puts
@@ -115,9 +103,6 @@ class SendProcessor:
         # generation of the table.
         self._open_topics: dict[str, TopicConfig] = {}
         self._generation = -1
-        self._new_topics = RateLimit(
-            config.new_topics_rate, config.new_topics_rate * _NEW_TOPICS_BURST
-        )
 
     def send(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """Takes one message or one batch; the answer comes when it is committed.
@@ -272,67 +257,11 @@ class SendProcessor:
         command: RemotingCommand,
         header: SendMessageRequestHeader,
     ) -> TopicConfig:
-        """Makes all checks for a topic that is not remembered, and creates it when that is
-        allowed.
-        """
-        config = self._config
-        if self._now_ms() < config.accept_sends_from_ms:
-            raise ServiceUnavailableError(
-                f"broker unable to service, until {config.accept_sends_from_ms} ms since 1970"
-                " (key startAcceptSendRequestTimeStamp)"
-            )
-        name = header.topic
-        topic = self._topics.find(name)
-        if not config.broker_permission & PERM_WRITE and topic is not None and topic.is_ordered:
-            raise NoPermissionError(
-                f"the broker[{config.address_host}] sending message is forbidden:"
-                f" brokerPermission is {config.broker_permission} and topic[{name}] is ordered"
-            )
-        names.check_topic_name(name)
-        if name in names.TOPICS_CLOSED_FOR_SENDS:
-            raise NoPermissionError(f"Sending message to topic[{name}] is forbidden.")
-        if name.startswith(names.RETRY_PREFIX):
-            return self._retry_topic(command, header)
-        if topic is None:
-            unit_flag = TOPIC_UNIT if header.unit_mode else 0
-            topic = topic_for_send(
-                self._topics,
-                name,
-                header.default_topic,
-                header.default_topic_queue_nums,
-                unit_flag,
-            )
-            self._take_new_topic(connection, name)
-            self._state.put_topic(topic)
-            return topic
-        self._open_topics[name] = topic
+        """Has a topic checked that is not remembered; remembers it when no send may change it."""
+        topic = self._admission.admit(connection, command, header)
+        if not header.topic.startswith(names.RETRY_PREFIX):
+            self._open_topics[topic.name] = topic
         return topic
-
-    def _take_new_topic(self, connection: CommandProtocol, name: str) -> None:
-        address, _ = connection.context
-        if not self._new_topics.take(address, self._now_ms() / 1000):
-            raise SystemBusyError(
-                f"topic[{name}] not created: {connection.peer} creates more than"
-                f" {self._new_topics.per_second} topics a second (key maxNewTopicsPerAddress)"
-            )
-
-    def _retry_topic(
-        self, command: RemotingCommand, header: SendMessageRequestHeader
-    ) -> TopicConfig:
-        """The retry topic of a group, or its dead letters when the message was delivered often
-        enough.
-        """
-        group = self._state.group_for_use(header.topic[len(names.RETRY_PREFIX) :])
-        unit_flag = TOPIC_UNIT_SUBSCRIPTION if header.unit_mode else 0
-        retries_max = group.retries_max
-        if command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
-            retries_max = header.max_reconsume_times
-        if (header.reconsume_times or 0) >= retries_max:
-            name = names.DEAD_LETTER_PREFIX + group.name
-            return self._state.topic_for_group(name, _DEAD_LETTER_QUEUES, 0)
-        return self._state.topic_for_group(
-            header.topic, max(group.retry_queue_count, _RETRY_QUEUES), unit_flag
-        )
 
     def _any_queue(self, topic: TopicConfig) -> int:
         if topic.write_queue_count <= 0:

@@ -16,6 +16,7 @@ from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissio
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.processors.committed_answers import Committed, answer_when_committed
 from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.record_copies import copy_of
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
@@ -33,7 +34,7 @@ from ledgermq.protocol.properties import (
     format_properties,
 )
 from ledgermq.protocol.record import Record, decode_record
-from ledgermq.protocol.sysflag import HOST_V6_MASK, TRANSACTION_MASK
+from ledgermq.protocol.sysflag import TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
 
 _DEAD_LETTER_QUEUES: Final = 1
@@ -130,16 +131,11 @@ class SendBackProcessor:
         )
         properties[WAIT_STORE_MSG_OK] = "false"
         properties[DELAY_TIME_LEVEL] = "0"
-        return AppendMessage(
-            topic.name,
-            self._rng.randrange(max(topic.write_queue_count, 1)),
-            record.flag,
-            record.sys_flag & ~(HOST_V6_MASK | TRANSACTION_MASK),
-            record.born_timestamp,
-            record.born_host,
-            record.store_host,
-            record.reconsume_times + 1,
-            0,
-            record.body,
-            format_properties(properties).encode("utf-8"),
+        message = copy_of(record)
+        return message._replace(
+            topic=topic.name,
+            queue_id=self._rng.randrange(max(topic.write_queue_count, 1)),
+            sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+            reconsume_times=record.reconsume_times + 1,
+            properties=format_properties(properties).encode("utf-8"),
         )
