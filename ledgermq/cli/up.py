@@ -1,9 +1,10 @@
 """``ledgermq up``: a development cluster on this machine, one process for each part.
 
 A name server and a group of brokers (n0, n1, ...) are started as children, restarted when they die,
-and stopped together. Node i listens on base port + 10 * i, its ledger port is that + 30000. Prints
-one line for each part, then ``ready`` once a leader serves; with ``--ready-file`` the same is
-written as JSON (replaced in one step whenever a process or a role changes):
+and stopped together; one that cannot start at all ends the cluster, with the reason. Node i listens
+on base port + 10 * i, its ledger port is that + 30000. Prints one line for each part, then
+``ready`` once a leader serves; with ``--ready-file`` the same is written as JSON (replaced in one
+step whenever a process or a role changes):
 
     {"namesrv": "127.0.0.1:9876", "console": null,
      "brokers": [{"id": "n0", "pid": 17, "address": "127.0.0.1:10911",
@@ -18,6 +19,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -46,6 +48,12 @@ RESTART_DELAY_S_MAX: Final = 5.0
 # A child that lived this long had started; its next death is a new story.
 STEADY_S: Final = 10.0
 STOP_PATIENCE_S: Final = 15.0
+# So many starts that fail before the cluster was ever ready, and it is given up.
+FAILED_STARTS_MAX: Final = 3
+STARTING: Final = "STARTING"
+# What a program says before its last reason.
+_COMPLAINT: Final = "ledgermq: "
+_LOG_TAIL_BYTES: Final = 16_384
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,11 +78,13 @@ class Child(ProcessProtocol):
         self.name = name
         self.words = words
         self.address = address
-        self.role = "STARTING"
+        self.role = STARTING
         self.is_serving = False
         self.stopped: Deferred[None] | None = None
         self.started_at = 0.0
         self.deaths = 0
+        # Where the log of this life begins.
+        self._log_start = 0
         self._process: Any = None
         self._partial = b""
 
@@ -90,6 +100,7 @@ class Child(ProcessProtocol):
         self.started_at = reactor.seconds()
         log = os.open(self.cluster.log_path(self.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
+            self._log_start = os.fstat(log).st_size
             words = [sys.executable, "-m", "ledgermq.cli.main", *self.words]
             # The pipe to its standard input is never written: its end tells the child that we died.
             self._process = reactor.spawnProcess(
@@ -104,7 +115,8 @@ class Child(ProcessProtocol):
         for line in lines:
             if line.startswith(b"{"):
                 status = json.loads(line)
-                self.role = status.get("role", self.role)
+                role = status.get("role", self.role)
+                self.role = STARTING if role == "UNKNOWN" else role
                 self.is_serving = bool(status.get("serving", False))
                 self.cluster.changed(self)
 
@@ -118,8 +130,22 @@ class Child(ProcessProtocol):
         lived_s = reactor.seconds() - self.started_at
         self.deaths = 1 if lived_s > STEADY_S else self.deaths + 1
         delay = min(RESTART_DELAY_S * 2 ** (self.deaths - 1), RESTART_DELAY_S_MAX)
-        self.cluster.died(self, reason, delay)
-        reactor.callLater(delay, self.launch)
+        if self.cluster.died(self, self._reason(reason), delay):
+            reactor.callLater(delay, self.launch)
+
+    def _reason(self, reason: Failure) -> str:
+        """What the process said at last, or else how it ended."""
+        with open(self.cluster.log_path(self.name), "rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - _LOG_TAIL_BYTES))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+        complaints = [line for line in lines if line.startswith(_COMPLAINT)]
+        if complaints:
+            return complaints[-1].removeprefix(_COMPLAINT)
+        signal_number = getattr(reason.value, "signal", None)
+        if signal_number is not None:
+            return signal.Signals(signal_number).name
+        return f"exit code {getattr(reason.value, 'exitCode', None)}"
 
     def end(self) -> Deferred[None]:
         """Asks the process to stop; kills it when it takes too long."""
@@ -208,7 +234,7 @@ class Cluster:
     def changed(self, child: Child) -> None:
         """A child told a new state: print it, keep the ready file true."""
         text = f"{child.name:<8} {child.address:<16} pid {child.pid}  {child.role}"
-        if self._said.get(child.name) != text:
+        if child.role != STARTING and self._said.get(child.name) != text:
             self._said[child.name] = text
             print(text, flush=True)
         if not self._is_ready and any(broker.is_serving for broker in self._brokers):
@@ -223,16 +249,23 @@ class Cluster:
         elif self._is_ready:
             self._write_ready_file()
 
-    def died(self, child: Child, reason: Failure, delay_s: float) -> None:
-        """A child ended without being asked."""
+    def died(self, child: Child, reason: str, delay_s: float) -> bool:
+        """A child ended without being asked; False when it shall not be started again."""
         self._said.pop(child.name, None)
+        if not self._is_ready and child.deaths >= FAILED_STARTS_MAX:
+            if not self.is_stopping:
+                self.exit_code = fail(f"{child.name} does not start: {reason}")
+                self.is_stopping = True
+                reactor.stop()
+            return False
         print(
-            f"{child.name:<8} ended ({reason.getErrorMessage()}), starts again in {delay_s:g} s; "
+            f"{child.name:<8} ended: {reason}; starts again in {delay_s:g} s; "
             f"see {self.log_path(child.name)}",
             flush=True,
         )
         if self._is_ready:
             self._write_ready_file()
+        return True
 
     def _tell_round_trip(self, text: str) -> None:
         print(text, flush=True)
@@ -303,7 +336,24 @@ def _find_refusal(options: argparse.Namespace) -> str | None:
         key, equals, _ = setting.partition("=")
         if not equals or not key:
             return f"setting {setting!r} is not of the form key=value"
+    for option, port in [
+        ("--namesrv-port", options.namesrv_port),
+        *(("--base-port", port) for port in ports),
+        *(("--base-port", port + DLEDGER_PORT_STEP) for port in ports),
+    ]:
+        if not _is_free(port):
+            return f"port {port} is in use; choose others by {option}"
     ready_file = options.ready_file
     if ready_file is not None and not ready_file.absolute().parent.is_dir():
         return f"--ready-file {ready_file}: its directory does not exist"
     return None
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -57,6 +57,8 @@ def test_up_tells_where_everything_is(up: LiveProgram, tmp_path: Path) -> None:
     port = int(node["address"].rpartition(":")[2])
     assert node["dledger"] == f"127.0.0.1:{port + 30_000}"
     assert node["pid"] in children(up)
+    roles = [line.split()[-1] for line in up.lines if line.startswith("n0 ")]
+    assert set(roles) <= {"CANDIDATE", "FOLLOWER", "LEADER"}
     with WireClient(node["address"]) as client:
         assert client.send("T", 0, b"hello").code == 0
     listed = run_ledgermq("admin", "clusterList", "--json", "-n", document["namesrv"])
@@ -91,6 +93,29 @@ def test_a_child_that_dies_is_started_again(up: LiveProgram, tmp_path: Path) -> 
 
     wait_until(is_back, what="a new process")
     assert any("ended" in line and "starts again" in line for line in up.lines)
+
+
+def refusal_of_up(*words: object) -> str:
+    """Why a cluster of one broker does not start: what stands on stderr, one line."""
+    done = run_ledgermq("up", "--nodes", 1, *words)
+    assert done.returncode == 1, done.stdout
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "ready" not in done.stdout.splitlines()
+    return done.stderr
+
+
+def test_up_tells_why_it_cannot_start(up: LiveProgram) -> None:
+    base = free_first_port()
+    ports = ("--base-port", base, "--namesrv-port", base + 5)
+    node_port = next(line.split()[1] for line in up.lines if line.startswith("n0 "))
+    taken = node_port.rpartition(":")[2]
+    text = refusal_of_up("--base-port", taken, "--namesrv-port", base + 5)
+    assert f"port {taken} is in use" in text and "--base-port" in text
+    data = data_of(up)
+    text = refusal_of_up(*ports, "--data", data, "--", *SMALL_STORE)
+    assert "n0 does not start" in text and str(data / "n0") in text
+    text = refusal_of_up(*ports, "--", *SMALL_STORE, "flushDiskType=MAYBE")
+    assert "n0 does not start" in text and "SYNC_FLUSH" in text
 
 
 def test_a_taken_port_refuses_to_start(tmp_path: Path) -> None:
