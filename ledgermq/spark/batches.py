@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ledgermq.client import MessageQueue
 from ledgermq.protocol import properties as names
 from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import CorruptDataError
@@ -25,6 +26,8 @@ from ledgermq.spark.record_columns import (
 
 # In whose name brokers answer when the user gives no group.
 DEFAULT_GROUP: Final = "ledgermq_spark"
+# Messages whose size is taken for that of all.
+_SAMPLE_COUNT: Final = 32
 
 
 def arrow_schema(schema: StructType) -> Any:
@@ -103,6 +106,29 @@ def range_batches(wanted: QueueRange, options: ReadOptions, schema: Any) -> Iter
                 records = records.select(mask)
             if len(records):
                 yield to_batch(records, schema, constants)
+
+
+def mean_record_bytes(
+    cluster: Cluster, queue: MessageQueue, start_offset: int, end_offset: int, options: ReadOptions
+) -> float:
+    """Returns the mean size of the first messages of a range, at least 1."""
+    wanted = QueueRange(
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        start_offset=start_offset,
+        end_offset=min(start_offset + _SAMPLE_COUNT, end_offset),
+    )
+    pull = RangePull(
+        cluster,
+        wanted,
+        group=options.group or DEFAULT_GROUP,
+        tags=frozenset(),
+        fetch_bytes=options.fetch_bytes,
+        fails_on_data_loss=options.fails_on_data_loss,
+    )
+    size = sum(len(run.records) for run in pull.runs())
+    return max(1.0, size / max(1, wanted.count))
 
 
 def _records(wanted: QueueRange, run: Run, *, is_whole: bool) -> RecordColumns:

@@ -6,12 +6,20 @@
 Options are checked before anything is opened; docs/spark.md lists them.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from ledgermq.spark.options import column_option, read_options
+from ledgermq.spark.options import column_option, read_options, write_options
 from ledgermq.spark.reader import FilteringReader, RangeReader
 from ledgermq.spark.schema import message_schema
+from ledgermq.spark.stream_reader import TopicStreamReader
+from ledgermq.spark.writer import RowWriter, StreamRowWriter, check_write
 
 
 class RocketMQDataSource(DataSource):
@@ -32,3 +40,19 @@ class RocketMQDataSource(DataSource):
         if options.is_pushdown_on:
             return FilteringReader(options, schema)
         return RangeReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming read."""
+        return TopicStreamReader(read_options(self.options, is_stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        options = write_options(self.options)
+        check_write(schema, options, overwrite=overwrite)
+        return RowWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming write."""
+        options = write_options(self.options)
+        check_write(schema, options, overwrite=overwrite)
+        return StreamRowWriter(options)

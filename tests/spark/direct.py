@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
+from ledgermq.client.blocking import PullConsumer
 from ledgermq.spark import RocketMQDataSource
 
 
@@ -37,3 +38,9 @@ def read_rows(
         for batch in task.read(pickle.loads(pickle.dumps(part))):
             rows += batch.to_pylist()
     return rows
+
+
+def committed(name_server: str, group: str, topic: str) -> int:
+    """The sum of the offsets that a group has committed for a topic."""
+    with PullConsumer(name_server, group) as consumer:
+        return sum(consumer.committed(queue) or 0 for queue in consumer.queues(topic))

@@ -1,11 +1,14 @@
 """The source in a real Spark session: what only Spark can judge. Each query costs a second."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.up_cluster import UpCluster
 from tests.spark.topics import send_numbered
+
+direct = pytest.importorskip("tests.spark.direct", reason="pip install 'ledgermq[spark]'")
 
 COUNT = 200
 # The first query of a session starts a Java machine and its Python processes.
@@ -52,3 +55,73 @@ def test_a_schema_of_the_user_and_errors(spark: Any, cluster: UpCluster, topic: 
     assert frame.columns == ["body", "queueId"]
     with pytest.raises(Exception, match="column body is string; allowed: binary"):
         reader.schema("body string").load().collect()
+
+
+def test_rows_become_messages(spark: Any, cluster: UpCluster) -> None:
+    frame = spark.range(50).selectExpr(
+        "concat('body ', id) as body",
+        "concat('key-', id) as keys",
+        "if(id % 2 = 0, 'even', null) as tags",
+        "map('number', cast(id as string), 'none', null) as properties",
+        "'one' as queueKey",
+    )
+    writer = frame.repartition(2).write.format("rocketmq").mode("append")
+    writer.options(nameServer=cluster.name_server, topic="SparkWritten").save()
+    rows = direct.read_rows({"nameServer": cluster.name_server, "topic": "SparkWritten"})
+    by_number = {int(row["body"].split()[1]): row for row in rows}
+    assert sorted(by_number) == list(range(50)) and len(rows) == 50
+    assert len({row["queueId"] for row in rows}) == 1, "one queue key, one queue"
+    row_ids = set()
+    for number, row in by_number.items():
+        properties = dict(row["properties"])
+        row_ids.add(properties["SPARK_ROW_ID"])
+        assert properties["number"] == str(number) and "none" not in properties
+        assert (row["keys"], row["tags"]) == (f"key-{number}", None if number % 2 else "even")
+    assert len(row_ids) == 50
+    assert {row_id.rpartition("-")[0].count("-") for row_id in row_ids} == {1}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (["id as body"], "column body is bigint; allowed: binary or string"),
+        (["'x' as body", "1 as nonsense"], "column nonsense is unknown; allowed: topic, body"),
+        (["'x' as keys"], "column body is missing"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(
+    spark: Any, cluster: UpCluster, columns: list[str], words: str
+) -> None:
+    frame = spark.range(1).selectExpr(*columns)
+    writer = frame.write.format("rocketmq").mode("append")
+    with pytest.raises(Exception, match=words):
+        writer.options(nameServer=cluster.name_server, topic="SparkRefused").save()
+
+
+def test_a_stream_from_topic_to_topic_goes_on_where_it_ended(
+    spark: Any, cluster: UpCluster, tmp_path: Path
+) -> None:
+    """Two runs with one checkpoint; the second sees only what came in between."""
+
+    def run() -> None:
+        reader = spark.readStream.format("rocketmq").option("nameServer", cluster.name_server)
+        frame = reader.options(topic="StreamIn", startingOffsets="earliest").load()
+        writer = frame.select("body", "keys", "tags", "properties").writeStream
+        writer = writer.format("rocketmq").option("nameServer", cluster.name_server)
+        writer = writer.options(topic="StreamOut", checkpointLocation=str(tmp_path))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(240)
+
+    send_numbered(cluster.name_server, "StreamIn", 60)
+    run()
+    send_numbered(cluster.name_server, "StreamIn", 30, start=60)
+    run()
+    rows = direct.read_rows({"nameServer": cluster.name_server, "topic": "StreamOut"})
+    assert sorted(int(row["body"].split()[1]) for row in rows) == list(range(90))
+    ids = {dict(row["properties"])["SPARK_ROW_ID"] for row in rows}
+    assert len(ids) == 90
+    for row in rows:
+        number = int(row["body"].split()[1])
+        assert row["keys"] == f"key-{number} all"
+        assert row["tags"] == ("A", "B", None)[number % 3]
+        assert dict(row["properties"])["who"] == "tést"

@@ -1,10 +1,12 @@
 """Topics with known messages for the tests of this directory."""
 
+import contextlib
 from collections.abc import Sequence
 from concurrent.futures import wait
 
-from ledgermq.client import Message, ProducerConfig
-from ledgermq.client.blocking import Producer
+from ledgermq.client import Message, NoRouteError, ProducerConfig
+from ledgermq.client.blocking import Producer, PullConsumer
+from tests.waiting import wait_until
 
 
 def send_numbered(name_server: str, topic: str, count: int, *, start: int = 0) -> None:
@@ -25,10 +27,18 @@ def send_numbered(name_server: str, topic: str, count: int, *, start: int = 0) -
 
 
 def send_all(name_server: str, messages: Sequence[Message]) -> None:
-    """Sends messages and waits until all are acknowledged."""
+    """Sends messages, waits until all are acknowledged and the name server knows the topic."""
     config = ProducerConfig(timeout_s=60, compress_from_bytes=1000)
     with Producer(name_server, config=config) as producer:
         futures = [producer.submit(message) for message in messages]
         assert not wait(futures, 60).not_done
         for future in futures:
             future.result()
+    with PullConsumer(name_server) as consumer:
+
+        def is_known() -> bool:
+            with contextlib.suppress(NoRouteError):
+                return bool(consumer.queues(messages[0].topic))
+            return False
+
+        wait_until(is_known, what="a route to the new topic")

@@ -1,0 +1,170 @@
+"""The streaming read: how far the topics reach, how much of that a micro-batch takes, and its rows.
+
+The offset of a stream says for each queue which message comes next. A queue that appears later is
+first entered with its oldest message, in a batch of its own, and read from the next one on: so the
+checkpoint says where it began, whatever retention does. A batch that is planned again after a crash
+has the same start and end, and gives the same rows.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ledgermq.client import MessageQueue
+from ledgermq.spark.batches import arrow_schema, mean_record_bytes, range_batches
+from ledgermq.spark.cluster import Cluster, PassingError, Patience
+from ledgermq.spark.errors import ClusterError
+from ledgermq.spark.offsets import backlog, from_document, limited, to_document
+from ledgermq.spark.options import ReadOptions
+from ledgermq.spark.partitions import QueueRange, queue_name, split
+from ledgermq.spark.planning import find_queues, start_offsets
+from ledgermq.spark.schema import check_read_schema
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as a stream; connections are opened when they are needed, on the driver."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Takes what the read is told.
+
+        Raises:
+            RowSchemaError: the schema is not one of messages.
+        """
+        check_read_schema(schema)
+        self._options = options
+        self._schema = schema
+        self._cluster = Cluster(options.name_servers, options.timeout_s)
+        # Where a run with Trigger.AvailableNow ends; None: nowhere.
+        self._target: dict[MessageQueue, int] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins.
+
+        Raises:
+            SparkSourceError: a topic or an offset is not there.
+        """
+        queues = find_queues(self._cluster, self._options)
+        return to_document(start_offsets(self._cluster, self._options, queues))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far the next micro-batch goes.
+
+        Args:
+            start: where the last one ended.
+            limit: how much it may read.
+
+        Raises:
+            ClusterError: a queue ends before what was already read of it.
+        """
+        begun = _offsets(start)
+        ends = self._target if self._target is not None else self._ends(begun)
+        known = {queue: ends.get(queue, offset) for queue, offset in begun.items()}
+        entered = {queue: self._cluster.min_offset(queue) for queue in ends if queue not in begun}
+        chosen = self._limited(begun, known, limit)
+        return to_document({**chosen, **entered})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit of the options."""
+        options = self._options
+        if options.rows_per_trigger is not None:
+            return ReadMaxRows(options.rows_per_trigger)
+        if options.bytes_per_trigger is not None:
+            return ReadMaxBytes(options.bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """How far the topics reach now, for the progress of the query."""
+        queues = find_queues(self._cluster, self._options)
+        return to_document({queue: self._cluster.max_offset(queue) for queue in queues})
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fixes the end of a run that reads what is there now."""
+        queues = find_queues(self._cluster, self._options)
+        self._target = {queue: self._cluster.max_offset(queue) for queue in queues}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Plans a micro-batch.
+
+        Raises:
+            OffsetRangeError: a start lies behind its end.
+        """
+        begun, ends = _offsets(start), _offsets(end)
+        return list(
+            split(
+                # A queue that is entered in this batch is read from the next one on.
+                {queue: begun.get(queue, offset) for queue, offset in ends.items()},
+                ends,
+                rows_per_partition=self._options.rows_per_partition,
+                min_partitions=self._options.min_partitions,
+            )
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Reads one range as record batches.
+
+        Raises:
+            SparkSourceError: it cannot be read whole.
+        """
+        if isinstance(partition, QueueRange):
+            yield from range_batches(partition, self._options, arrow_schema(self._schema))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Publishes the progress of the query as offsets of the group, when it has one."""
+        if self._options.group is None:
+            return
+        for queue, offset in _offsets(end).items():
+            self._cluster.publish(queue, self._options.group, offset)
+
+    def stop(self) -> None:
+        """Closes what is open."""
+        self._cluster.close()
+
+    def _ends(self, begun: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """The ends of all queues now, none before what was read of it already.
+
+        A leader that is new may need a moment until it serves all that it has.
+        """
+        patience = Patience(self._options.timeout_s)
+        queues = find_queues(self._cluster, self._options)
+        while True:
+            ends = {queue: self._cluster.max_offset(queue) for queue in queues}
+            behind = [queue for queue in queues if ends[queue] < begun.get(queue, 0)]
+            if not behind:
+                return ends
+            queue = behind[0]
+            patience.wait(
+                queue_name(queue),
+                PassingError(
+                    f"it ends at {ends[queue]}, but was read up to {begun[queue]}: was the topic"
+                    " deleted and made again? Then start with a new checkpoint"
+                ),
+            )
+
+    def _limited(
+        self, begun: dict[MessageQueue, int], ends: dict[MessageQueue, int], limit: ReadLimit
+    ) -> dict[MessageQueue, int]:
+        if isinstance(limit, ReadMaxRows):
+            return limited(begun, ends, max(1, limit.max_rows))
+        if isinstance(limit, ReadMaxBytes):
+            if backlog(begun, ends) == 0:
+                return ends
+            queue = max(ends, key=lambda queue: (ends[queue] - begun[queue], queue))
+            size = mean_record_bytes(self._cluster, queue, begun[queue], ends[queue], self._options)
+            return limited(begun, ends, max(1, int(limit.max_bytes / size)))
+        return ends
+
+
+def _offsets(document: dict[str, Any]) -> dict[MessageQueue, int]:
+    try:
+        return from_document(document)
+    except ValueError as error:
+        raise ClusterError("the offsets in the checkpoint", str(error)) from error

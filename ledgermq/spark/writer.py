@@ -1,0 +1,135 @@
+"""Writes: rows become messages, all of them acknowledged before a task says that it is done.
+
+At least once: a task that fails is run again and sends its rows again, with the same ids. The id of
+a row (a property) is made of the write, the partition and the row's number; of a stream, of query,
+batch, partition and row, so that also a batch that is run again after a crash repeats its ids. Who
+must not see a message twice drops those whose id it has seen.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
+
+from ledgermq.client import ClientError, MessageError, Producer, ProducerConfig
+from ledgermq.spark.errors import ClusterError, OptionError, RowError
+from ledgermq.spark.message_rows import messages_of
+from ledgermq.spark.options import WriteOptions
+from ledgermq.spark.schema import check_write_schema
+
+# How Spark tells a task which query and batch it belongs to.
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+# With a limit of rows per second, a pause is looked at after so many.
+_PACE_ROWS: Final = 100
+
+
+@dataclass(slots=True, frozen=True)
+class SentRows(WriterCommitMessage):
+    """What a task has sent, all of it acknowledged."""
+
+    count: int
+
+
+def check_write(schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
+    """Checks what a write is told before anything is sent.
+
+    Raises:
+        OptionError: it is to replace what a topic holds.
+        RowSchemaError: a column is unknown, missing or of another type.
+    """
+    if overwrite:
+        raise OptionError("mode", "overwrite", "append: a topic cannot be replaced")
+    check_write_schema(schema, has_topic_option=options.topic is not None)
+
+
+class RowWriter(DataSourceArrowWriter):
+    """A batch write."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        """Gives the write its id; made once, on the driver."""
+        self._options = options
+        self._write_id = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[Any]) -> SentRows:
+        """Sends the rows of one task.
+
+        Raises:
+            RowError: a row is no message.
+            ClusterError: a message was not acknowledged in time.
+        """
+        prefix = f"{self._write_id}-{_task().partitionId()}"
+        return SentRows(asyncio.run(_send(iterator, self._options, prefix)))
+
+
+class StreamRowWriter(DataSourceStreamArrowWriter):
+    """A streaming write."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        """Takes what the write is told."""
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> SentRows:
+        """Sends the rows of one task of a micro-batch.
+
+        Raises:
+            RowError: a row is no message.
+            ClusterError: a message was not acknowledged in time.
+        """
+        task = _task()
+        query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
+        prefix = f"{query}-{batch}-{task.partitionId()}"
+        return SentRows(asyncio.run(_send(iterator, self._options, prefix)))
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "rows are written in a task of Spark"
+    return task
+
+
+async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -> int:
+    """Sends all rows and returns their number.
+
+    Nothing is on its way while Spark makes the next batch: the loop stands still then.
+    """
+    name_servers = ";".join(options.name_servers)
+    config = ProducerConfig(timeout_s=options.timeout_s)
+    count, started_s = 0, time.monotonic()
+    try:
+        async with Producer(name_servers, options.producer_group, config=config) as producer:
+            for batch in batches:
+                sends = []
+                for row in messages_of(
+                    batch, options.topic, options.row_id_property, id_prefix, count
+                ):
+                    sends.append(
+                        await _submit(producer, row.message, row.queue_key, id_prefix, count)
+                    )
+                    count += 1
+                    if options.rows_per_second and count % _PACE_ROWS == 0:
+                        due_s = started_s + count / options.rows_per_second
+                        await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+                await asyncio.gather(*sends)
+    except ClientError as error:
+        raise ClusterError(f"rows {id_prefix}-0 to {count}", str(error)) from error
+    return count
+
+
+async def _submit(
+    producer: Producer, message: Any, queue_key: str | None, id_prefix: str, number: int
+) -> "asyncio.Future[Any]":
+    try:
+        return await producer.submit(message, ordering_key=queue_key)
+    except MessageError as error:
+        raise RowError(f"{id_prefix}-{number}", str(error)) from error
