@@ -42,6 +42,8 @@ _WALK_MAX: Final = 512
 _ENDS_READ_MAX: Final = 512
 # So many times that are read before the first end that comes to a new leader is refused.
 _CHUNKS_BEFORE_END_MAX: Final = 8
+# Ends that may wait for copies of their half messages.
+_HELD_MAX: Final = 1024
 # Ended half messages that are remembered although the walk has passed them, and copies of such that
 # are not passed: a late second end is recognized by them.
 _REMEMBERED_MAX: Final = 100_000
@@ -117,6 +119,11 @@ class Transactions:
         self._ended: dict[int, None] = {}
         # Offset of a half message -> of its newest copy.
         self._copies: dict[int, int] = {}
+        # Half messages whose copies are on their way, and the ends that wait for that.
+        self._copying: frozenset[int] = frozenset()
+        self._held: list[
+            tuple[int, AppendMessage | None, Callable[[BrokerError | None], None]]
+        ] = []
         # Record of ends -> offsets in it; only records that are not below the op offset.
         self._ends: dict[int, tuple[int, ...]] = {}
         # First record of ends that tells something about the rest of the walk; next one to read.
@@ -155,6 +162,15 @@ class Transactions:
         else:
             raise SystemBusyError("system busy: the ends of former transactions are being read")
         offset = self._newest(offset)
+        if offset in self._copying:
+            # 1. A copy of it is on its way. 2. An end stored now would name the original. 3. This
+            # leader is lost. 4. The next one takes the copy for open: the message is stored twice.
+            if len(self._held) >= _HELD_MAX:
+                raise SystemBusyError(
+                    f"system busy: {len(self._held)} ends wait for copies of their half messages"
+                )
+            self._held.append((offset, message, done))
+            return
         if offset in self._ended:
             done(None)
             return
@@ -179,6 +195,24 @@ class Transactions:
             done(error)
 
         self._own_appends.add_own(messages, _size(messages), stored)
+
+    def _end_held(self, error: BrokerError | None) -> None:
+        """Goes on with the ends that waited for copies.
+
+        After a time-out of the copies nobody knows which half message to name: the ends fail, and
+        the producers are asked again.
+        """
+        self._copying = frozenset()
+        held, self._held = self._held, []
+        is_unknown = isinstance(error, CommitTimeoutError) or not self._progress.is_leading
+        for offset, message, done in held:
+            if error is not None and is_unknown:
+                done(error)
+                continue
+            try:
+                self.end(offset, message, done)
+            except BrokerError as refusal:
+                done(refusal)
 
     def _newest(self, offset: int) -> int:
         while offset in self._copies:
@@ -303,9 +337,14 @@ class Transactions:
         former = self._progress.advance(batch.runs)
         leadership = self._leadership
         self._is_waiting = True
+        self._copying = frozenset(half.record.queue_offset for half, _ in copies)
 
         def delivered(results: Sequence[AppendResult], error: BrokerError | None) -> None:
             self._is_waiting = False
+            settled(results, error)
+            self._end_held(error)
+
+        def settled(results: Sequence[AppendResult], error: BrokerError | None) -> None:
             if leadership != self._progress.leadership or not self._progress.is_leading:
                 return
             if error is not None:
@@ -329,13 +368,7 @@ class Transactions:
         if message.topic != names.HALF_TOPIC:
             self.set_aside_count += 1
             return
-        offset = half.record.queue_offset
-        if offset in self._ended:
-            # Its end came while the copy was on its way: the copy has ended, too.
-            self._ended[result.queue_offset] = None
-            self._append_end(result.queue_offset, [], lambda error: None)
-            return
-        self._copies[offset] = result.queue_offset
+        self._copies[half.record.queue_offset] = result.queue_offset
         if is_asked:
             self.asked_count += 1
             self._ask(half, message, result)

@@ -254,18 +254,64 @@ def test_late_end_of_the_first_half_ends_its_copy() -> None:
     assert len(bench.asked) == 1 and bench.cursor == 2
 
 
-def test_end_that_comes_while_the_copy_is_on_its_way_counts_for_both() -> None:
+def walk_on_its_way() -> tuple[Bench, HalfMessage, list[BrokerError | None]]:
+    """An end comes while the copy of its half message is on its way."""
     bench = Bench()
     half = bench.send(b"m")
     bench.log.holds_back = True
     bench.walk()
     bench.log.holds_back = False
-    assert bench.end(half) == [None]
+    told = bench.end(half)
+    assert told == [] and bench.log.bodies("Real", 3) == []
+    return bench, half, told
+
+
+def test_end_that_comes_while_the_copy_is_on_its_way_ends_the_copy() -> None:
+    bench, half, told = walk_on_its_way()
+    again = bench.end(half)
     bench.log.release()
-    assert bench.asked == []
-    bench.walk()
-    assert bench.asked == [] and bench.cursor == 2
+    assert told == again == [None]
     assert bench.log.bodies("Real", 3) == [b"m"]
+    assert bench.log.bodies(names.HALF_DONE_TOPIC) == [b"%d" % 1]
+    # Whoever leads next finds the copy ended: the message was stored twice when an end that was
+    # answered named the original, and the leader was lost before it could name the copy.
+    bench.lead_again()
+    bench.walk(1)
+    bench.walk()
+    assert len(bench.asked) == 1 and bench.cursor == 2
+    assert bench.log.bodies("Real", 3) == [b"m"]
+
+
+def test_end_that_waits_for_a_copy_that_is_not_stored_ends_the_original() -> None:
+    bench, _, told = walk_on_its_way()
+    bench.log.release(SystemBusyError("full"))
+    assert told == [None]
+    assert bench.log.bodies(names.HALF_DONE_TOPIC) == [b"0"]
+
+
+def test_end_that_waits_for_a_copy_that_nobody_knows_of_fails() -> None:
+    bench, _, told = walk_on_its_way()
+    error = CommitTimeoutError("no majority")
+    bench.log.release(error)
+    assert told == [error] and bench.log.bodies("Real", 3) == []
+
+
+def test_end_that_waits_fails_with_the_leadership() -> None:
+    bench, _, told = walk_on_its_way()
+    bench.parts.state.follow()
+    error = SystemBusyError("no leader")
+    bench.log.release(error)
+    assert told == [error] and bench.log.bodies("Real", 3) == []
+
+
+def test_ends_that_wait_have_a_limit() -> None:
+    bench, half, told = walk_on_its_way()
+    for _ in range(1023):
+        bench.end(half)
+    with pytest.raises(SystemBusyError, match="1024 ends wait"):
+        bench.end(half)
+    bench.log.release()
+    assert told == [None] and bench.log.bodies("Real", 3) == [b"m"]
 
 
 def test_new_leader_knows_what_former_ones_ended() -> None:
