@@ -1,52 +1,15 @@
 """Many seeds: run one after the other, what they met counted, failures told with their replay.
 
-The floors say what a batch must have met, for a hundred thousand simulated seconds; a simulator
-that no longer meets something is as bad as one that fails.
+What a batch must have met stands in coverage.py.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
+from ledgermq.testing.simulation.coverage import floors_of
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.world import World
-
-# Times met in 100,000 simulated seconds at least.
-FLOORS: Final[Mapping[str, int]] = {
-    "election": 8_000,
-    "two leaders alive in different terms": 50,
-    "truncation": 300,
-    "truncation of 3 or more entries": 100,
-    "truncation across segments": 20,
-    "old-term entry committed": 20_000,
-    "reset at begin index": 50,
-    "segments dropped": 300,
-    "torn record at tail": 250,
-    "unsynced writes lost": 1_000,
-    "stop inside an operation": 1_000,
-    "crash in replace of identity": 20,
-    "crash in replace of currterm": 20,
-    "all nodes power-cut at once": 4_000,
-    "power cut": 9_000,
-    "kill": 10_000,
-    "pause": 4_000,
-    "fsync EIO hit": 1_500,
-    "ENOSPC hit": 3_000,
-    "clock jump while leading": 500,
-    "rot in data": 100,
-    "rot in index": 100,
-    "rot in CQ": 30,
-    "rot in checkpoint": 50,
-    "rot in vote file": 50,
-    "damage found at start": 50,
-    "disk wiped": 800,
-    "RECOVERING entered": 800,
-    "RECOVERING left": 700,
-    "CQ rebuilt": 2_000,
-    "consumer offset read from new leader": 2_000,
-    "bridge partition with leader on one arm": 100,
-}
 
 
 @dataclass(slots=True)
@@ -85,11 +48,9 @@ class BatchReport:
 
     def below_floors(self) -> dict[str, tuple[int, int]]:
         """Returns what was met too rarely: the count, and the floor for this batch."""
-        scale = self.simulated_ms / 1e8
-        floors = {name: int(floor * scale) for name, floor in FLOORS.items()}
         return {
             name: (self.counts.get(name, 0), floor)
-            for name, floor in floors.items()
+            for name, floor in floors_of(self.seed_count).items()
             if self.counts.get(name, 0) < floor
         }
 

@@ -23,23 +23,33 @@ from ledgermq.commitlog import (
     STATE_TOPIC,
     AppendMessage,
     AppendResult,
+    DamagedFileError,
     FlushJob,
     GetMessageResult,
     MessageStore,
+    StoreReport,
 )
+from ledgermq.commitlog.scrub import Scrub, VerifyingStore
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
-from ledgermq.dledger.store.errors import DiskFullError
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.flusher import Flusher
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from ledgermq.testing.simulation.clock import SimReactor, SimThread
 from ledgermq.testing.simulation.disk import SimDisk
 
 STORE_HOST: Final = (bytes((127, 0, 0, 1)), 10911)
+LIMITS: Final = Limits(2_000, 1 << 20, 5_000)
+_TOPICS_PATH: Final = "/store/config/topics.json"
+_GROUPS_PATH: Final = "/store/config/subscriptionGroup.json"
 _OFFSETS_PATH: Final = "/store/config/consumerOffset.json"
+# One stands for all that are built in: each snapshot names them again.
+_GROUPS: Final = built_in_groups()[:1]
 _TICK_MS: Final = 250.0
 _OFFSETS_MS: Final = 1_000.0
 _SNAPSHOT_MS: Final = 10_000.0
+_SCRUB_MS: Final = 1_000.0
+_SCRUB_BYTES: Final = 4_096
 
 
 class SimBroker:
@@ -54,6 +64,7 @@ class SimBroker:
         reactor: SimReactor,
         thread: SimThread,
         messages: MessageStore,
+        segment_bytes: int,
         wall_ms: Callable[[], int],
         refuse: Callable[[Any, int, int, BrokerError], None],
     ) -> None:
@@ -63,6 +74,7 @@ class SimBroker:
         self._disk = disk
         self._reactor = reactor
         self._wall_ms = wall_ms
+        self._segment_bytes = segment_bytes
         self.messages = messages
         self.leadership = Leadership(self_id, 1)
         self.state = BrokerState(
@@ -77,7 +89,7 @@ class SimBroker:
         )
         self.proposals = Proposals(
             messages,
-            limits=Limits(2_000, 1 << 20, 5_000),
+            limits=LIMITS,
             call_at_end_of_turn=lambda function: reactor.callLater(0, function),
             clock_ms=lambda: reactor.seconds() * 1000.0,
             store_host_hex="",
@@ -87,32 +99,58 @@ class SimBroker:
         )
         self._flusher = Flusher(cast(Any, reactor), self._run_flush, cast(ThreadPool, thread))
         self._job: FlushJob | None = None
-        self._job_offsets = b""
+        self._job_files: list[tuple[str, bytes]] = []
         self._replica: Replica | None = None
+        # What the message store found; known after `open`.
+        self.report: StoreReport | None = None
         # Why the member stopped by itself.
         self.failure: BaseException | None = None
+        # Told of damage that the scrub found.
+        self.on_damage: Callable[[Exception], None] = _ignore_damage
+        self._scrub: Scrub | None = None
+        self._scrub_at_ms = 0.0
         # Told when this member begins to serve.
         self.on_serving: Callable[[], None] = _nothing
         self._snapshot_at_ms = 0.0
+        # Segment of the log that the last snapshot stands in: each gets one.
+        self._snapshot_segment = 0
         self._offsets_at_ms = 0.0
 
     def open(self) -> None:
         """Loads the state and opens the store, as the broker's storage does."""
-        content = self._disk.read(_OFFSETS_PATH)
-        if content:
-            value = parse_tolerant(content.decode("utf-8"))
-            self.state.offsets.load_json(value)
+        state = self.state
+        for path, load in (
+            (_TOPICS_PATH, state.topics.load_json),
+            (_GROUPS_PATH, state.groups.load_json),
+            (_OFFSETS_PATH, state.offsets.load_json),
+        ):
+            content = self._disk.read(path)
+            if content:
+                load(parse_tolerant(content.decode("utf-8")))
         self.messages.watch_topic(STATE_TOPIC, self.state.apply)
-        report = self.messages.open(self._save_state)
-        if report.rebuilt_because or report.rebuilt_queues:
+        self.report = self.messages.open(self._save_state)
+        if self.report.rebuilt_because or self.report.rebuilt_queues:
             self._disk.hit("CQ rebuilt")
 
     def _save_state(self) -> None:
-        self._disk.replace(_OFFSETS_PATH, StateFile.encode(self.state.offsets.to_json()))
+        for path, content in self._state_files():
+            self._disk.replace(path, content)
 
-    def attach(self, replica: Replica) -> None:
-        """Names the ledger, and begins the periodic work."""
+    def _state_files(self) -> list[tuple[str, bytes]]:
+        """Contents of the files of the state that are older than its tables."""
+        state, files = self.state, []
+        if state.are_topics_unsaved:
+            files.append((_TOPICS_PATH, StateFile.encode(state.topics.to_json())))
+        if state.are_groups_unsaved:
+            files.append((_GROUPS_PATH, StateFile.encode(state.groups.to_json())))
+        files.append((_OFFSETS_PATH, StateFile.encode(state.offsets.to_json())))
+        state.are_topics_unsaved = state.are_groups_unsaved = False
+        return files
+
+    def attach(self, replica: Replica, store: VerifyingStore) -> None:
+        """Names the ledger and its store, and begins the periodic work."""
         self._replica = replica
+        self._scrub = self.messages.scrub_with(store)
         self.messages.attach(replica)
         self._reactor.callLater(_TICK_MS / 1000, self._keep_up)
 
@@ -136,7 +174,7 @@ class SimBroker:
         if is_leader and is_ready:
             self.messages.become_leader()
             leadership.serve()
-            self.state.adopt(self._topics, built_in_groups())
+            self.state.adopt(self._topics, _GROUPS)
             self.on_serving()
             self.state.lead(f"{self._self_id}/{term}")
 
@@ -181,11 +219,22 @@ class SimBroker:
         """Retention finds the disk nearly full: full segments go, whatever their age."""
         if self.failure is None and self._job is None:
             try:
-                decision = self.messages.clean(self._wall_ms(), 0, 87)
+                decision = self.messages.clean(
+                    self._wall_ms(), 0, 87, state_index=self.state.snapshot_index
+                )
             except DiskFullError:
                 return
             if decision.drop_before:
                 self._disk.hit("segments dropped")
+
+    def scrub(self, bytes_max: int) -> bool:
+        """Looks at a part of the log and of what derives from it; tells whether there is more."""
+        assert self._scrub is not None
+        try:
+            return self._scrub.step(bytes_max) > 0
+        except (CorruptStoreError, DamagedFileError) as error:
+            self.on_damage(error)
+            return False
 
     # -- periodic work
 
@@ -198,22 +247,29 @@ class SimBroker:
         if now_ms - self._offsets_at_ms >= _OFFSETS_MS:
             self._offsets_at_ms = now_ms
             self.state.write_offsets()
-            if self.state.is_snapshot_due and self.leadership.is_serving:
-                self.state.write_snapshot()
+            if self.leadership.is_serving:
+                segment = self.messages.max_physical_offset // self._segment_bytes
+                if self.state.is_snapshot_due or segment != self._snapshot_segment:
+                    self._snapshot_segment = segment
+                    self.state.write_snapshot()
         if now_ms - self._snapshot_at_ms >= _SNAPSHOT_MS:
             self._snapshot_at_ms = now_ms
             if self.leadership.is_serving:
                 self.state.write_snapshot()
+        if now_ms - self._scrub_at_ms >= _SCRUB_MS:
+            self._scrub_at_ms = now_ms
+            self.scrub(_SCRUB_BYTES)
         if self._job is None and self.messages.is_flush_due(int(now_ms)):
             # As the broker: the state first, then the mark that makes it needed.
-            self._job_offsets = StateFile.encode(self.state.offsets.to_json())
+            self._job_files = self._state_files()
             self._job = self.messages.begin_flush(int(now_ms))
             flushed: Deferred[Any] = self._flusher.request()
             flushed.addCallbacks(self._flushed, self._flush_failed)
 
     def _run_flush(self) -> None:
         assert self._job is not None
-        self._disk.replace(_OFFSETS_PATH, self._job_offsets)
+        for path, content in self._job_files:
+            self._disk.replace(path, content)
         self._job.run()
 
     def _flushed(self, _: object) -> None:
@@ -252,6 +308,10 @@ class SimBroker:
             done(error)
 
         self.proposals.add_own(messages, size, answered)
+
+
+def _ignore_damage(error: Exception) -> None:
+    """Nobody listens."""
 
 
 def _nothing() -> None:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ledgermq.broker.errors import BrokerError
+from ledgermq.broker.errors import BrokerError, IllegalMessageError, SystemBusyError
 from ledgermq.commitlog import (
     AppendMessage,
     DamagedFileError,
@@ -25,6 +25,7 @@ from ledgermq.testing.simulation.history import Ack, BrokerWatch
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network import Network
 from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.service import ServiceWatch
 
 TOPICS: Final = ("TopicA", "TopicB")
 GROUP: Final = "readers"
@@ -47,6 +48,7 @@ class _Connection:
         for part in FrameDecoder().feed(frame):
             command = decode_command(part)
             self.client.watch.on_answer(self.client.id, command.opaque)
+            self.client.service.on_answer(self.member.id, self.client.id, command.opaque)
             self.client.answer_from(self.member, command)
 
 
@@ -61,6 +63,7 @@ class Producer:
         network: Network,
         members: Mapping[str, SimMember],
         watch: BrokerWatch,
+        service: ServiceWatch,
         rng: random.Random,
     ) -> None:
         self.id = f"p{number}"
@@ -69,6 +72,7 @@ class Producer:
         self._network = network
         self._members = members
         self.watch = watch
+        self.service = service
         self._rng = rng
         self._target_id = plan.ids[number % plan.member_count]
         self._count = 0
@@ -82,8 +86,12 @@ class Producer:
             if len(self._waiting) < _WAITING_MAX:
                 self.send()
 
-    def send(self) -> int:
-        """Sends the next message; returns its number."""
+    def send(self) -> None:
+        """Sends the next message to the member that this producer takes for the leader."""
+        self.send_to(self._members[self._target_id])
+
+    def send_to(self, member: SimMember) -> None:
+        """Sends the next message to a member."""
         rng = self._rng
         self._count += 1
         opaque = self._count
@@ -98,12 +106,10 @@ class Producer:
         message = AppendMessage(
             topic, queue_id, 0, 0, now_ms, STORE_HOST, STORE_HOST, 0, 0, body, key
         )
-        member = self._members[self._target_id]
         self._network.carry(
             self.id, member.id, lambda: self._arrive(member, message, opaque, queue_id)
         )
         self._timeline.at(_TIMEOUT_MS, self._give_up, opaque)
-        return opaque
 
     def _arrive(
         self, member: SimMember, message: AppendMessage, opaque: int, queue_id: int
@@ -121,6 +127,7 @@ class Producer:
         self.watch.taken.add((self.id, opaque))
         try:
             broker.send(message, _Connection(self, member), opaque, queue_id)
+            self.service.on_taken(member.id, self.id, opaque)
         except BrokerError:
             self._network.carry(member.id, self.id, lambda: self._refused(opaque))
 
@@ -128,9 +135,16 @@ class Producer:
         """A member answered with success."""
         self._network.carry(member.id, self.id, lambda: self._answered(command))
 
-    def outcome_unknown(self, member: SimMember, opaque: int) -> None:
-        """A member answered that it does not know, for its leadership was lost."""
+    def failed(self, member: SimMember, opaque: int, error: BrokerError) -> None:
+        """A member answered with an error to a send that it took before.
+
+        Most mean that the outcome is not known; two promise that nothing was stored.
+        """
         self.watch.on_answer(self.id, opaque)
+        self.service.on_answer(member.id, self.id, opaque)
+        waiting = self._waiting.get(opaque)
+        if waiting is not None and isinstance(error, SystemBusyError | IllegalMessageError):
+            self.watch.refused.add(waiting[1])
         self._network.carry(member.id, self.id, lambda: self._give_up(opaque))
 
     def _answered(self, command: RemotingCommand) -> None:
@@ -231,6 +245,6 @@ def refuser(
     """Returns what a member calls when a send that it took fails."""
 
     def refuse(connection: Any, opaque: int, _: int, error: BrokerError) -> None:
-        producers[connection.client.id].outcome_unknown(member, opaque)
+        producers[connection.client.id].failed(member, opaque, error)
 
     return refuse

@@ -7,6 +7,7 @@ decides. A program's reactor can be paused (its events wait and then come in one
 
 import heapq
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from twisted.python.failure import Failure
@@ -95,12 +96,13 @@ class Timeline:
 class SimReactor:
     """The reactor of one running program; it ends with it."""
 
-    def __init__(self, timeline: Timeline, enter: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(self, timeline: Timeline, enter: Callable[..., object]) -> None:
         """Binds the program.
 
         Args:
             timeline: the world's.
-            enter: runs a piece of the program, and ends the program when that stops its machine.
+            enter: runs a function of the program with its arguments, and ends the program when that
+                stops its machine.
         """
         self._timeline = timeline
         self._enter = enter
@@ -137,8 +139,10 @@ class SimReactor:
 
     def run(self, call: SimCall) -> None:
         """Runs a call of the program."""
-        function, arguments, keywords = call.function, call.arguments, call.keywords
-        self._enter(lambda: function(*arguments, **keywords))
+        if call.keywords:
+            self._enter(partial(call.function, *call.arguments, **call.keywords))
+        else:
+            self._enter(call.function, *call.arguments)
 
     def resume(self) -> None:
         """Lets a paused program go on: what came due comes at once, in order."""

@@ -39,7 +39,7 @@ class SimFile:
     def sync(self) -> None:
         """As in MappedFile."""
         disk = self.disk
-        disk.step("sync")
+        disk.step("sync", self.path)
         if disk.sync_errors > 0:
             disk.sync_errors -= 1
             disk.hit("fsync EIO hit")
@@ -47,7 +47,8 @@ class SimFile:
             for at in self._dirty_sectors():
                 self.lost[at] = bytes(self.content[at : at + SECTOR_BYTES])
             raise OSError(5, "Input/output error", self.path)
-        self.durable = self._on_platter()
+        if self.content != self.durable:
+            self.durable = self._on_platter()
 
     def rewrite(self, offset: int, end: int) -> None:
         """As in MappedFile: what was lost is dirty again."""
@@ -60,9 +61,13 @@ class SimFile:
 
     def close(self) -> None:
         """The mapping is gone; the content stays."""
+        self.disk.mapped.discard(self.path)
+        self.disk.removed_and_mapped.discard(self.path)
 
     def tear(self, rng: random.Random) -> bool:
         """A power cut; tells whether anything was lost."""
+        if self.content == self.durable and not self.lost:
+            return False
         dirty = [at for at in self._dirty_sectors() if at not in self.lost]
         survival = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
         kept = bytearray(self.durable)
@@ -133,17 +138,24 @@ class SimDisk:
         self.sync_errors = 0
         # A sync has failed once.
         self.has_lost_writes = False
+        # Files that the program has mapped, and those of them that it has removed since.
+        self.mapped: set[str] = set()
+        self.removed_and_mapped: set[str] = set()
+        # Asked before an operation on a file whether the machine stops in it.
+        self.stops_in: Callable[[str, str], bool] = _never
         # Room left; None: enough.
         self.free_bytes: int | None = None
         self.wall_ms = 0
 
     # -- life and faults
 
-    def step(self, kind: str) -> None:
+    def step(self, kind: str, path: str) -> None:
         """One operation of the program."""
         if self.is_stopped:
             raise MachineStoppedError(kind)
         self.step_count += 1
+        if self.stops_in(kind, path):
+            self.stop_at = self.step_count
         if self.stop_at is not None and self.step_count >= self.stop_at:
             self.is_stopped = True
             raise MachineStoppedError(kind)
@@ -171,10 +183,9 @@ class SimDisk:
             self.hit("unsynced writes lost")
 
     def reopen_pages(self) -> None:
-        """A process was killed: the page cache stays, but the mappings are new."""
-        for file in self.files.values():
-            file.content = bytearray(file.content)
-            file.buffer = memoryview(file.content)
+        """The program ended: nothing is mapped; what it wrote stays in the page cache."""
+        self.mapped.clear()
+        self.removed_and_mapped.clear()
 
     def wipe(self) -> None:
         """The disk was replaced by an empty one."""
@@ -186,7 +197,7 @@ class SimDisk:
 
     def make_directory(self, path: str) -> None:
         """As in FileSystem."""
-        self.step("make_directory")
+        self.step("make_directory", path)
 
     def names(self, directory: str) -> list[str]:
         """As in FileSystem."""
@@ -208,14 +219,15 @@ class SimDisk:
 
     def create(self, path: str, size_bytes: int) -> SimFile:
         """As in FileSystem."""
-        self.step("create")
+        self.step("create", path)
         self._take_room(path, size_bytes)
-        file = SimFile(self, path, bytes(size_bytes))
-        self.files[path] = file
+        file = self.files[path] = SimFile(self, path, bytes(size_bytes))
+        self.mapped.add(path)
         return file
 
     def map(self, path: str) -> SimFile:
         """As in FileSystem."""
+        self.mapped.add(path)
         return self.files[path]
 
     def read(self, path: str) -> bytes | None:
@@ -228,29 +240,31 @@ class SimDisk:
         """As in FileSystem: the old content or the new one, wherever the machine stops."""
         self._take_room(path, 0)
         try:
-            self.step("replace")
+            self.step("replace", path)
         except MachineStoppedError:
-            if not self.is_stopped or self.stop_at is None:
-                raise
-            self.stop_at = None
-            self._stop_in_replace(path, data)
+            if self.stop_at is not None:
+                self.stop_at = None
+                self._stop_in_replace(path, data)
             raise
         self.texts[path] = data
 
     def _stop_in_replace(self, path: str, data: bytes) -> None:
         """The machine stops after the temporary file was written, or after the rename."""
-        self.hit("crash in replace of " + path.rpartition("/")[2])
         kind = self._rng.randrange(3)
         if kind == 0:
             self.texts[path + ".tmp"] = data[: self._rng.randrange(len(data) + 1)]
+            if path.endswith(("/identity", "/currterm")):
+                self.hit("crash between write and rename of the vote file")
         elif kind == 1:
             self.texts[path] = data
 
     def remove(self, path: str) -> None:
         """As in FileSystem."""
-        self.step("remove")
+        self.step("remove", path)
         if path in self.files:
             del self.files[path]
+            if path in self.mapped:
+                self.removed_and_mapped.add(path)
         elif path in self.texts:
             del self.texts[path]
         else:
@@ -258,7 +272,7 @@ class SimDisk:
 
     def sync_directory(self, directory: str) -> None:
         """As in FileSystem."""
-        self.step("sync_directory")
+        self.step("sync_directory", directory)
         inside = directory + "/"
         for path in [path for path in self.durable_names if path.startswith(inside)]:
             if path not in self.files:
@@ -271,3 +285,8 @@ class SimDisk:
         if self.free_bytes is not None and size_bytes + 1 > self.free_bytes:
             self.hit("ENOSPC hit")
             raise DiskFullError(path, size_bytes)
+
+
+def _never(kind: str, path: str) -> bool:
+    """The machine goes on."""
+    return False

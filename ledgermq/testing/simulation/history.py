@@ -4,12 +4,11 @@ I16  an acknowledged message is committed     I21  queues are dense and in order
 I17  and can be read at its offset            I22  a queue offset names one message for ever
 I18  nothing is read that nobody sent         I23  order in a queue is order in time
 I19  a record knows its own place             I24  a reader sees each offset once, unchanged
-I20  no queue is ahead of the commit          I25  a committed group offset is not forgotten
-I12  nothing uncommitted is shown             I28  one answer for each request
+I20  no queue is ahead of the commit          I28  one answer for each request
+I12  nothing uncommitted is shown
 """
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ledgermq.commitlog import STATE_TOPIC, GetMessageStatus, MessageStore
@@ -17,6 +16,7 @@ from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.protocol.record import Record, decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
 from ledgermq.testing.simulation.invariants import Placed, demand
+from ledgermq.testing.simulation.tables import TableWatch
 
 _COMMIT_FLAG: Final = 0x8
 _PULLED_MAX: Final = 32
@@ -41,8 +41,9 @@ class Ack(NamedTuple):
 class BrokerWatch:
     """What clients did and what the log says about it."""
 
-    def __init__(self, hit: Callable[[str], None]) -> None:
-        self._hit = hit
+    def __init__(self, tables: TableWatch) -> None:
+        """Nothing was sent; `tables` is told of committed records of the broker's state."""
+        self._tables = tables
         # Committed messages of each queue, by queue offset.
         self.queues: dict[tuple[str, int], list[Message]] = {}
         self.sent: set[bytes] = set()
@@ -51,8 +52,6 @@ class BrokerWatch:
         self.acks: list[Ack] = []
         # Highest acknowledged offset of each queue.
         self.acked_ends: dict[tuple[str, int], int] = {}
-        # Group offsets as the log has them: topic@group -> queue -> offset.
-        self.group_offsets: dict[str, dict[int, int]] = {}
         self._answers: set[tuple[str, int]] = set()
         # Requests that a member took.
         self.taken: set[tuple[str, int]] = set()
@@ -66,7 +65,7 @@ class BrokerWatch:
         if kind in (0, _COMMIT_FLAG):
             self._take_message(index, record)
         elif record.topic == STATE_TOPIC:
-            self._take_offsets(record.body)
+            self._tables.on_record(index, record.body)
 
     def _take_message(self, index: int, record: Record) -> None:
         queue = self.queues.setdefault((record.topic, record.queue_id), [])
@@ -76,14 +75,6 @@ class BrokerWatch:
         demand(record.body in self.sent, "I18 message that nobody sent", index, record.body[:20])
         demand(record.body not in self.refused, "I18 refused and stored", index, record.body[:20])
         queue.append(Message(record.physical_offset, record.size_bytes, record.body))
-
-    def _take_offsets(self, body: bytes) -> None:
-        value = json.loads(body)
-        changes = {"offsets": value.get("put"), "snapshot": value.get("offsets")}.get(value["kind"])
-        for key, queues in (changes or {}).items():
-            known = self.group_offsets.setdefault(key, {})
-            for queue_id, offset in queues.items():
-                known[int(queue_id)] = offset
 
     def on_answer(self, client_id: str, opaque: int) -> None:
         """A member answers a request: I28."""
@@ -123,14 +114,6 @@ class BrokerWatch:
         """A member dispatched a message: I20."""
         known = len(self.queues.get(queue, ()))
         demand(end_offset <= known, "I20 queue ahead of the commit", member_id, queue, end_offset)
-
-    def on_serving(self, member_id: str, offsets: dict[str, dict[int, int]]) -> None:
-        """A leader begins to serve: I25."""
-        for key, queues in self.group_offsets.items():
-            self._hit("consumer offset read from new leader")
-            for queue_id, offset in queues.items():
-                found = offsets.get(key, {}).get(queue_id, -1)
-                demand(found >= offset, "I25 group offset forgotten", member_id, key, found, offset)
 
     def check_store(self, member_id: str, store: MessageStore) -> None:
         """I20, I21 on one member: its queues are what the committed log says."""

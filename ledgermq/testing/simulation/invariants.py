@@ -76,8 +76,9 @@ class RaftWatch:
         self._is_sync_flush = is_sync_flush
         self._hit = hit
         self._on_committed = on_committed
-        self._leaders: dict[int, str] = {}
-        self._votes: dict[tuple[str, int], str] = {}
+        # Who led each term, and whom each member voted for in it.
+        self.leaders: dict[int, str] = {}
+        self.votes: dict[tuple[str, int], str] = {}
         self.entries: dict[tuple[int, int], Placed] = {}
         # Term of each committed index, and the leader's term when it was first committed.
         self.committed: dict[int, int] = {}
@@ -109,6 +110,7 @@ class RaftWatch:
             before = store.term_at(index - 1) if index > store.first_index else _UNKNOWN
             self._learn(member, entries, -1 if index == 0 else before)
             return
+        self._acked[member.id] = min(self._acked.get(member.id, -1), index - 1)
         raft = member.raft
         commit_index = self._seen.get(member.id, (-1, -1, -1))[1]
         if what == "truncate" and raft is not None:
@@ -119,6 +121,8 @@ class RaftWatch:
             self._hit("truncation")
             if store.last_index - index >= 2:
                 self._hit("truncation of 3 or more entries")
+                if sum(term > store.last_term for term in self.leaders) >= 2:
+                    self._hit("truncation of 3 or more entries after a double leader change")
             first, last = store.position_at(index), store.end_position - 1
             if first // store.segment_bytes != last // store.segment_bytes:
                 self._hit("truncation across segments")
@@ -166,7 +170,7 @@ class RaftWatch:
             index = run.last_index + 1
 
     def on_lost(self, member: SimMember, vouched_index: int | None) -> None:
-        """A disk lost what it held, by permission: it must catch up before it votes.
+        """A disk is about to lose what it holds, by permission: it must catch up before it votes.
 
         Args:
             member: that lost it.
@@ -176,10 +180,22 @@ class RaftWatch:
         needed = min(self.commit_index, self._acked.get(member.id, -1))
         if vouched_index is not None:
             needed = min(needed, vouched_index)
+        needed = self._last_held(member, needed)
         self._needed[member.id] = max(needed, self._needed.get(member.id, -1))
         self._disk_terms.pop(member.id, None)
-        for key in [key for key in self._votes if key[0] == member.id]:
-            del self._votes[key]
+        for key in [key for key in self.votes if key[0] == member.id]:
+            del self.votes[key]
+
+    def _last_held(self, member: SimMember, index: int) -> int:
+        """The last committed entry up to an index that a disk holds: what a member acknowledged in
+        an old term, others may have replaced.
+        """
+        while index >= self.first_indexes.get(member.id, 0):
+            term = self.committed[index]
+            if member.term_in_cache(index, term, self.entries[index, term].position):
+                break
+            index -= 1
+        return index
 
     def on_vote_saved(self, member: SimMember, state: HardState) -> None:
         """Term and vote are durable: I2, I3."""
@@ -187,14 +203,16 @@ class RaftWatch:
         demand(state.term >= disk_term, "I3 saved term falls", member.id, disk_term, state)
         self._disk_terms[member.id] = state.term
         if state.voted_for is not None:
-            known = self._votes.setdefault((member.id, state.term), state.voted_for)
+            known = self.votes.setdefault((member.id, state.term), state.voted_for)
             demand(known == state.voted_for, "I2 voted twice", member.id, known, state)
 
     def on_sent(self, message: Message) -> None:
         """A message leaves a process: I2, I13."""
         if isinstance(message, PushResponse):
             if message.code is DLedgerCode.SUCCESS and not message.recovering:
-                self._acked[message.sender] = message.end_index
+                if message.index is not None:
+                    before = self._acked.get(message.sender, -1)
+                    self._acked[message.sender] = max(before, message.index + message.count - 1)
             return
         if not isinstance(message, VoteResponse) or message.pre_vote:
             return
@@ -202,7 +220,7 @@ class RaftWatch:
             return
         sender = self._members[message.sender]
         key = (message.sender, message.round_term)
-        known = self._votes.setdefault(key, message.target)
+        known = self.votes.setdefault(key, message.target)
         demand(known == message.target, "I2 voted for two", key, known, message.target)
         needed = self._needed.get(message.sender)
         if needed is not None:
@@ -232,7 +250,7 @@ class RaftWatch:
         demand(raft.commit_index >= old_commit, "I9 commit index falls", member.id, old_commit)
         demand(raft.commit_index <= raft.last_index, "I9 committed behind the end", member.id)
         if is_leader:
-            known = self._leaders.setdefault(raft.term, member.id)
+            known = self.leaders.setdefault(raft.term, member.id)
             demand(known == member.id, "I1 two leaders", raft.term, known, member.id)
             if self._leading.get(member.id) != raft.term:
                 self._leading[member.id] = raft.term
@@ -273,8 +291,9 @@ class RaftWatch:
         store = member.store
         assert store is not None
         end_index = min(raft.commit_index, store.last_index) + 1
+        has_old = False
         for index in range(max(start_index, store.first_index), end_index):
-            term = store.term_at(index)
+            term = raft._log.term_at(index)
             known = self.committed.get(index)
             if known is not None:
                 demand(known == term, "I7 committed entry differs", member.id, index, known, term)
@@ -285,9 +304,10 @@ class RaftWatch:
             self._commit_terms[index] = raft.term
             self.commit_index = max(self.commit_index, index)
             self._acked[member.id] = max(self._acked.get(member.id, -1), index)
-            if term < raft.term:
-                self._hit("old-term entry committed")
+            has_old |= term < raft.term
             self._on_committed(index, self.entries[index, term])
+        if has_old:
+            self._hit("old-term tail committed through an opening record")
 
     def _check_rule(self, leader: Raft, index: int, term: int) -> None:
         position = self.entries[index, term].position

@@ -25,7 +25,6 @@ from ledgermq.dledger.store.errors import (
     DiskFullError,
     StoreFormatError,
 )
-from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.opening import RecoveryReport
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.store.text_file import parse_int, unseal
@@ -37,51 +36,25 @@ from ledgermq.testing.simulation.clock import SimReactor, SimThread, Timeline
 from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
 from ledgermq.testing.simulation.network import Network, SimLinks
 from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.watched import Watch, WatchedStore, WatchedVotes
 
 ROOT: Final = "/store"
 GROUP: Final = "sim"
 _INDEX_UNITS: Final = 64
+_CODEC: Final = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
 _WALL_START_MS: Final = 1_700_000_000_000
-# Told of a change of the log: what, its first index, and the run that was appended.
-Watch = Callable[[str, int, EntrySlice | None], None]
-
-
-class WatchedStore(DLedgerMmapFileStore):
-    """The product's file store, with somebody told of each change before it is made."""
-
-    watch: Watch
-
-    def append(self, entries: EntrySlice) -> None:
-        """Tells before the append: the machine may stop in the middle of it."""
-        self.watch("append", entries.first_index, entries)
-        super().append(entries)
-
-    def truncate(self, from_index: int) -> None:
-        """Tells before the cut."""
-        self.watch("truncate", from_index, None)
-        super().truncate(from_index)
-
-    def reset(self, first_index: int, position: int) -> None:
-        """Tells before the log is begun anew."""
-        self.watch("reset", first_index, None)
-        super().reset(first_index, position)
-
-
-class WatchedVotes:
-    """The product's vote file, with somebody told of each state when it is durable."""
-
-    def __init__(self, votes: VoteFile, watch: Callable[[HardState], None]) -> None:
-        self._votes = votes
-        self._watch = watch
-
-    def load(self) -> HardState | None:
-        """As in VoteStore."""
-        return self._votes.load()
-
-    def save(self, state: HardState) -> None:
-        """Tells of it before it is spoken of."""
-        self._votes.save(state)
-        self._watch(state)
+# What a member may have waiting for a majority, and open of its derived files.
+PROPOSALS_MAX: Final = 400
+OPEN_FILES_MAX: Final = 6
+_STORE_CONFIG: Final = StoreConfig(
+    root=ROOT,
+    queue_segment_bytes=20 * 50,
+    index_slot_count=20,
+    index_entry_count=60,
+    open_files_max=OPEN_FILES_MAX,
+    flush_interval_ms=1_000,
+    flush_records=200,
+)
 
 
 class SimMember:
@@ -113,6 +86,10 @@ class SimMember:
         self.sync_ms = plan.sync_ms
         # Counts processes.
         self.incarnation = 0
+        # When a forged message broke one of its assertions.
+        self.deceived_ms = -1.0
+        # When the process went on after it was stopped for a while.
+        self.resumed_ms = 0.0
         self.reactor: SimReactor | None = None
         self.store: WatchedStore | None = None
         self.replica: Replica | None = None
@@ -128,6 +105,8 @@ class SimMember:
         self.on_turn: Callable[[SimMember], None] = _ignore_stop
         self.on_serving: Callable[[SimMember], None] = _ignore_stop
         self.on_damage: Callable[[SimMember, CorruptStoreError], None] = _ignore_damage
+        self.on_found: Callable[[SimMember, Exception], None] = _ignore_found
+        self.on_opened: Callable[[SimMember, RecoveryReport], None] = _ignore_report
         self.refuse: Callable[[Any, int, int, BrokerError], None] = _ignore_refusal
 
     # -- what the world sees
@@ -201,25 +180,31 @@ class SimMember:
         self.reactor = SimReactor(self._timeline, self.enter)
         self.enter(self._start)
 
-    def enter(self, piece: Callable[[], object]) -> object:
+    def enter(self, piece: Callable[..., object], *arguments: Any) -> None:
         """Runs a piece of the program; ends it when the machine stopped meanwhile."""
         try:
-            result = piece()
+            piece(*arguments)
         except MachineStoppedError:
-            result = None
+            pass
         if self.disk.is_stopped:
             self.on_stopped(self)
         elif self.reactor is not None:
             self.on_turn(self)
-        return result
+
+    def make_store(self, disk: SimDisk) -> WatchedStore:
+        """Returns this member's log on a disk; it is not open."""
+        return WatchedStore(
+            disk, self.directory, self.plan.segment_bytes, 32 * _INDEX_UNITS, _CODEC
+        )
+
+    def make_messages(self, disk: SimDisk, store: WatchedStore) -> MessageStore:
+        """Returns this member's messages on a disk; they are not open."""
+        return MessageStore(_STORE_CONFIG, store, disk, self.wall_ms, store.data.read)
 
     def _start(self) -> None:
         plan, disk, reactor = self.plan, self.disk, self.reactor
         assert reactor is not None
-        codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
-        store = self.store = WatchedStore(
-            disk, self.directory, plan.segment_bytes, 32 * _INDEX_UNITS, codec
-        )
+        store = self.store = self.make_store(disk)
         store.watch = self.watch
         votes = VoteFile(disk, self.directory, self.id, group=GROUP)
         mark = RepairMark(disk, self.directory)
@@ -233,24 +218,9 @@ class SimMember:
             self.hit("damage found at start")
             return
         else:
-            if report.cut_reason is not None:
-                self.hit("torn record at tail")
+            self.on_opened(self, report)
         thread = SimThread(reactor, self._draw_sync_ms)
-        messages = MessageStore(
-            StoreConfig(
-                root=ROOT,
-                queue_segment_bytes=20 * 50,
-                index_slot_count=20,
-                index_entry_count=60,
-                open_files_max=6,
-                flush_interval_ms=1_000,
-                flush_records=200,
-            ),
-            store,
-            disk,
-            self.wall_ms,
-            store.data.read,
-        )
+        messages = self.make_messages(disk, store)
         broker = self.broker = SimBroker(
             self.id,
             self._topics,
@@ -259,17 +229,19 @@ class SimMember:
             reactor,
             thread,
             messages,
+            plan.segment_bytes,
             self.wall_ms,
             self._refuse,
         )
         broker.on_serving = lambda: self.on_serving(self)
+        broker.on_damage = lambda error: self.on_found(self, error)
         try:
             broker.open()
         except (OSError, DiskFullError) as error:
             broker.failure = error
             return
-        self.replica = self._make_replica(store, votes, mark, codec, broker, thread)
-        broker.attach(self.replica)
+        self.replica = self._make_replica(store, votes, mark, broker, thread)
+        broker.attach(self.replica, store)
         started = self.replica.start(applied_index=messages.dispatched_index)
         started.addErrback(self._not_started)
 
@@ -295,7 +267,6 @@ class SimMember:
         store: WatchedStore,
         votes: VoteFile,
         mark: RepairMark,
-        codec: EntryCodec,
         broker: SimBroker,
         thread: SimThread,
     ) -> Replica:
@@ -310,14 +281,15 @@ class SimMember:
             checkpoint_interval_ms=1_000,
             timing=plan.timing,
             timing_with_java=plan.java_timing,
-            proposals_max=400,
+            proposals_max=PROPOSALS_MAX,
             push_bytes_max=2_000,
+            preferred_leader_ids=plan.preferred_ids,
         )
         peer_ids = tuple(peer for peer in plan.ids if peer != self.id)
 
         def make_links(_: Any, __: Any, ___: Any, ____: Any, events: Any, _____: Any) -> SimLinks:
             return SimLinks(
-                self._network, reactor, self.id, peer_ids, store, codec, events, plan.java_ids
+                self._network, reactor, self.id, peer_ids, store, _CODEC, events, plan.java_ids
             )
 
         return Replica(
@@ -325,7 +297,7 @@ class SimMember:
             reactor,
             store,
             cast(VoteStore, WatchedVotes(votes, self.watch_vote)),
-            codec,
+            _CODEC,
             random.Random(self._rng.random()),
             broker,
             lambda term: opening_record(term, STORE_HOST, self.wall_ms()),
@@ -353,10 +325,9 @@ class SimMember:
         self.replica = self.broker = None
         self.store = None
         self._network.process_ended(self.id)
+        self.disk.reopen_pages()
         if is_power_cut:
             self.disk.cut_power()
-        else:
-            self.disk.reopen_pages()
 
     def suspect(self, reason: str) -> None:
         """Has the next process look at all of the store, as a scrub that found damage does."""
@@ -372,6 +343,7 @@ class SimMember:
     def resume(self) -> None:
         """The paused process goes on."""
         if self.reactor is not None and self.reactor.is_paused:
+            self.resumed_ms = self._timeline.now_ms
             self.reactor.resume()
 
     def dialect_of(self, peer_id: str) -> PeerDialect:
@@ -393,6 +365,14 @@ def _ignore_stop(member: SimMember) -> None:
 
 
 def _ignore_damage(member: SimMember, error: CorruptStoreError) -> None:
+    """Nobody watches."""
+
+
+def _ignore_found(member: SimMember, error: Exception) -> None:
+    """Nobody watches."""
+
+
+def _ignore_report(member: SimMember, report: RecoveryReport) -> None:
     """Nobody watches."""
 
 

@@ -21,6 +21,7 @@ from ledgermq.dledger.messages import (
     Message,
     PeerDialect,
     PushResponse,
+    TransferResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -70,6 +71,8 @@ class Network:
         self._last_ms: dict[tuple[str, str], float] = {}
         # Sees every message that a member sends.
         self.on_sent: Callable[[Message], None] = _ignore
+        # Sees every message that a process reads.
+        self.on_read: Callable[[Message], None] = _ignore
 
     def is_cut(self, sender: str, target: str) -> bool:
         """Tells whether a direction carries nothing now."""
@@ -204,7 +207,7 @@ class SimLinks:
             return
         network.on_sent(message)
         peer_id = message.target
-        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse):
+        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse | TransferResponse):
             target = self._asked_by.get(peer_id)
         elif peer_id in self.open_links:
             target = network.listening.get(peer_id)
@@ -238,6 +241,7 @@ class SimLinks:
                 chain_crc_of=self._chain_crc_of,
             )
         self._asked_by[message.sender] = sender
+        self._network.on_read(message)
         self._events.message_received(message)
 
     def _chain_crc_of(self, entry_id: EntryId) -> int | None:

@@ -27,6 +27,9 @@ FAULT_KINDS: Final = (
     "reset",
     "pause",
     "stop_inside",
+    "assertion",
+    "transfer",
+    "strand",
     "power_all",
     "power",
     "kill",
@@ -40,6 +43,10 @@ _JAVA_LIKE: Final = Timing(
     vote_wait_max_ms=400,
     vote_round_ms=500,
 )
+
+
+# Waits that differ little: votes are split.
+_CLOSE_TIMING: Final = replace(FAST_TIMING, vote_wait_min_ms=150, vote_wait_max_ms=190)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,12 @@ class Plan:
     segment_bytes: int
     timing: Timing = FAST_TIMING
     java_timing: Timing = _JAVA_LIKE
+    # Chance that a machine stops inside a write of its vote, or inside a roll of its log.
+    stop_chance: float = 0.0
+    # Chance that a new leader is cut off from all others, or paused for long.
+    strand_chance: float = 0.0
+    # Members that the group would rather have as leaders.
+    preferred_ids: tuple[str, ...] = ()
     # Members whose disk may rot or be replaced: never a majority.
     victims: tuple[str, ...] = ()
 
@@ -112,7 +125,11 @@ class Plan:
             producer_count=rng.choice((1, 2, 3)),
             queue_count=rng.choice((1, 2, 4)),
             body_bytes_max=rng.choice((20, 200, 900)),
-            segment_bytes=rng.choice((4096, 4096, 16_384, 65_536)),
+            segment_bytes=rng.choice((8192, 8192, 16_384, 65_536)),
+            timing=rng.choice((FAST_TIMING, FAST_TIMING, _CLOSE_TIMING)),
+            stop_chance=rng.choice((0.0, 0.0, 0.01, 0.03)),
+            strand_chance=rng.choice((0.0, 0.0, 0.3, 0.6)) if count >= 3 else 0.0,
+            preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
             victims=tuple(rng.sample(ids, (count - 1) // 2)),
         )
 
@@ -127,6 +144,10 @@ class Plan:
             return replace(self, trigger_chance=0.0)
         if kind == "loss":
             return replace(self, loss=0.0, tail=0.0)
+        if kind == "stop_inside":
+            self = replace(self, stop_chance=0.0)
+        if kind == "strand":
+            self = replace(self, strand_chance=0.0)
         if kind == "duplication":
             return replace(self, duplication=0.0)
         weights = tuple((name, weight) for name, weight in self.fault_weights if name != kind)
@@ -145,7 +166,10 @@ def _draw_weights(
         "power_all": is_sync_flush,
         "pause": True,
         "cut": is_group,
+        "strand": is_group,
         "reset": is_group,
+        "transfer": is_group,
+        "assertion": is_group and not has_java,
         "clock": True,
         "slow_disk": True,
         "full_disk": True,
@@ -157,6 +181,9 @@ def _draw_weights(
     weights = []
     for kind, is_possible in possible.items():
         is_drawn, weight = rng.random() < 0.5, rng.choice((0.3, 1.0, 3.0))
+        if kind == "rot":
+            # Most of it is found late, and only once.
+            weight *= 3
         if is_possible and is_drawn:
             weights.append((kind, weight))
     return tuple(weights)

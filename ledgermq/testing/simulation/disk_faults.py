@@ -1,0 +1,148 @@
+"""Faults of clocks and disks: jumps, slow and full disks, failed syncs, rot, empty disks."""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from ledgermq.testing.simulation.member import SimMember
+from ledgermq.testing.simulation.scene import Scene
+
+_YEAR_MS: Final = 365 * 86_400_000
+# Files that may rot: a part of their path, and what they are called; what is named twice rots
+# twice as often.
+_ROT_KINDS: Final = (
+    ("/data/", "data"),
+    ("/data/", "data"),
+    ("/data/", "data"),
+    ("ledger/index/", "index"),
+    ("/consumequeue/", "CQ"),
+    ("/store/index/", "key index"),
+    ("dispatch.checkpoint", "checkpoint"),
+    ("/checkpoint", "checkpoint"),
+    ("currterm", "vote file"),
+    ("identity", "vote file"),
+)
+# Kinds whose files are texts, replaced as a whole.
+_TEXTS: Final = ("checkpoint", "vote file")
+
+
+class DiskFaults:
+    """Does it to machines; rot and empty disks are for victims only."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        end: Callable[[SimMember, float], None],
+        on_lost: Callable[[SimMember, int | None], None],
+    ) -> None:
+        """Binds the world.
+
+        Args:
+            scene: what is changed.
+            end: kills a process, which is started again after so many ms.
+            on_lost: told of a member that may have lost what it held.
+        """
+        self._scene = scene
+        self._end = end
+        self._on_lost = on_lost
+        self.makers: dict[str, Callable[[random.Random], None]] = {
+            "clock": self._clock,
+            "slow_disk": self._slow_disk,
+            "full_disk": self._full_disk,
+            "sync_error": self._sync_error,
+            "retention": self._retention,
+            "rot": self._rot,
+            "wipe": self._wipe,
+        }
+
+    def _clock(self, rng: random.Random) -> None:
+        member = self._scene.any_member(rng)
+        jump_ms = int(rng.choice((1_000, 60_000, 3_600_000, _YEAR_MS, 10 * _YEAR_MS)))
+        sign = rng.choice((-1, 1))
+        member.wall_offset_ms = max(0, member.wall_offset_ms + sign * jump_ms)
+        self._scene.note("clock", f"{member.id} {sign * jump_ms}")
+        if member.broker is not None and member.broker.leadership.is_leader:
+            self._scene.hit("clock jump while leading")
+
+    def _slow_disk(self, rng: random.Random) -> None:
+        member = self._scene.any_member(rng)
+        member.sync_ms = rng.choice((50.0, 300.0, 1_500.0))
+        self._scene.note("slow_disk", f"{member.id} {member.sync_ms}")
+        self._scene.timeline.at(rng.uniform(500, 4_000), self._restore_disk, member)
+
+    def _restore_disk(self, member: SimMember) -> None:
+        member.sync_ms = self._scene.plan.sync_ms if not self._scene.is_healed else 0.5
+        member.disk.free_bytes = None
+
+    def _full_disk(self, rng: random.Random) -> None:
+        member = self._scene.any_member(rng)
+        member.disk.free_bytes = 0
+        self._scene.note("full_disk", member.id)
+        self._scene.timeline.at(rng.uniform(200, 3_000), self._restore_disk, member)
+
+    def _sync_error(self, rng: random.Random) -> None:
+        member = self._scene.any_member(rng)
+        member.disk.sync_errors = 1
+        self._scene.note("sync_error", member.id)
+
+    def _retention(self, rng: random.Random) -> None:
+        member = self._scene.any_member(rng)
+        if member.broker is not None and not member.is_paused:
+            self._scene.note("retention", member.id)
+            member.enter(member.broker.clean)
+
+    def _rot(self, rng: random.Random) -> None:
+        scene = self._scene
+        victim = scene.members[rng.choice(scene.plan.victims)]
+        if victim.is_running:
+            self._end(victim, rng.uniform(10, 500))
+        part, kind = rng.choice(_ROT_KINDS)
+        index, end = victim.durable_end()
+        disk = victim.disk
+        if kind in _TEXTS:
+            texts = [path for path in sorted(disk.texts) if part in path and disk.texts[path]]
+            if not texts:
+                return
+            path = rng.choice(texts)
+            self._on_lost(victim, index)
+            data = bytearray(disk.texts[path])
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            disk.texts[path] = bytes(data)
+        else:
+            if kind == "index":
+                part = f"{victim.directory}/index/"
+            files = [path for path in sorted(disk.files) if part in path]
+            if not files:
+                return
+            path = rng.choice(files)
+            file = disk.files[path]
+            used = len(file.content.rstrip(b"\0"))
+            if kind == "data":
+                # What the store does not vouch for yet cannot be told from a torn end.
+                used = min(used, end - int(path.rpartition("/")[2]))
+            if used <= 0:
+                return
+            self._on_lost(victim, index)
+            for _ in range(rng.choice((1, 1, 8))):
+                file.rot(rng.randrange(used), 1 << rng.randrange(8))
+        scene.note("rot", f"{victim.id} {path}")
+        scene.hit(f"rot in {kind}")
+        scene.coverage.on_rot(victim.id, kind)
+
+    def _wipe(self, rng: random.Random) -> None:
+        scene = self._scene
+        victim = scene.members[rng.choice(scene.plan.victims)]
+        others = [member for member in scene.members.values() if member is not victim]
+        if any(member.durable_end()[0] < 0 for member in others):
+            # Nobody can tell an emptied member from one that is new, while others are new, too.
+            return
+        self._end(victim, rng.uniform(10, 1_000))
+        self.wipe(victim)
+
+    def wipe(self, member: SimMember) -> None:
+        """A disk is replaced by an empty one."""
+        self._on_lost(member, None)
+        member.disk.wipe()
+        self._scene.coverage.on_wiped(member.id)
+        self._scene.note("wipe", member.id)
+        self._scene.hit("disk wiped")

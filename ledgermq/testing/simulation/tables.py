@@ -1,0 +1,113 @@
+"""Replicated tables: what the log says of them, and what each member must therefore know.
+
+I25  a committed group offset is not forgotten, over restarts and changes of the leader
+I26  a topic or group that was acknowledged as made is there, as it was made, on every leader, on
+     every member whose broker has applied it, and after every restart; versions do not go back
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.broker.topics import TopicConfig
+from ledgermq.testing.simulation.invariants import demand
+
+Config = TopicConfig | SubscriptionGroup
+
+
+class _Known(NamedTuple):
+    """What the log says of one name."""
+
+    # Of the record that said so last.
+    entry_index: int
+    value: Any
+
+
+class TableWatch:
+    """The tables as the committed log has them."""
+
+    def __init__(self, hit: Callable[[str], None]) -> None:
+        """The tables are empty."""
+        self._hit = hit
+        # topic@group, queue -> the record and its offset.
+        self._offsets: dict[tuple[str, int], _Known] = {}
+        # "topics" or "groups", name -> the record and the configuration.
+        self._configs: dict[tuple[str, str], _Known] = {}
+        # Those that somebody was told of as made.
+        self._acked: dict[tuple[str, str], Config] = {}
+        # The record and the changes of the tables up to it.
+        self._versions: dict[str, _Known] = {}
+
+    def on_record(self, index: int, body: bytes) -> None:
+        """A record of the state is committed."""
+        value = json.loads(body)
+        kind = value["kind"]
+        if kind in ("topics", "groups"):
+            self._take_configs(index, kind, value["put"])
+            self._take_version(index, kind, value["version"])
+        elif kind == "offsets":
+            self._take_offsets(index, value["put"])
+        elif kind == "snapshot":
+            for table in ("topics", "groups"):
+                self._take_configs(index, table, value.get(table, {}))
+                self._take_version(index, table, value[f"{table}Version"])
+            self._take_offsets(index, value.get("offsets", {}))
+
+    def _take_configs(self, index: int, table: str, put: Mapping[str, Any]) -> None:
+        for name, entry in put.items():
+            self._configs[table, name] = _Known(index, entry)
+
+    def _take_version(self, index: int, table: str, version: Mapping[str, int]) -> None:
+        known = self._versions.get(table)
+        counter = version["counter"]
+        is_later = known is None or counter >= known.value
+        demand(is_later, "I26 version goes back", table, index, known, counter)
+        self._versions[table] = _Known(index, counter)
+
+    def _take_offsets(self, index: int, put: Mapping[str, Mapping[str, int]]) -> None:
+        for key, queues in put.items():
+            for queue_id, offset in queues.items():
+                self._offsets[key, int(queue_id)] = _Known(index, offset)
+
+    def on_acked(self, config: Config) -> None:
+        """Somebody was told that a topic or group is made now."""
+        table = "topics" if isinstance(config, TopicConfig) else "groups"
+        known = self._configs.get((table, config.name))
+        demand(known is not None, "I26 acknowledged and not committed", table, config.name)
+        assert known is not None
+        demand(known.value == config.to_json(), "I26 another one is committed", config, known)
+        self._acked[table, config.name] = config
+        self._hit("configuration acknowledged")
+
+    def on_serving(self, member_id: str, state: BrokerState) -> None:
+        """A leader begins to serve: it knows all that is committed."""
+        for _ in {key for key, _ in self._offsets}:
+            self._hit("consumer offset read from new leader")
+        self.check(member_id, state, None)
+
+    def check(self, member_id: str, state: BrokerState, applied_index: int | None) -> None:
+        """I25, I26 of one member.
+
+        Args:
+            member_id: names it.
+            state: its tables.
+            applied_index: last entry that they show for certain; None: all that is committed.
+        """
+        found = state.offsets.all()
+        for (key, queue_id), known in self._offsets.items():
+            if applied_index is None or known.entry_index <= applied_index:
+                offset = found.get(key, {}).get(queue_id, -1)
+                facts = (member_id, key, queue_id, offset, known)
+                demand(offset >= known.value, "I25 group offset forgotten", *facts)
+        for (table, name), config in self._acked.items():
+            index = self._configs[table, name].entry_index
+            if applied_index is None or index <= applied_index:
+                entry = state.topics.find(name) if table == "topics" else state.groups.find(name)
+                demand(entry == config, "I26 configuration lost", member_id, config, entry)
+        for table, known in self._versions.items():
+            if applied_index is None or known.entry_index <= applied_index:
+                version = state.topics.version if table == "topics" else state.groups.version
+                is_there = version.counter >= known.value
+                demand(is_there, "I26 version lost", member_id, table, version, known)
