@@ -19,6 +19,7 @@ from ledgermq.broker.config_key import Key, Kind
 from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS
 from ledgermq.broker.delay_levels import LEVELS_MAX, DelayLevels
 from ledgermq.broker.errors import ConfigError
+from ledgermq.dledger.replica.config import ConfigValueError, parse_peers
 from ledgermq.protocol.properties_file import parse_properties_file
 
 # DLedger's DLedgerUtils and our vote file both expect a short id; upstream derives the broker id
@@ -323,17 +324,17 @@ def _port_beside(listen_port: int) -> int:
 
 
 def _parse_peers(text: str) -> tuple[Peer, ...]:
-    allowed = "id-host:port joined with ;, each id once, as n0-10.0.0.1:40911;n1-10.0.0.2:40911"
-    peers: list[Peer] = []
-    for part in filter(None, (piece.strip() for piece in text.split(";"))):
-        member_id, dash, address = part.partition("-")
-        host, colon, port = address.rpartition(":")
-        if not (dash and colon and host and _SELF_ID.fullmatch(member_id) and _is_port(port)):
-            raise ConfigError("dLegerPeers", text, allowed)
-        peers.append(Peer(member_id=member_id, host=host, port=int(port)))
-    if not peers or len({peer.member_id for peer in peers}) != len(peers):
-        raise ConfigError("dLegerPeers", text, allowed)
-    return tuple(peers)
+    try:
+        addresses = parse_peers(text)
+    except ConfigValueError as error:
+        raise ConfigError("dLegerPeers", str(error.value), error.allowed) from error
+    for member_id in addresses:
+        if not _SELF_ID.fullmatch(member_id):
+            raise ConfigError("dLegerPeers", member_id, "ids of a letter and 1 to 4 digits, as n0")
+    return tuple(
+        Peer(member_id=member_id, host=address.host, port=address.port)
+        for member_id, address in addresses.items()
+    )
 
 
 def _split_addresses(name: str, text: str) -> tuple[str, ...]:

@@ -1,8 +1,14 @@
 """The running broker: the only place that knows all parts, and the only one that schedules.
 
-`broker_service.py` starts, stops and steers; `storage.py` opens what is on disk;
-`processor_table.py` binds the processors; `schedule.py` holds every delayed call. Read
-broker_service.py first.
+    broker_service.py    builds the parts in order, starts and stops them; read it first
+    storage.py           opens and closes what is on disk, and flushes it
+    member.py            what the ledger's member is told of the broker's configuration
+    applier.py           what the ledger tells: committed entries, changes of role, its end
+    parts.py             what processors may be given
+    processor_table.py   request code -> processor; `admin_table.py` has the tools' part of it
+    upkeep.py            what is done from time to time; `schedule.py` holds every delayed call
+
+Nothing below imports this floor, and no part holds the service: it hands each part what that needs.
 """
 
 from ledgermq.broker.service.broker_service import BrokerService

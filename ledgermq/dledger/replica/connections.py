@@ -25,6 +25,8 @@ from ledgermq.dledger.replica.peers import MemberEvents, Peer
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.transport import CommandServer, TurnOutput
 
+# Members and a few tools; whoever else connects is refused by what it says first.
+_CONNECTIONS_MAX: Final = 256
 _ANSWERS: Final = (PushResponse, HeartBeatResponse, VoteResponse, TransferResponse)
 
 
@@ -80,7 +82,12 @@ class Connections:
         self._listener = Listener(config, store, codec, events, clients)
         port = addresses[config.self_id].port
         self._server = CommandServer(
-            reactor, self._listener, config.listen_host, port, output=self._output
+            reactor,
+            self._listener,
+            config.listen_host,
+            port,
+            connections_max=_CONNECTIONS_MAX,
+            output=self._output,
         )
 
     def listen(self) -> Deferred[int]:

@@ -96,6 +96,8 @@ GROUP = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId
         ({**GROUP, "dLegerSelfId": "0"}, "dLegerSelfId", "a letter"),
         ({**GROUP, "dLegerPeers": "n0-h"}, "dLegerPeers", "id-host:port"),
         ({**GROUP, "dLegerPeers": "n0-h:1;n0-h:2"}, "dLegerPeers", "each id once"),
+        ({**GROUP, "dLegerPeers": "n0-h:1;n1-h:1"}, "dLegerPeers", "each address once"),
+        ({**GROUP, "dLegerPeers": "n0-h:1;node1-h:2"}, "dLegerPeers", "a letter"),
         ({**GROUP, "preferredLeaderId": "n0;n7"}, "preferredLeaderId", "dLegerPeers"),
         ({"minVoteIntervalMs": "5", "maxVoteIntervalMs": "5"}, "minVoteIntervalMs", "less than"),
     ],
