@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ledgermq.dledger.entry import ENTRY_MAGIC, INDEX_UNIT, EntrySlice, place
 from ledgermq.dledger.store.errors import CorruptStoreError
 from tests.fault.lossy_disk import LossyDisk, Stopped
 from tests.fault.store_workload import DIRECTORY, SEGMENT_BYTES, Workload, make_store
@@ -132,6 +133,46 @@ def test_a_deleted_index_is_made_anew_byte_for_byte() -> None:
     report = store.open()
     assert report.rebuilt_units == store.last_index + 1
     assert {path: bytes(files[path].content) for path in files if "/index/" in path} == index
+
+
+def test_units_that_a_power_cut_took_are_made_anew() -> None:
+    """A sync is of entries alone: units follow with the checkpoint or the next segment."""
+    workload = filled()
+    workload.sync()
+    segment = workload.store.end_position // SEGMENT_BYTES
+    while workload.store.end_position // SEGMENT_BYTES == segment:
+        workload.append()
+    for _ in range(2):
+        workload.sync()
+        synced_units = units_on_disk(workload)
+        assert synced_units == workload.store.last_index + 1
+        workload.store.append(next_entry(workload))
+        workload.sync()
+        assert units_on_disk(workload) == synced_units
+        workload.note()
+    for file in workload.disk.files.values():
+        file.content[:] = file.durable
+    store = make_store(workload.disk)
+    assert store.open().rebuilt_units == 1
+    assert store.last_index == synced_units
+    assert store.term_at(synced_units) == workload.term
+
+
+def next_entry(workload: Workload) -> EntrySlice:
+    store = workload.store
+    return workload.codec.encode(
+        [b"small"],
+        first_index=store.last_index + 1,
+        term=workload.term,
+        position=place(store.end_position, 5 + 48, SEGMENT_BYTES),
+        previous_chain_crc=store.last_chain_crc,
+    )
+
+
+def units_on_disk(workload: Workload) -> int:
+    files = [file for path, file in workload.disk.files.items() if "/index/" in path]
+    units = [unit for file in files for unit in INDEX_UNIT.iter_unpack(file.durable)]
+    return sum(unit[0] == ENTRY_MAGIC for unit in units)
 
 
 def file_of(position: int) -> str:

@@ -92,6 +92,9 @@ class DLedgerMmapFileStore:
         self._ahead_of = -1
         self._claims = Claims(self._marks, 0, -1)
         self._has_start = False
+        # Generation and data segment in which the index was last synced: what it lacks on disk are
+        # units of entries from that segment on.
+        self._index_synced_at = (-1, -1)
         self._committed_index = -1
         self._checkpoint_due = False
         # Why the store takes no more writes; None while it does.
@@ -351,6 +354,10 @@ class DLedgerMmapFileStore:
     def sync(self) -> None:
         """Returns when all entries appended before the call are on disk; may run in a thread.
 
+        The entries carry all that the index says of them, and an opening makes units of the last
+        segments anew; so the index is synced only when the log has come to another data segment,
+        and before the durable mark moves.
+
         Writes the checkpoint too when one is due. A disk without room for it is not a failure: the
         entries are safe and the next sync tries again.
 
@@ -362,11 +369,15 @@ class DLedgerMmapFileStore:
         # In this order: a truncation after the first line shows in the generation.
         generation = self._claims.generation
         last_index = self.last_index
+        place = (generation, self.end_position // self.segment_bytes)
+        is_checkpoint_due = self._checkpoint_due
         with self._failing_for_good():
             self.data.sync()
-            self._index.segments.sync()
+            if is_checkpoint_due or place != self._index_synced_at:
+                self._index.segments.sync()
+                self._index_synced_at = place
             self._claims.covered(generation, last_index)
-            if self._checkpoint_due:
+            if is_checkpoint_due:
                 self._checkpoint_due = False
                 try:
                     is_written = self._claims.write(generation, last_index, self._committed_index)
