@@ -62,6 +62,9 @@ class BrokerConfig:
     is_trace_on: bool
     is_acl_on: bool
     acl_file: Path
+    tls_file: str
+    tls_mode: str
+    uses_tls: bool
     broker_role: str
     # Topics and groups.
     broker_permission: int

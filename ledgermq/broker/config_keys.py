@@ -10,6 +10,7 @@ from typing import Final
 
 from ledgermq.broker.config_key import GIB, I32_MAX, I64_MAX, Key, integer, switch, text_key
 from ledgermq.broker.config_keys_store import LEDGER_KEYS, STORE_KEYS
+from ledgermq.protocol.tls.contexts import SERVER_MODES
 
 _IDENTITY: Final = (
     text_key("brokerClusterName", "cluster_name", "DefaultCluster", "Cluster this broker joins."),
@@ -50,6 +51,17 @@ _IDENTITY: Final = (
     text_key(
         "aclFile", "acl_file", None, "Rules of access control; plain_acl.yml beside this file."
     ),
+    text_key(
+        "tls.config.file", "tls_file", "", "Certificates, as upstream's tls.properties names them."
+    ),
+    text_key(
+        "tls.server.mode",
+        "tls_mode",
+        "",
+        "TLS on the port for clients; empty: permissive with a tls.config.file, else disabled.",
+        SERVER_MODES,
+    ),
+    switch("tls.enable", "uses_tls", False, "TLS to the name servers."),
     text_key(
         "brokerRole",
         "broker_role",

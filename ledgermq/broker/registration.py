@@ -54,6 +54,7 @@ class Registration:
         output: TurnOutput,
         address: Callable[[], str],
         ha_address: Callable[[], str],
+        tls_context: Any = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -65,6 +66,7 @@ class Registration:
             output: shared with the broker's other connections.
             address: of this broker for clients; asked when it is known.
             ha_address: what upstream calls the HA server; nobody listens there.
+            tls_context: for connections with TLS; None for plain ones.
         """
         self._config = config
         self._leadership = leadership
@@ -75,7 +77,11 @@ class Registration:
         self._servers = {
             text: NameServer(
                 CommandClient(
-                    reactor, *split_address(text), on_connected=self._connected(text), output=output
+                    reactor,
+                    *split_address(text),
+                    on_connected=self._connected(text),
+                    output=output,
+                    tls_context=tls_context,
                 )
             )
             for text in config.namesrv_addresses

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 
-from ledgermq.cli import cluster, group, leader, status, topic
+from ledgermq.cli import cluster, group, leader, security, status, topic
 from ledgermq.cli.program import fail
 from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.protocol.errors import RemoteProtocolError
 
 NOUNS = (cluster, topic, group, leader, status)
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 help="host:port;host:port of the name servers",
             )  # fmt: skip
             subcommand.add_argument("--json", action="store_true", help="JSON instead of a table")
+            security.add_arguments(subcommand)
             entry.add_arguments(subcommand)
             subcommand.set_defaults(carry_out=entry.carry_out)
 
@@ -35,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carries out one subcommand; returns the exit code."""
     try:
-        with Remote(options.namesrvAddr) as remote:
+        with Remote(options.namesrvAddr, security=read_security(options)) as remote:
             options.carry_out(remote, options)
-    except (AdminError, RemoteProtocolError) as error:
+    except (AdminError, RemoteProtocolError, SecurityError) as error:
         return fail(str(error))
     return 0

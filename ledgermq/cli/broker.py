@@ -24,6 +24,7 @@ from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.protocol.properties_file import format_properties
+from ledgermq.protocol.tls.contexts import TlsSettingsError
 
 # How soon a change of role is told.
 _LOOK_S: Final = 0.05
@@ -114,8 +115,12 @@ def run(options: argparse.Namespace) -> int:
         print(format_properties(effective_properties(config)), end="")
         return 0
     start_log()
+    try:
+        service = _Announced(config, options.json)
+    except TlsSettingsError as error:
+        return fail(str(error))
     return run_program(
-        _Announced(config, options.json),
+        service,
         until_stdin_closes=options.until_stdin_closes,
         expected=(BrokerError, CommitLogError, LedgerError),
     )

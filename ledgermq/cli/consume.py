@@ -17,8 +17,16 @@ import sys
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+from ledgermq.cli import security
 from ledgermq.cli.progress import Progress
-from ledgermq.client import ClientError, PushConsumer, ReceivedMessage
+from ledgermq.cli.security import SecurityError, read_security
+from ledgermq.client import (
+    ClientConfig,
+    ClientError,
+    ConsumerConfig,
+    PushConsumer,
+    ReceivedMessage,
+)
 from ledgermq.protocol.errors import RemoteProtocolError
 
 _MODULUS: Final = 1 << 256
@@ -68,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--show-queues", action="store_true", help="tell on stderr which queues this member has"
     )
     parser.add_argument("--json", action="store_true", help="messages and figures as JSON")
+    security.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,13 +88,16 @@ def run(options: argparse.Namespace) -> int:
                 output = sys.stdout.buffer
             elif options.output:
                 output = stack.enter_context(open(options.output, "wb"))
-            return asyncio.run(_consume(options, output))
-    except (ClientError, RemoteProtocolError, OSError, ValueError) as error:
+            client = read_security(options).client_config()
+            return asyncio.run(_consume(options, output, client))
+    except (ClientError, RemoteProtocolError, OSError, SecurityError, ValueError) as error:
         print(f"ledgermq consume: {error}", file=sys.stderr)
         return 1
 
 
-async def _consume(options: argparse.Namespace, output: BinaryIO | None) -> int:
+async def _consume(
+    options: argparse.Namespace, output: BinaryIO | None, client: ClientConfig
+) -> int:
     loop = asyncio.get_running_loop()
     progress = Progress("consumed", options.count)
     checksum = Checksum()
@@ -103,6 +115,7 @@ async def _consume(options: argparse.Namespace, output: BinaryIO | None) -> int:
             options.topic,
             tags=options.tags,
             start=options.start,
+            config=ConsumerConfig(client=client),
         ) as consumer:
             if options.show_queues:
                 watcher = loop.create_task(_show_queues(consumer))

@@ -112,7 +112,7 @@ class LedgerGroup:
     def _ask(self, member_id: str, code: int, **fields: Any) -> dict[str, Any]:
         body = {"code": 200, "group": self.group, "remoteId": member_id, "term": -1} | fields
         address = self.peers[member_id]
-        answer = self._remote.ask(address, code, body=json.dumps(body).encode())
+        answer = self._remote.ask_ledger(address, code, json.dumps(body).encode())
         try:
             decoded = json.loads(answer.body)
         except ValueError as error:

@@ -19,6 +19,7 @@ from ledgermq.namesrv.config import NamesrvConfig, load_namesrv_config
 from ledgermq.namesrv.errors import NamesrvError
 from ledgermq.namesrv.service import NamesrvService
 from ledgermq.protocol.properties_file import format_properties
+from ledgermq.protocol.tls.contexts import TlsSettingsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +72,12 @@ def run(options: argparse.Namespace) -> int:
         print(format_properties(config.texts), end="")
         return 0
     start_log()
+    try:
+        service = _Announced(config, options.json)
+    except TlsSettingsError as error:
+        return fail(str(error))
     return run_program(
-        _Announced(config, options.json),
+        service,
         until_stdin_closes=options.until_stdin_closes,
         expected=(NamesrvError,),
     )

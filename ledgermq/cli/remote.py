@@ -7,9 +7,11 @@ remark; no answer becomes `UnreachableError` with the address.
 from __future__ import annotations
 
 import socket
+import ssl
 from types import TracebackType
 from typing import Final, Self
 
+from ledgermq.cli.security import Security
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.errors import RemoteProtocolError
@@ -19,6 +21,7 @@ from ledgermq.protocol.headers.header import Header
 from ledgermq.protocol.route import MASTER_ID, ClusterInfo, TopicRouteData
 
 TIMEOUT_S: Final = 5.0
+NO_SECURITY: Final = Security()
 
 
 class AdminError(Exception):
@@ -46,7 +49,9 @@ class RefusedError(AdminError):
 class Remote:
     """Connections to name servers and brokers, kept until the command ends."""
 
-    def __init__(self, name_servers: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, name_servers: str, timeout_s: float = TIMEOUT_S, security: Security = NO_SECURITY
+    ) -> None:
         """Parses ``host:port;host:port``; nothing is opened yet.
 
         Raises:
@@ -58,6 +63,7 @@ class Remote:
         for part in self.name_servers:
             _host_and_port(part)
         self._timeout_s = timeout_s
+        self._security = security
         self._sockets: dict[str, socket.socket] = {}
         self._opaque = 0
 
@@ -98,10 +104,25 @@ class Remote:
             AdminError: the address is none.
         """
         command = RemotingCommand.request(code, header, body)
+        if self._security.credentials is not None:
+            command.ext_fields = self._security.credentials.signed(command.ext_fields, body)
+        return self._ask(address, command, self._security.tls)
+
+    def ask_ledger(self, address: str, code: int, body: bytes) -> RemotingCommand:
+        """Asks a member at the port of its ledger, where there is neither TLS nor signature.
+
+        Raises:
+            UnreachableError: no connection, or no answer in time.
+        """
+        return self._ask(address, RemotingCommand.request(code, None, body), None)
+
+    def _ask(
+        self, address: str, command: RemotingCommand, tls: ssl.SSLContext | None
+    ) -> RemotingCommand:
         self._opaque += 1
         command.opaque = self._opaque
         try:
-            answer = self._exchange(address, command)
+            answer = self._exchange(address, command, tls)
         except (OSError, UnicodeError, RemoteProtocolError) as error:
             connection = self._sockets.pop(address, None)
             if connection is not None:
@@ -109,11 +130,15 @@ class Remote:
             raise UnreachableError(address, str(error)) from error
         return answer
 
-    def _exchange(self, address: str, command: RemotingCommand) -> RemotingCommand:
+    def _exchange(
+        self, address: str, command: RemotingCommand, tls: ssl.SSLContext | None
+    ) -> RemotingCommand:
         connection = self._sockets.get(address)
         if connection is None:
             place = _host_and_port(address)
             connection = socket.create_connection(place, timeout=self._timeout_s)
+            if tls is not None:
+                connection = tls.wrap_socket(connection, server_hostname=place[0])
             self._sockets[address] = connection
         connection.sendall(encode(command))
         decoder = FrameDecoder()

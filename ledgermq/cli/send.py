@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import BinaryIO, Final
 
+from ledgermq.cli import security
 from ledgermq.cli.progress import Progress
+from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import parse_settings
 from ledgermq.client import ClientError, Message, Producer, ProducerConfig, SendResult
 
@@ -49,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-flight", type=int, default=1024, metavar="N")
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one message")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    security.add_arguments(parser)
     parser.add_argument("text", nargs="*", metavar="TEXT", help="each one is a message")
 
 
@@ -56,10 +59,14 @@ def run(options: argparse.Namespace) -> int:
     """Sends; returns the exit code."""
     try:
         properties = parse_settings(options.property)
-        config = ProducerConfig(in_flight_max=options.in_flight, timeout_s=options.timeout)
+        config = ProducerConfig(
+            client=read_security(options).client_config(),
+            in_flight_max=options.in_flight,
+            timeout_s=options.timeout,
+        )
         messages = keyed_messages(options, properties)
         return asyncio.run(_send_all(options, config, messages))
-    except (ClientError, InputError, OSError, ValueError) as error:
+    except (ClientError, InputError, OSError, SecurityError, ValueError) as error:
         print(f"ledgermq send: {error}", file=sys.stderr)
         return 1
 

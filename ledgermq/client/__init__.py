@@ -26,6 +26,8 @@ from ledgermq.client.push_consumer import PushConsumer
 from ledgermq.client.queue_requests import PullResult, PullStatus
 from ledgermq.client.transactions import TransactionalProducer, TransactionState
 from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.signature import Credentials
+from ledgermq.protocol.tls.contexts import load_client_tls
 
 __all__ = [
     "ClientConfig",
@@ -33,6 +35,7 @@ __all__ = [
     "ClosedError",
     "ConfigError",
     "ConsumerConfig",
+    "Credentials",
     "Message",
     "MessageError",
     "MessageQueue",
@@ -52,4 +55,5 @@ __all__ = [
     "TransactionState",
     "TransactionalProducer",
     "UnreachableError",
+    "load_client_tls",
 ]

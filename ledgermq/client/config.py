@@ -4,12 +4,14 @@ Times are seconds unless the name says otherwise. Every default is what a stock 
 explained where it is not. The limits bound what a client holds in memory and has on the wire.
 """
 
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ledgermq.client.errors import ConfigError
 from ledgermq.protocol.framing import FRAME_BYTES_MAX
+from ledgermq.protocol.signature import Credentials
 
 MIB: Final = 1024 * 1024
 # Bytes of a send request beside body and properties, generously.
@@ -51,6 +53,10 @@ class ClientConfig:
     route_interval_s: float = 30.0
     # Distinguishes clients of one process; None takes the next free number.
     instance_name: str | None = None
+    # Signs every request, for brokers with access control.
+    credentials: Credentials | None = None
+    # TLS to name servers and brokers, as load_client_tls makes it; None for plain connections.
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         _check("connect_timeout_s", self.connect_timeout_s, 0.01, 600)

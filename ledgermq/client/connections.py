@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
+from ledgermq.client.config import ClientConfig
 from ledgermq.client.errors import ClosedError, UnreachableError
 from ledgermq.protocol.codes import LanguageCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
@@ -26,10 +27,13 @@ from ledgermq.protocol.errors import (
     RequestTimeoutError,
 )
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.signature import Credentials
 
 _PYTHON: Final = int(LanguageCode.PYTHON)
 # A deadline is met this much late at most, to save timers.
 _TIMER_GRAIN_S: Final = 0.02
+# How long a client that closes waits for the good-byes of its peers.
+_TLS_END_S: Final = 1.0
 
 # The answer to a request of the server, now or when a task has it; None when the code is unknown.
 Answer: TypeAlias = RemotingCommand | asyncio.Task[RemotingCommand] | None
@@ -88,8 +92,10 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_request: OnRequest,
         on_lost: Callable[["Connection"], None],
+        credentials: Credentials | None = None,
     ) -> None:
         self.address = address
+        self._credentials = credentials
         self._loop = loop
         self._on_request = on_request
         self._on_lost = on_lost
@@ -150,7 +156,7 @@ class Connection(asyncio.Protocol):
             UnreachableError: as for expect.
             LocalProtocolError: the command does not fit in a frame.
         """
-        command.language = _PYTHON
+        self._complete(command)
         command.opaque = self.expect(command.code, sink, timeout_s)
         try:
             frame = encode(command)
@@ -174,8 +180,14 @@ class Connection(asyncio.Protocol):
 
     def send_one_way(self, command: RemotingCommand) -> None:
         """Sends a request that nobody answers."""
-        command.language = _PYTHON
+        self._complete(command)
         self.write(encode(command))
+
+    def _complete(self, command: RemotingCommand) -> None:
+        """Says who asks."""
+        command.language = _PYTHON
+        if self._credentials is not None:
+            command.ext_fields = self._credentials.signed(command.ext_fields, command.body)
 
     async def drained(self) -> None:
         """Returns when the kernel takes what is written, or the connection is lost."""
@@ -190,6 +202,11 @@ class Connection(asyncio.Protocol):
             assert self._transport is not None
             self._flush()
             self._transport.close()
+
+    def abort(self) -> None:
+        """Closes without waiting for the peer."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
@@ -297,20 +314,26 @@ class Connections:
     """The open connections of a client, by address."""
 
     def __init__(
-        self, connect_timeout_s: float, on_request: OnRequest, on_connected: OnConnected
+        self, config: ClientConfig, on_request: OnRequest, on_connected: OnConnected
     ) -> None:
         """Opens nothing yet.
 
         Args:
-            connect_timeout_s: how long to wait for a connection.
+            config: how long to wait for a connection, how to sign and to encrypt.
             on_request: gets the requests of servers.
             on_connected: gets each new connection; what it writes is what the server reads first.
         """
-        self._connect_timeout_s = connect_timeout_s
+        self._connect_timeout_s = config.connect_timeout_s
+        self._credentials = config.credentials
+        self._tls = config.tls
         self._on_request = on_request
         self._on_connected = on_connected
         self._open: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
+        # All that were opened and are not lost, also those that are being closed.
+        self._living: set[Connection] = set()
+        # Set when the last of them is lost, while that is waited for.
+        self._last_lost: asyncio.Future[None] | None = None
         self._is_closed = False
 
     @property
@@ -361,6 +384,13 @@ class Connections:
             connection.close()
         if opening:
             await asyncio.wait(opening)
+        if self._tls is not None and self._living:
+            # Both ends say good-bye in TLS.
+            self._last_lost = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._last_lost, _TLS_END_S)
+            for connection in list(self._living):
+                connection.abort()
         # One turn of the loop lets the transports close their sockets.
         await asyncio.sleep(0)
 
@@ -369,17 +399,20 @@ class Connections:
         loop = asyncio.get_running_loop()
 
         def make() -> Connection:
-            return Connection(address, loop, self._on_request, self._lost)
+            return Connection(address, loop, self._on_request, self._lost, self._credentials)
 
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await loop.create_connection(make, host.strip("[]"), int(port))
+                _, connection = await loop.create_connection(
+                    make, host.strip("[]"), int(port), ssl=self._tls
+                )
         except TimeoutError as error:
             reason = f"no connection in {self._connect_timeout_s:g} s"
             raise UnreachableError(reason, retriable=True, broker=address) from error
         except (OSError, ValueError) as error:
             reason = f"no connection: {error}"
             raise UnreachableError(reason, retriable=True, broker=address) from error
+        self._living.add(connection)
         self._open[address] = connection
         self._on_connected(connection)
         return connection
@@ -393,3 +426,6 @@ class Connections:
     def _lost(self, connection: Connection) -> None:
         if self._open.get(connection.address) is connection:
             del self._open[connection.address]
+        self._living.discard(connection)
+        if self._last_lost is not None and not self._living and not self._last_lost.done():
+            self._last_lost.set_result(None)

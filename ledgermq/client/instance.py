@@ -71,9 +71,7 @@ class ClientInstance:
         name = config.instance_name or f"{os.getpid()}#{number}"
         self.client_id = f"{host}@{name}"
         self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ now_ms())
-        self.connections = Connections(
-            config.connect_timeout_s, on_request or _answer_nothing, self._connected
-        )
+        self.connections = Connections(config, on_request or _answer_nothing, self._connected)
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
         self.routes = RouteCache(self.name_servers, default_queue_nums)
         # What the next heartbeat says; None sends none.

@@ -5,6 +5,7 @@ at the first byte of the header length. The field names a to m are those of
 SendMessageRequestHeaderV2; the test of this module reads a frame back through that class.
 """
 
+import json
 from collections.abc import Mapping
 from json.encoder import encode_basestring
 from struct import Struct
@@ -12,15 +13,17 @@ from typing import Final, NamedTuple
 
 from ledgermq.client.errors import MessageError
 from ledgermq.client.messages import Message
-from ledgermq.client.routes import DEFAULT_TOPIC
 from ledgermq.protocol import properties as names
 from ledgermq.protocol import sysflag
 from ledgermq.protocol.batch import BatchMessage, encode_batch
-from ledgermq.protocol.codes import ONE_WAY_FLAG, VERSION_4_9_3, RequestCode
+from ledgermq.protocol.codes import ONE_WAY_FLAG, VERSION_4_9_3, LanguageCode, RequestCode
+from ledgermq.protocol.command import RemotingCommand, encode
 from ledgermq.protocol.compression import compress
 from ledgermq.protocol.errors import LocalProtocolError
+from ledgermq.protocol.names import DEFAULT_TOPIC
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX, format_properties
 from ledgermq.protocol.record import TOPIC_BYTES_MAX
+from ledgermq.protocol.signature import Credentials
 
 # 4 length of all that follows, 4 serialize type (0, JSON) and header length
 _PREFIX: Final = Struct(">II")
@@ -49,9 +52,15 @@ class SendBody(NamedTuple):
 class FrameTemplate:
     """Frames of one producer group to one topic."""
 
-    __slots__ = ("_batch", "_single")
+    __slots__ = ("_batch", "_credentials", "_fields", "_single")
 
-    def __init__(self, group: str, topic: str, default_topic_queue_nums: int) -> None:
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        default_topic_queue_nums: int,
+        credentials: Credentials | None = None,
+    ) -> None:
         """Checks the names and writes what all frames share.
 
         Raises:
@@ -70,11 +79,16 @@ class FrameTemplate:
             default_topic_queue_nums,
             VERSION_4_9_3,
         )
+        self._credentials = credentials
+        self._fields = {"a": group, "b": topic, "c": DEFAULT_TOPIC, "j": "0", "k": "false"}
+        self._fields["d"] = str(default_topic_queue_nums)
         self._single = fixed.replace(b'"m":"@"', b'"m":"false"')
         self._batch = fixed.replace(b'"m":"@"', b'"m":"true"')
 
     def frame(self, send: SendBody, queue_id: int, opaque: int, *, one_way: bool = False) -> bytes:
         """Returns one whole frame."""
+        if self._credentials is not None:
+            return self._signed(self._credentials, send, queue_id, opaque, one_way)
         code, sys_flag, born_ms, flag, properties, body, is_batch = send
         header = (self._batch if is_batch else self._single) % (
             code,
@@ -88,6 +102,30 @@ class FrameTemplate:
         )
         header_bytes = len(header)
         return _PREFIX.pack(4 + header_bytes + len(body), header_bytes) + header + body
+
+    def _signed(
+        self, credentials: Credentials, send: SendBody, queue_id: int, opaque: int, one_way: bool
+    ) -> bytes:
+        """The same frame with account and signature, made from the single fields."""
+        fields = {
+            **self._fields,
+            "e": str(queue_id),
+            "f": str(send.sys_flag),
+            "g": str(send.born_timestamp_ms),
+            "h": str(send.flag),
+            "i": json.loads(send.properties),
+            "m": "true" if send.is_batch else "false",
+        }
+        return encode(
+            RemotingCommand(
+                code=send.code,
+                language=int(LanguageCode.PYTHON),
+                opaque=opaque,
+                flag=ONE_WAY_FLAG if one_way else 0,
+                ext_fields=credentials.signed(fields, send.body),
+                body=send.body,
+            )
+        )
 
 
 def json_text(text: str) -> bytes:

@@ -113,7 +113,10 @@ class SendRoad:
         """
         template = self._templates.get(topic)
         if template is None:
-            template = FrameTemplate(self._group, topic, self._config.default_topic_queue_nums)
+            config = self._config
+            template = FrameTemplate(
+                self._group, topic, config.default_topic_queue_nums, config.client.credentials
+            )
             self._templates[topic] = template
         return template
 

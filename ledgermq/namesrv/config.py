@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from ledgermq.namesrv.errors import ConfigError
 from ledgermq.protocol.properties_file import parse_properties_file
+from ledgermq.protocol.tls.contexts import SERVER_MODES
 
 
 class Key(NamedTuple):
@@ -51,6 +52,10 @@ KEYS: Final = {
     "serverConnectionsMax": Key("10000", 1, 1_000_000, "open connections at the most"),
     "topicsMax": Key("50000", 1, 10_000_000, "topics in the route table at the most"),
     "brokersMax": Key("10000", 1, 1_000_000, "brokers in the route table at the most"),
+    "tls.config.file": Key("", None, None, "certificates, as upstream's tls.properties names them"),
+    "tls.server.mode": Key(
+        "", None, None, "TLS: disabled, permissive (the default with a tls.config.file), enforcing"
+    ),
 }
 
 # Upstream's keys that describe threads and folders which do not exist here.
@@ -82,6 +87,8 @@ class NamesrvConfig:
     connections_max: int
     topics_max: int
     brokers_max: int
+    tls_file: str
+    tls_mode: str
     # Effective values by upstream's key, for GET_NAMESRV_CONFIG and `-p`.
     texts: dict[str, str]
     # Keys nobody knows, sorted.
@@ -111,6 +118,8 @@ def load_namesrv_config(path: Path | None, overrides: Mapping[str, str]) -> Name
         connections_max=_number(texts, "serverConnectionsMax"),
         topics_max=_number(texts, "topicsMax"),
         brokers_max=_number(texts, "brokersMax"),
+        tls_file=texts["tls.config.file"],
+        tls_mode=_one_of(texts, "tls.server.mode", SERVER_MODES),
         texts=texts,
         unknown_keys=tuple(sorted(set(given) - set(KEYS) - WITHOUT_EFFECT)),
     )
@@ -125,6 +134,12 @@ def _number(texts: Mapping[str, str], name: str) -> int:
     if not low <= int(text) <= high:
         raise ConfigError(name, text, f"{low} to {high}")
     return int(text)
+
+
+def _one_of(texts: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    if texts[name] not in choices:
+        raise ConfigError(name, texts[name], " or ".join(filter(None, choices)))
+    return texts[name]
 
 
 def _boolean(texts: Mapping[str, str], name: str) -> bool:

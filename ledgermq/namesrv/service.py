@@ -14,6 +14,7 @@ from ledgermq.namesrv.kv_table import KvTable
 from ledgermq.namesrv.processors import Processors
 from ledgermq.namesrv.route_table import RouteTable
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.tls.contexts import load_server_tls
 from ledgermq.protocol.transport import CommandProtocol, CommandServer
 
 _log = Logger()
@@ -27,6 +28,11 @@ class NamesrvService:
     """
 
     def __init__(self, config: NamesrvConfig, reactor: Any) -> None:
+        """Opens nothing yet.
+
+        Raises:
+            TlsSettingsError: a certificate cannot be used.
+        """
         self._config = config
         self._reactor = reactor
         self.port: int | None = None
@@ -44,6 +50,7 @@ class NamesrvService:
             config.listen_port,
             connections_max=config.connections_max,
             idle_timeout_s=config.idle_timeout_s,
+            tls=load_server_tls(config.tls_file, config.tls_mode),
         )
         self._scan = LoopingCall(self._expire)
         self._scan.clock = reactor

@@ -86,7 +86,7 @@ ROOMS: dict[str, Room] = {
     "cli": Room(
         rooms=frozenset({"cli", "testing", "spark", "broker", "namesrv", "client"})
         | {"commitlog", "dledger", "dledger.store", "dledger.replica", "protocol"},
-        packages=_TWISTED | {"msgspec"},
+        packages=_TWISTED | {"msgspec", "yaml"},
         banned=frozenset(),
     ),
 }

@@ -58,6 +58,8 @@ def foreign_words(name: str, text: str) -> list[str]:
 def undocumented(keys: Iterable[str], texts: Iterable[str]) -> list[str]:
     """The keys that none of the texts mentions as a whole word."""
     words = {word for text in texts for word in re.findall(r"[A-Za-z0-9_]+", text)}
+    # Keys of parts joined by dots.
+    words |= {word for text in texts for word in re.findall(r"\w+(?:\.\w+)+", text)}
     return sorted(set(keys) - words)
 
 

@@ -50,6 +50,7 @@ from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.record import RECORD_FIXED_BYTES
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+from ledgermq.protocol.tls.contexts import load_client_tls, load_server_tls
 from ledgermq.protocol.transport import (
     CommandClient,
     CommandProtocol,
@@ -97,6 +98,9 @@ class BrokerService:
             on_damage: called when a file gave bytes that were not written: a new service on the
                 same files repairs them, after this one was stopped.
             rng: draws election times and queues; None for one seeded by the system.
+
+        Raises:
+            TlsSettingsError: a certificate cannot be used.
         """
         self.config = config
         self._reactor = reactor
@@ -126,6 +130,7 @@ class BrokerService:
             on_connection_lost=self._connection_lost,
         )
         self._server = self._new_server()
+        self._client_tls: Any = load_client_tls(config.tls_file) if config.uses_tls else None
         self._registration = Registration(
             config,
             self.leadership,
@@ -134,6 +139,7 @@ class BrokerService:
             output=self._output,
             address=lambda: self.address,
             ha_address=lambda: f"{config.address_host}:{self._port + 1}",
+            tls_context=self._client_tls,
         )
         # Made by start.
         self._proposals: Proposals | None = None
@@ -169,6 +175,7 @@ class BrokerService:
             connections_per_host_rate=config.connections_per_host_rate,
             idle_timeout_s=config.idle_seconds_max,
             output=self._output,
+            tls=load_server_tls(config.tls_file, config.tls_mode),
         )
 
     # What others may ask.
@@ -330,7 +337,9 @@ class BrokerService:
     def _new_state_copy(self, replica: Replica) -> StateCopy:
         def connect(address: str) -> CommandClient:
             host, port = split_address(address)
-            return CommandClient(self._reactor, host, port, output=self._output)
+            return CommandClient(
+                self._reactor, host, port, output=self._output, tls_context=self._client_tls
+            )
 
         return StateCopy(
             self.leadership,

@@ -19,8 +19,10 @@ from twisted.python.failure import Failure
 from ledgermq.protocol.codes import ONE_WAY_FLAG
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ConnectionClosedError
+from ledgermq.protocol.tls.engine import TlsEngine
 from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
 from ledgermq.protocol.transport.limits import ConnectionLimits
+from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import DelayedCall, TurnOutput
 
 _CHECK_INTERVAL_S: Final = 1.0
@@ -48,7 +50,7 @@ class _CommandFactory(Factory):
     def __init__(self, client: "CommandClient") -> None:
         self._client = client
 
-    def buildProtocol(self, addr: IAddress | None) -> CommandProtocol:
+    def buildProtocol(self, addr: IAddress | None) -> CommandProtocol | TlsLink:
         return self._client.new_connection()
 
 
@@ -67,6 +69,7 @@ class CommandClient:
         on_connected: OnConnected | None = None,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
+        tls_context: Any = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -82,11 +85,14 @@ class CommandClient:
                 Deferred it returns fails, the connection is dropped and made again.
             limits: of the connection; the first-frame time does not apply.
             output: shared with other servers and clients on this reactor; None for one of its own.
+            tls_context: an ssl.SSLContext for TLS; None for a plain connection.
         """
         self._reactor = reactor
         # "host:port" as configured.
         self.address = f"{host}:{port}"
         self._receiver = receiver
+        self._host = host
+        self._tls_context = tls_context
         self._on_connected = on_connected
         self._limits = limits or ConnectionLimits(first_frame_timeout_s=0)
         self.output = output or TurnOutput(reactor)
@@ -159,8 +165,11 @@ class CommandClient:
         begun_s = self._reactor.seconds()
         self._waiting_count += 1
 
-        def connected(connection: CommandProtocol) -> Deferred[RemotingCommand]:
+        def connected(_: object) -> Deferred[RemotingCommand]:
             self._waiting_count -= 1
+            connection = self._connection
+            if connection is None:
+                raise ConnectionClosedError(self.address, "lost at once")
             left_ms = timeout_ms - int((self._reactor.seconds() - begun_s) * 1000)
             return connection.request(command, max(left_ms, 1))
 
@@ -212,10 +221,13 @@ class CommandClient:
 
     # For the factory and the service.
 
-    def new_connection(self) -> CommandProtocol:
+    def new_connection(self) -> CommandProtocol | TlsLink:
         """Returns the protocol for an attempt that succeeded."""
         self._newest = CommandProtocol(self._reactor, self, limits=self._limits, output=self.output)
-        return self._newest
+        if self._tls_context is None:
+            return self._newest
+        engine = TlsEngine(self._tls_context, is_server=False, server_name=self._host)
+        return TlsLink(self._newest, engine=engine)
 
     def _prepare(self, _: object) -> Deferred[Any] | None:
         connection = self._newest

@@ -29,6 +29,7 @@ from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.outbox import Outbox, Part, StreamSocket
 from ledgermq.protocol.transport.requests import PendingRequests
+from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import Clock, TurnOutput
 
 # Twisted's 64 KiB a read costs a fifth of the throughput.
@@ -101,6 +102,8 @@ class CommandProtocol(Protocol):
         self._socket: StreamSocket | None = None
         # The transport, as what it is: Twisted's interface for it lacks most of what is used here.
         self._link: Any = None
+        # Whether it says when it has sent what it got.
+        self._is_paced = False
         self._is_open = False
         # True before connectionMade and after connectionLost.
         self._is_lost = True
@@ -177,7 +180,10 @@ class CommandProtocol(Protocol):
             return
         self._active_at = self._clock.seconds()
         if self._socket is None:
-            self._link.write(self._outbox.take(self._outbox.size_bytes))
+            if self._is_paced:
+                self._hand_over()
+            else:
+                self._link.write(self._outbox.take(self._outbox.size_bytes))
             return
         try:
             if not self._outbox.send_to(self._socket):
@@ -284,7 +290,7 @@ class CommandProtocol(Protocol):
 
     def connectionMade(self) -> None:
         """Takes over the transport and tells the receiver."""
-        self._link = self.transport
+        self.use(self.transport)
         address = self._link.getPeer()
         self.peer_host = str(getattr(address, "host", address))
         self.peer = f"{self.peer_host}:{getattr(address, 'port', 0)}"
@@ -292,11 +298,16 @@ class CommandProtocol(Protocol):
         self.connected_at = self._active_at = self._clock.seconds()
         self._is_open = True
         self._is_lost = False
-        if isinstance(self._link, Connection) and not self._link.TLS:
-            self._socket = self._link.getHandle()
-            self._link.bufferSize = _READ_BYTES
-            self._link.setTcpNoDelay(True)
         self._receiver.connection_made(self)
+
+    def use(self, transport: Any) -> None:
+        """Takes over a transport, in place of one on which nothing was sent if there was one."""
+        self._link = transport
+        self._is_paced = isinstance(transport, TlsLink)
+        if isinstance(transport, Connection) and not transport.TLS:
+            self._socket = transport.getHandle()
+            transport.bufferSize = _READ_BYTES
+            transport.setTcpNoDelay(True)
 
     def dataReceived(self, data: bytes) -> None:
         """Decodes a chunk and hands its commands on."""

@@ -10,8 +10,10 @@ from twisted.logger import Logger
 
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.rate_limit import RateLimit
+from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
 from ledgermq.protocol.transport.limits import ConnectionLimits
+from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import DelayedCall, TurnOutput
 
 # Java's server backlog.
@@ -27,16 +29,20 @@ _log = Logger()
 
 
 class _CommandFactory(Factory):
-    """Makes a CommandProtocol for each connection that is let in."""
+    """Makes a CommandProtocol for each connection that is let in, behind TLS where that is on."""
 
     # Twisted would log each start and stop of the port.
     noisy = False
 
-    def __init__(self, server: "CommandServer") -> None:
+    def __init__(self, server: "CommandServer", tls: ServerTls | None) -> None:
         self._server = server
+        self._tls = tls
 
-    def buildProtocol(self, addr: IAddress | None) -> CommandProtocol | None:
-        return self._server.admit(str(getattr(addr, "host", "")))
+    def buildProtocol(self, addr: IAddress | None) -> CommandProtocol | TlsLink | None:
+        protocol = self._server.admit(str(getattr(addr, "host", "")))
+        if protocol is None or self._tls is None:
+            return protocol
+        return TlsLink(protocol, server=self._tls)
 
 
 class CommandServer:
@@ -60,6 +66,7 @@ class CommandServer:
         idle_timeout_s: float = 120.0,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -75,11 +82,13 @@ class CommandServer:
             idle_timeout_s: used when `limits` is None.
             limits: of each connection.
             output: shared with other servers and clients on this reactor; None for one of its own.
+            tls: lets clients use TLS on the same port; None without.
         """
         self._reactor = reactor
         self._receiver = receiver
         self._host = host
         self._port = port
+        self._tls = tls
         self._connections_max = connections_max
         self._connections_per_host_max = connections_per_host_max
         self._new_connections = RateLimit(connections_per_host_rate, connections_per_host_rate)
@@ -108,7 +117,7 @@ class CommandServer:
         """
         try:
             self._listening = self._reactor.listenTCP(
-                self._port, _CommandFactory(self), backlog=_BACKLOG, interface=self._host
+                self._port, _CommandFactory(self, self._tls), backlog=_BACKLOG, interface=self._host
             )
         except CannotListenError:
             return fail()

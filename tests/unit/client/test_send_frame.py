@@ -13,6 +13,7 @@ from ledgermq.protocol.compression import decompress
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.headers import SendMessageRequestHeaderV2
 from ledgermq.protocol.properties import parse_properties
+from ledgermq.protocol.signature import Credentials, is_signed_by
 
 MIB = 1024 * 1024
 
@@ -110,3 +111,23 @@ def test_batch_of_two_topics_or_with_a_delay_is_refused() -> None:
     for second in (Message("U", b""), Message("T", b"", delay_level=1)):
         with pytest.raises(MessageError):
             batch_body([Message("T", b""), second], ["", ""], 1, MIB)
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_signed_frame_says_the_same_and_who_sends_it(one_way: bool) -> None:
+    credentials = Credentials(access_key="orders-app", secret_key="secret-1")
+    message = Message("Tópico%s", b"body", keys="k", properties={"naïve": 'ключ=%d"\\\n'})
+    text = properties_text(message, "ID")
+    plain, signed = (
+        read(
+            FrameTemplate('g"%', message.topic, 4, who).frame(
+                single_body(message, text, 1234, 0, MIB), 3, 77, one_way=one_way
+            )
+        )
+        for who in (None, credentials)
+    )
+    fields = dict(signed.ext_fields or {})
+    assert is_signed_by(fields, b"body", "secret-1")
+    assert fields.pop("AccessKey") == "orders-app" and fields.pop("Signature")
+    signed.ext_fields = fields
+    assert signed == plain

@@ -1,0 +1,84 @@
+"""Options of every command that talks to a cluster: who asks, and whether by TLS.
+
+    --acl-config FILE   accessKey and secretKey, as upstream's tools.yml has them
+    --tls-config FILE   TLS, with the keys tls.client.* of upstream's tls.properties
+
+What is not given is read from the environment: LEDGERMQ_ACCESS_KEY and LEDGERMQ_SECRET_KEY,
+LEDGERMQ_TLS_CONFIG. A secret is no word of a command line, which other users of a machine see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from ledgermq.client import ClientConfig
+from ledgermq.protocol.signature import Credentials
+from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls
+
+
+class SecurityError(Exception):
+    """The options cannot be used; the text says why."""
+
+
+class Security(NamedTuple):
+    """What a command was told."""
+
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+
+    def client_config(self) -> ClientConfig:
+        """Returns the settings of a producer or consumer."""
+        return ClientConfig(credentials=self.credentials, tls=self.tls)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options."""
+    parser.add_argument(
+        "--acl-config", type=Path, metavar="FILE", help="YAML file with accessKey and secretKey"
+    )
+    parser.add_argument(
+        "--tls-config", type=Path, metavar="FILE", help="use TLS, as this tls.properties says"
+    )
+
+
+def read_security(options: argparse.Namespace) -> Security:
+    """Reads files and environment.
+
+    Raises:
+        SecurityError: a file cannot be used.
+    """
+    tls_path = options.tls_config or os.environ.get("LEDGERMQ_TLS_CONFIG")
+    try:
+        tls = load_client_tls(str(tls_path)) if tls_path else None
+    except TlsSettingsError as error:
+        raise SecurityError(str(error)) from error
+    return Security(_credentials(options.acl_config), tls)
+
+
+def _credentials(path: Path | None) -> Credentials | None:
+    if path is None:
+        keys: object = {
+            "accessKey": os.environ.get("LEDGERMQ_ACCESS_KEY"),
+            "secretKey": os.environ.get("LEDGERMQ_SECRET_KEY"),
+        }
+        if keys == {"accessKey": None, "secretKey": None}:
+            return None
+        source = "LEDGERMQ_ACCESS_KEY and LEDGERMQ_SECRET_KEY"
+    else:
+        source = str(path)
+        try:
+            keys = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SecurityError(f"{path}: {error.strerror}") from error
+        except (yaml.YAMLError, ValueError, RecursionError):
+            # What the parser shows may be the secret.
+            raise SecurityError(f"{path} is no YAML file") from None
+    if not isinstance(keys, dict) or not (keys.get("accessKey") and keys.get("secretKey")):
+        raise SecurityError(f"{source}: accessKey and secretKey must both be there")
+    return Credentials(access_key=str(keys["accessKey"]), secret_key=str(keys["secretKey"]))

@@ -1,0 +1,1 @@
+"""TLS without sockets: `contexts.py` reads tls.properties, `engine.py` is one connection."""
