@@ -7,8 +7,6 @@ product. Where two guards of the product hide one mistake, the twin takes both a
 from collections.abc import Callable
 from typing import Any
 
-from ledgermq.broker.proposals import Proposals
-from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.dledger import votes
 from ledgermq.dledger.config import Config
@@ -27,14 +25,6 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.quorum import QuorumAckChecker, majority_index
 from ledgermq.dledger.raft import Raft
-from ledgermq.dledger.replica.applying import Applying
-from ledgermq.dledger.replica.durability import Durability
-from ledgermq.dledger.store import opening
-from ledgermq.dledger.store.repair_mark import Repair, RepairMark
-from ledgermq.dledger.store.segment import Segment
-from ledgermq.dledger.store.vote_file import VoteFile
-from ledgermq.testing.simulation.broker import SimBroker
-from ledgermq.testing.simulation.clock import SimReactor
 
 # Owner, name of the function, and its twin.
 Patch = tuple[Any, str, Any]
@@ -46,16 +36,6 @@ def quorum_of_half() -> list[Patch]:
 
 def vote_without_log_check() -> list[Patch]:
     return [(votes, "_refuse_shorter_log", lambda request, voter: None)]
-
-
-def ack_before_sync() -> list[Patch]:
-    original = Durability.finish
-
-    def finish(self: Any, persist_id: Any, answers: list[Any]) -> None:
-        self._finish(None, answers)
-        original(self, persist_id, [])
-
-    return [(Durability, "finish", finish)]
 
 
 def late_truncate_obeyed() -> list[Patch]:
@@ -70,22 +50,6 @@ def late_truncate_obeyed() -> list[Patch]:
         return original(self, request, follower, commit_index, from_java=from_java)
 
     return [(EntryHandler, "_truncate", truncate)]
-
-
-def sync_error_ignored() -> list[Patch]:
-    original = Segment.sync
-
-    def sync(self: Any) -> None:
-        try:
-            original(self)
-        except OSError:
-            self.dirty = False
-
-    return [(Segment, "sync", sync)]
-
-
-def damaged_member_votes() -> list[Patch]:
-    return [(RepairMark, "begin_recovery", lambda self, reason: None)]
 
 
 def log_compared_by_index() -> list[Patch]:
@@ -152,30 +116,6 @@ def compare_by_index() -> list[Patch]:
     return [(RaftLog, "holds", holds), (EntryHandler, "_append", refuse_not)]
 
 
-def recovery_kept_in_memory() -> list[Patch]:
-    def write(self: Any, reason: str, *, is_recovering: bool) -> None:
-        self.memory = (reason, is_recovering)
-
-    def read(self: Any) -> Any:
-        known = getattr(self, "memory", None)
-        return None if known is None else Repair(*known)
-
-    return [(RepairMark, "_write", write), (RepairMark, "read", read)]
-
-
-def vote_not_durable() -> list[Patch]:
-    """What is written is the state before: the last one is in memory only."""
-    original = VoteFile.save
-
-    def save(self: Any, state: Any) -> None:
-        before = getattr(self, "pending", None)
-        self.pending = state
-        if before is not None:
-            original(self, before)
-
-    return [(VoteFile, "save", save)]
-
-
 def old_terms_counted() -> list[Patch]:
     def commit_index(self: Any, match_indexes: Any, *, commit_index: int, **_: Any) -> int:
         return max(commit_index, majority_index(match_indexes, self._quorum_count))
@@ -184,7 +124,16 @@ def old_terms_counted() -> list[Patch]:
 
 
 def old_terms_counted_without_opening() -> list[Patch]:
-    return [*old_terms_counted(), (Leader, "open_term", lambda self, make_body: None)]
+    """Without an opening record a leader is ready too early, so that guard goes, too."""
+
+    def become_leader(self: Any) -> None:
+        self._queue_offsets.rebuild(self._queues)
+
+    return [
+        *old_terms_counted(),
+        (Leader, "open_term", lambda self, make_body: None),
+        (MessageStore, "become_leader", become_leader),
+    ]
 
 
 def match_kept_over_terms() -> list[Patch]:
@@ -201,6 +150,56 @@ def match_kept_over_terms() -> list[Patch]:
         kept[self._config.self_id, self.peer_id] = self.match_index
 
     return [(EntryDispatcher, "__init__", init), (EntryDispatcher, "_matched", note)]
+
+
+def timer_reset_by_any_term() -> list[Patch]:
+    """Nobody asks before it raises its term: so each attempt makes all others wait anew."""
+
+    def start_round(self: Any, candidate: Any, now_ms: float) -> bool:
+        state = self._state
+        state.raise_term(state.term + 1)
+        return self._ask(candidate, Phase.VOTE, state.term, now_ms)
+
+    return [(LeaderElector, "start_round", start_round)]
+
+
+def higher_term_ignored() -> list[Patch]:
+    """A leader hears nothing of later terms, and does not ask whether a majority follows it."""
+    original = Raft.receive
+
+    def receive(self: Any, message: Any, now_ms: float) -> None:
+        if not isinstance(self._duty, Leader) or message.term <= self.term:
+            original(self, message, now_ms)
+
+    def silence_deadline_ms(self: Any, heard_ms: Any, timeout_ms: float) -> float:
+        return float("inf")
+
+    return [
+        (Raft, "receive", receive),
+        (QuorumAckChecker, "silence_deadline_ms", silence_deadline_ms),
+    ]
+
+
+def follower_never_begun_afresh() -> list[Patch]:
+    """Who lacks what the leader dropped gets nothing any more."""
+    make_pushes, deadline_ms = EntryDispatcher.make_pushes, EntryDispatcher.deadline_ms
+    given_up: set[Any] = set()
+
+    def make(self: Any, commit_index: int, now_ms: float) -> Any:
+        return [] if self in given_up else make_pushes(self, commit_index, now_ms)
+
+    def deadline(self: Any) -> float:
+        return float("inf") if self in given_up else deadline_ms(self)
+
+    def give_up(self: Any, index: int) -> None:
+        given_up.add(self)
+        self._start_compare()
+
+    return [
+        (EntryDispatcher, "make_pushes", make),
+        (EntryDispatcher, "deadline_ms", deadline),
+        (EntryDispatcher, "_start_truncate", give_up),
+    ]
 
 
 def late_report_counts() -> list[Patch]:
@@ -243,98 +242,6 @@ def any_vote_answer_counts() -> list[Patch]:
         return self.judge_round(candidate, now_ms, is_last_call=False)
 
     return [(LeaderElector, "record", record)]
-
-
-def ready_when_elected() -> list[Patch]:
-    return [(Raft, "is_ready_leader", property(lambda self: isinstance(self._duty, Leader)))]
-
-
-def queues_ahead_of_commit() -> list[Patch]:
-    original = MessageStore.committed
-
-    def committed(self: Any, start_index: int, end_index: int) -> None:
-        original(self, start_index, max(end_index, self._store.last_index + 1))
-
-    return [(MessageStore, "committed", committed)]
-
-
-def queue_offsets_from_memory() -> list[Patch]:
-    original = QueueOffsets.rebuild
-
-    def rebuild(self: Any, queues: Any) -> None:
-        if not self.table:
-            original(self, queues)
-        self.is_open = True
-
-    def close(self: Any) -> None:
-        self.is_open = False
-
-    return [(QueueOffsets, "rebuild", rebuild), (QueueOffsets, "close", close)]
-
-
-def checksums_not_verified() -> list[Patch]:
-    original = opening.walk
-
-    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any) -> None:
-        original(segments, state, units, 1 << 62, crc32c)
-
-    return [(opening, "walk", walk)]
-
-
-def index_off_by_one() -> list[Patch]:
-    original = opening.units_of
-
-    def units_of(buffer: Any, offset: int, end: int) -> bytes:
-        units = original(buffer, offset, end)
-        return units[32:] + units[-32:] if len(units) > 32 else units
-
-    return [(opening, "units_of", units_of)]
-
-
-def offsets_not_saved_with_mark() -> list[Patch]:
-    def run_flush(self: Any) -> None:
-        self._job.run()
-
-    return [(SimBroker, "_run_flush", run_flush)]
-
-
-def wall_clock_for_leases() -> list[Patch]:
-    def seconds(self: Any) -> float:
-        member = self._enter.__self__
-        return float(self._timeline.now_ms + member.wall_offset_ms) / 1000.0
-
-    return [(SimReactor, "seconds", seconds)]
-
-
-def answered_twice() -> list[Patch]:
-    original = Proposals._wait_for
-
-    def wait_for(self: Any, requests: Any, results: Any) -> None:
-        original(self, requests, results)
-        original(self, requests[-1:], results[-1:])
-
-    return [(Proposals, "_wait_for", wait_for)]
-
-
-def wiped_member_votes() -> list[Patch]:
-    original = Raft.__init__
-
-    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
-        keywords["is_new"] = False
-        original(self, *arguments, **keywords)
-
-    return [(Raft, "__init__", init)]
-
-
-def commits_told_before_the_loss() -> list[Patch]:
-    """Who waits for proposals hears of what the next leader committed in their place."""
-    original = Applying.change_role
-
-    def change_role(self: Any, change: Any, opening_index: Any) -> None:
-        self.apply()
-        original(self, change, opening_index)
-
-    return [(Applying, "change_role", change_role)]
 
 
 Twin = Callable[[], list[Patch]]

@@ -1,203 +1,378 @@
-"""A stage for scripts: members of a group, and messages that move only when a command says so.
+"""A stage for scripts: the simulated group of the product, with every event chosen by the script.
 
-A script is a text of commands, each behind `> `, with all that happens printed below it:
-
-    group N                  a new group of N LedgerMQ members
-    campaign ID              time passes for ID until it leads; only votes and their answers move
-    propose ID COUNT         the leader ID takes proposals
-    transfer ID ID           the leader, named first, hands over to the other one
-    deliver [ID ID]          messages move until none is left (between two members only)
-    drop                     all messages under way are lost
-    cut ID [ID ...]          these members are cut off from all others; `cut` alone heals
-    crash ID, start ID       the process ends at once; it starts again on its disk
-    beat ID                  time passes until ID sends its next heart beats
-    wait MS                  time passes for all, in steps of 100 ms, and all messages move
-    state                    a line for each member
+The world is the one that seeds run in, on the same cores, stores, disks and brokers, and with the
+same statements asked after every event; but nothing is drawn. A message takes one millisecond, a
+sync as long as the script says, the member that the script wants leads, a power cut keeps what the
+script keeps. Messages can be held back and delivered later, or twice.
 """
 
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from ledgermq.dledger.config import Config
-from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.messages import (
-    AppendRequest,
-    CommitRequest,
-    CompareRequest,
-    HeartBeatRequest,
-    HeartBeatResponse,
-    Message,
-    PeerDialect,
-    PushResponse,
-    TransferRequest,
-    TransferResponse,
-    TruncateRequest,
-    VoteRequest,
-    VoteResponse,
-)
-from tests.simulation.disk import SimDisk
-from tests.simulation.member import SimMember
+from ledgermq.commitlog import opening_record
+from ledgermq.dledger.member_state import Candidate, Phase
+from ledgermq.dledger.messages import Message
+from ledgermq.testing.simulation.broker import STORE_HOST
+from ledgermq.testing.simulation.clients import TOPICS
+from ledgermq.testing.simulation.clock import SimThread
+from ledgermq.testing.simulation.disk import SECTOR_BYTES
+from ledgermq.testing.simulation.invariants import demand
+from ledgermq.testing.simulation.member import SimMember
+from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.world import World
+
+# What a script waits for comes within this time, or never.
+PATIENCE_MS = 20_000.0
+# What all but the favorite wait longer before they ask for votes.
+_HANDICAP_MS = 3_000.0
+# Of all names and bodies the same length, so that entries of two histories stand in the same place.
+_FIRST_NUMBER = 100
+_BODY_BYTES = 40
+# A plan in which nothing happens by itself.
+_CALM: dict[str, Any] = {
+    "member_count": 3,
+    "is_sync_flush": True,
+    "java_ids": (),
+    "chaos_ms": 0.0,
+    "delay_ms": 1.0,
+    "keeps_order": True,
+    "tail": 0.0,
+    "loss": 0.0,
+    "duplication": 0.0,
+    "holds_cut": False,
+    "is_encoded": False,
+    "sync_ms": 1.0,
+    "fault_weights": (),
+    "trigger_chance": 0.0,
+    "producer_count": 1,
+    "queue_count": 1,
+    "body_bytes_max": 3_000,
+    "segment_bytes": 65_536,
+    "victims": (),
+}
 
 
-def tell(message: Message) -> str:
-    """A message as a line of a trace."""
-    way = f"{message.sender}>{message.target}"
-    match message:
-        case VoteRequest():
-            kind = "PRE_VOTE" if message.pre_vote else "VOTE"
-            return f"{way} {kind} term {message.term} end {message.last_term}/{message.last_index}"
-        case VoteResponse():
-            kind = "PRE_VOTE" if message.pre_vote else "VOTE"
-            return f"{way} {kind} answer {message.result.name}"
-        case HeartBeatRequest():
-            return f"{way} HEART_BEAT term {message.term} commit {message.commit_index}"
-        case HeartBeatResponse():
-            return f"{way} HEART_BEAT answer {int(message.code)} term {message.term}"
-        case AppendRequest():
-            entries, previous = message.entries, message.previous
-            at = "?" if previous is None else f"{previous.term}/{previous.index}"
-            span = f"{entries.first_index}..{entries.last_index}"
-            return f"{way} APPEND {span} after {at} commit {message.commit_index}"
-        case CompareRequest():
-            return f"{way} COMPARE {message.entry.first_term}/{message.entry.first_index}"
-        case TruncateRequest():
-            return f"{way} TRUNCATE {message.entry.first_term}/{message.entry.first_index}"
-        case CommitRequest():
-            return f"{way} COMMIT {message.commit_index}"
-        case PushResponse():
-            return f"{way} {message.kind.name} answer {int(message.code)} end {message.end_index}"
-        case TransferRequest():
-            return f"{way} TRANSFER term {message.term} end {message.last_index}"
-        case TransferResponse():
-            return f"{way} TRANSFER answer {int(message.code)} term {message.term}"
+class Choices:
+    """In the place of chance: the same answer each time."""
+
+    def __init__(self, number: float, at: int, *, below: int = 0) -> None:
+        self.number = number
+        self.at = at
+        # Largest answer of `randrange`.
+        self.below = below
+
+    def random(self) -> float:
+        return self.number
+
+    def choice(self, among: Sequence[Any]) -> Any:
+        return among[self.at]
+
+    def randrange(self, end: int) -> int:
+        return min(end - 1, self.below)
+
+
+class Patience:
+    """A member's draws of election times: the favorite is always first."""
+
+    def __init__(self, stage: "Stage", member_id: str) -> None:
+        self._stage = stage
+        self._member_id = member_id
+
+    def uniform(self, low: float, high: float) -> float:
+        if self._stage.favorite == self._member_id:
+            return low
+        # A wait before a round has a lower end; the others only spread what comes together.
+        return high + _HANDICAP_MS if low > 0 else high
+
+
+class SlowThread(SimThread):
+    """A sync brings to disk what is there at half of its time, and is told of at the end."""
+
+    def callInThreadWithCallback(
+        self,
+        answer: Callable[[bool, Any], object],
+        function: Callable[..., object],
+        *arguments: Any,
+        **keywords: Any,
+    ) -> None:
+        half_s = self._draw_ms() / 2000.0
+
+        def tell_later(*result: Any) -> None:
+            self._reactor.callLater(half_s, answer, *result)
+
+        self._reactor.callLater(half_s, self._work, tell_later, function, arguments, keywords)
+
+
+class Held:
+    """Messages that a script keeps back."""
+
+    def __init__(self, wanted: Callable[[Message], bool], *, is_copy: bool) -> None:
+        self.wanted = wanted
+        # The message itself goes its way.
+        self.is_copy = is_copy
+        self.is_open = True
+        self.letters: list[tuple[Message, Callable[[], None]]] = []
+
+    def stop(self) -> None:
+        """Keeps no more; what is kept stays."""
+        self.is_open = False
+
+    def release(self) -> None:
+        """Delivers all that is kept, at once and in order, cut links or not."""
+        self.is_open = False
+        letters, self.letters = self.letters, []
+        for _, deliver in letters:
+            deliver()
 
 
 class Stage:
-    """The members, the messages under way, and the lines since the last command."""
+    """A group at rest, and the hands that move it."""
 
-    def __init__(self) -> None:
-        self.members: dict[str, SimMember] = {}
-        self.under_way: list[Message] = []
-        self.now_ms = 0.0
-        self._apart: set[str] = set()
-        self._rng = random.Random(8)
-        self._lines: list[str] = []
-        self._commands: dict[str, Callable[..., None]] = {
-            "group": self._group,
-            "campaign": self._campaign,
-            "propose": self._propose,
-            "transfer": self._transfer,
-            "deliver": self._deliver,
-            "drop": self._drop,
-            "wait": self._wait,
-            "cut": self._cut,
-            "crash": self._crash,
-            "start": self._start,
-            "beat": self._beat,
-            "state": self._state,
-        }
+    def __init__(self, **changes: Any) -> None:
+        """Nothing runs yet; `changes` are those of the calm plan."""
+        plan = replace(Plan.draw(0), **{**_CALM, **changes})
+        self.world = world = World(plan, ())
+        self.ids = plan.ids
+        self.favorite = "n0"
+        network = world.network
+        network.is_healed = True
+        self._carry = network.carry
+        network.carry = self._hold_or_carry
+        network.on_sent = self._note_sent
+        self._sent: Message | None = None
+        self.held: list[Held] = []
+        self._producer = world.producers[0]
+        self._producer._count = _FIRST_NUMBER
+        self._producer._rng = Choices(0.0, 0, below=_BODY_BYTES)
+        for member in world.members.values():
+            self._rule(member)
 
-    def run(self, command: str) -> list[str]:
-        """Runs one command and returns what happened."""
-        self._lines = []
-        name, *arguments = command.split()
-        self._commands[name](*arguments)
-        return self._lines
+    def _rule(self, member: SimMember) -> None:
+        """Takes all chance out of a member."""
+        member._draw_sync_ms = lambda: member.sync_ms
+        make_replica = member._make_replica
 
-    def _group(self, count: str) -> None:
-        ids = tuple(f"n{i}" for i in range(int(count)))
-        for member_id in ids:
-            config = Config(group="g", self_id=member_id, members=ids)
-            disk = SimDisk(1 << 20)
-            self.members[member_id] = SimMember(config, disk, sync_flush=False, java=False)
-            self._start(member_id)
+        def make_ruled(*arguments: Any) -> Any:
+            *parts, thread = arguments
+            thread = SlowThread(thread._reactor, thread._draw_ms)
+            replica = make_replica(*parts, thread)
+            replica._rng = Patience(self, member.id)
+            return replica
 
-    def _start(self, member_id: str) -> None:
-        peer_ids = self.members[member_id].config.peer_ids
-        peers = dict.fromkeys(peer_ids, PeerDialect.LEDGERMQ)
-        self.members[member_id].start(self._rng, self.now_ms, peers)
+        member._make_replica = make_ruled
 
-    def _crash(self, member_id: str) -> None:
-        self.members[member_id].stop()
-        self.under_way = [m for m in self.under_way if m.target != member_id]
-        for member in self.members.values():
-            if member.raft is not None:
-                member.raft.unreachable(member_id)
+    def __getitem__(self, member_id: str) -> SimMember:
+        return self.world.members[member_id]
 
-    def _drop(self) -> None:
-        self.under_way.clear()
+    # -- time
 
-    def _wait(self, milliseconds: str) -> None:
-        end_ms = self.now_ms + int(milliseconds)
-        while self.now_ms < end_ms:
-            self.now_ms += 100
-            for member in self.members.values():
-                if member.raft is not None:
-                    member.raft.tick(self.now_ms)
-                    self._work(member)
-            self._deliver()
+    def run(self, milliseconds: float) -> None:
+        """Time passes."""
+        self.world.timeline.run_until(self.world.timeline.now_ms + milliseconds)
 
-    def _cut(self, *member_ids: str) -> None:
-        self._apart = set(member_ids)
+    def until(self, is_true: Callable[[], bool], what: str) -> None:
+        """Time passes until something holds; it must come."""
+        end_ms = self.world.timeline.now_ms + PATIENCE_MS
+        came = is_true() or self.world.timeline.run_until(end_ms, is_true)
+        demand(came, f"I15 it never comes that {what}", self.world.describe())
 
-    def _work(self, member: SimMember) -> None:
-        for message in member.work():
-            if (message.sender in self._apart) is (message.target in self._apart):
-                self.under_way.append(message)
+    def settle(self) -> None:
+        """All is well again: the group must converge, and files, queues and history must agree."""
+        for held in self.held:
+            held.is_open = False
+        self.start()
+        self.world.settle()
 
-    def _tick(self, member: SimMember) -> None:
-        self.now_ms = max(self.now_ms, member.running.deadline_ms())
-        member.running.tick(self.now_ms)
-        self._work(member)
+    # -- members
 
-    def _campaign(self, member_id: str) -> None:
-        member = self.members[member_id]
-        for _ in range(20):
-            if member.running.role is Role.LEADER:
-                return
-            self._tick(member)
-            self._move(lambda m: isinstance(m, VoteRequest | VoteResponse))
+    def start(self, *member_ids: str) -> None:
+        """Starts these members, or all that do not run."""
+        for member_id in member_ids or self.ids:
+            self.world.faults.start(self[member_id])
 
-    def _beat(self, member_id: str) -> None:
-        member = self.members[member_id]
-        while not any(isinstance(m, HeartBeatRequest) for m in self.under_way):
-            self._tick(member)
+    def kill(self, *member_ids: str) -> None:
+        """These processes end at once; their page caches stay."""
+        for member_id in member_ids:
+            self[member_id].end(is_power_cut=False)
 
-    def _propose(self, member_id: str, count: str) -> None:
-        member = self.members[member_id]
-        member.running.propose([b"body"] * int(count), self.now_ms)
-        self._work(member)
+    def cut_power(self, *member_ids: str, keeps: Callable[[str, int], bool] | None = None) -> None:
+        """These machines stop; of what was not synced, they keep the sectors (path, offset) that
+        the script keeps.
+        """
+        for member_id in member_ids:
+            disk = self[member_id].disk
+            if keeps is not None:
+                for path, file in disk.files.items():
+                    for at in range(0, len(file.content), SECTOR_BYTES):
+                        end = at + SECTOR_BYTES
+                        if not keeps(path, at):
+                            file.content[at:end] = file.durable[at:end]
+            disk._rng = Choices(0.99, 0) if keeps is None else Choices(0.0, -1)
+            self[member_id].end(is_power_cut=True)
 
-    def _transfer(self, member_id: str, target_id: str) -> None:
-        member = self.members[member_id]
-        member.running.transfer(target_id, self.now_ms)
-        self._work(member)
+    def restart(self, *member_ids: str) -> None:
+        """These processes end and start again."""
+        self.kill(*member_ids)
+        self.start(*member_ids)
 
-    def _deliver(self, *pair: str) -> None:
-        self._move(lambda m: not pair or {m.sender, m.target} == set(pair))
+    def lead(self, member_id: str) -> None:
+        """This member is to lead, and to serve."""
+        self.elect(member_id)
+        self.until(lambda: self.serves(member_id), f"{member_id} serves")
 
-    def _move(self, wanted: Callable[[Message], bool]) -> None:
-        for _ in range(1000):
-            message = next((m for m in self.under_way if wanted(m)), None)
-            if message is None:
-                return
-            self.under_way.remove(message)
-            target = self.members[message.target]
-            if target.raft is None:
-                continue
-            self._lines.append(tell(message))
-            target.raft.receive(message, self.now_ms)
-            self._work(target)
-        raise AssertionError("messages without end")
+    def elect(self, member_id: str) -> None:
+        """This member is to be elected; it need not have committed anything yet."""
+        self.favorite = member_id
+        self._hasten(member_id)
+        self.until(lambda: self.is_leader(member_id), f"{member_id} leads")
 
-    def _state(self) -> None:
-        for member in self.members.values():
-            disk, raft = member.disk, member.raft
-            terms = "".join(str(disk.term_at(i)) for i in range(disk.last_index + 1))
-            if raft is None:
-                self._lines.append(f"{member.id} down log {terms}")
-            else:
-                self._lines.append(
-                    f"{member.id} {raft.role.name} term {raft.term} log {terms} "
-                    f"commit {raft.commit_index}"
-                )
+    def _hasten(self, member_id: str) -> None:
+        """What the member waits for before it asks for votes is over: it was drawn before."""
+        member = self[member_id]
+        duty = member.raft._duty if member.raft is not None else None
+        if isinstance(duty, Candidate) and duty.phase is Phase.WAITING:
+            duty.deadline_ms = self.world.timeline.now_ms
+            member.enter(member.replica._schedule_turn)
+
+    def is_leader(self, member_id: str) -> bool:
+        """Whether this member believes that it leads."""
+        raft = self[member_id].raft
+        return raft is not None and raft.role.name == "LEADER"
+
+    def serves(self, member_id: str) -> bool:
+        """Whether this member takes sends."""
+        broker = self[member_id].broker
+        return broker is not None and broker.leadership.is_serving
+
+    def hand_over(self, sender: str, target: str) -> None:
+        """The leader hands the leadership to another member."""
+        member = self[sender]
+        assert member.replica is not None
+        self.favorite = target
+        member.enter(lambda: member.replica and member.replica.transfer(target))
+        self.until(lambda: self.serves(target), f"{target} took over")
+
+    def propose(self, leader_id: str, count: int) -> None:
+        """Puts records of equal size on the log of a leader, also of one that does not serve."""
+        member = self[leader_id]
+        replica = member.replica
+        assert replica is not None
+        record = opening_record(replica.term, STORE_HOST, member.wall_ms())
+        member.enter(lambda: replica.propose([record] * count))
+        self.run(20)
+
+    def last_index(self, member_id: str) -> int:
+        """End of a member's log; -1 when it does not run."""
+        raft = self[member_id].raft
+        return -1 if raft is None else raft.last_index
+
+    def commit_index(self, member_id: str) -> int:
+        """Commit index of a member; -1 when it does not run."""
+        raft = self[member_id].raft
+        return -1 if raft is None else raft.commit_index
+
+    def holds_all(self, *member_ids: str) -> None:
+        """Waits until these members have one log, and all of it is committed."""
+
+        def is_one() -> bool:
+            ends = {(self.last_index(i), self.commit_index(i)) for i in member_ids}
+            return len(ends) == 1 and len(set(next(iter(ends)))) == 1
+
+        self.until(is_one, f"{' '.join(member_ids)} hold the same")
+
+    def term_at(self, member_id: str, index: int) -> int:
+        """Term of an entry of a member's log."""
+        store = self[member_id].store
+        assert store is not None
+        return store.term_at(index)
+
+    # -- links and messages
+
+    def isolate(self, *member_ids: str) -> None:
+        """Nothing passes between these members and the others; all else is healed."""
+        self.split(member_ids, tuple(i for i in self.ids if i not in member_ids))
+
+    def split(self, *parts: Sequence[str]) -> None:
+        """Members of different parts do not reach each other."""
+        part_of = {member_id: part for part in parts for member_id in part}
+        ids, cuts = self.ids, self.world.network.cuts
+        cuts.clear()
+        cuts.update((a, b) for a in ids for b in ids if part_of[a] is not part_of[b])
+
+    def heal(self) -> None:
+        """All links carry again."""
+        self.world.network.cuts.clear()
+
+    def hold(
+        self,
+        kind: type | tuple[type, ...],
+        sender: str,
+        target: str,
+        wanted: Callable[[Any], bool] = lambda message: True,
+        *,
+        is_copy: bool = False,
+    ) -> Held:
+        """Keeps back the messages of a kind, or copies of them, on one way."""
+
+        def is_wanted(message: Message) -> bool:
+            way = (message.sender, message.target)
+            return isinstance(message, kind) and way == (sender, target) and wanted(message)
+
+        held = Held(is_wanted, is_copy=is_copy)
+        self.held.append(held)
+        return held
+
+    def _note_sent(self, message: Message) -> None:
+        self._sent = message
+        self.world._on_sent(message)
+
+    def _hold_or_carry(self, sender: str, target: str, deliver: Callable[[], None]) -> None:
+        message, self._sent = self._sent, None
+        if message is not None and (message.sender, message.target) == (sender, target):
+            for held in self.held:
+                if held.is_open and held.wanted(message):
+                    held.letters.append((message, deliver))
+                    if not held.is_copy:
+                        return
+        self._carry(sender, target, deliver)
+
+    # -- clients
+
+    def send(self, member_id: str, count: int = 1, *, body_bytes: int = _BODY_BYTES) -> None:
+        """Sends messages to a member, whether or not it leads; they arrive within this step."""
+        producer = self._producer
+        producer._rng.below = body_bytes
+        for _ in range(count):
+            producer._target_id = member_id
+            producer.send()
+        self.run(2)
+
+    def send_all(self, member_id: str, count: int = 1, *, body_bytes: int = _BODY_BYTES) -> None:
+        """Sends messages, and waits until they are acknowledged."""
+        goal = self.acked_count + count
+        self.send(member_id, count, body_bytes=body_bytes)
+        self.until(lambda: self.acked_count >= goal, f"{member_id} acknowledges")
+
+    @property
+    def acked_count(self) -> int:
+        """Sends that were acknowledged."""
+        return self._producer.acked_count
+
+    def read(self, member_id: str, offset: int = 0) -> None:
+        """A consumer reads the queue of the script at a member; what it gets is looked at."""
+        member, queue = self[member_id], (TOPICS[0], 0)
+        broker = member.broker
+        assert broker is not None
+        result = broker.pull(*queue, offset, 32)
+        self.world.history.on_read(queue, offset, result.parts)
+
+
+def group(member_count: int = 3, **changes: Any) -> Stage:
+    """A group that runs, led by n0, with one acknowledged message on all members."""
+    stage = Stage(member_count=member_count, **changes)
+    stage.start()
+    stage.lead("n0")
+    stage.send_all("n0")
+    stage.holds_all(*stage.ids)
+    return stage

@@ -1,26 +1,37 @@
-"""Scripts with their whole expected trace; UPDATE_SCRIPTS=1 writes the present one."""
+"""One schedule for each known defect: it holds here, and fails on a product with the mistake."""
 
-import os
-from pathlib import Path
+import inspect
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
-from tests.simulation.stage import Stage
+from tests.simulation.mutations import MUTATIONS, Mutation, find_evidence
+from tests.simulation.scripts import brokers, disks, elections, pushes
 
-SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
+
+def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
+    """The scripts of a module: its public functions without arguments and result."""
+    found = []
+    for name, function in vars(module).items():
+        if inspect.isfunction(function) and function.__module__ == module.__name__:
+            signature = inspect.signature(function)
+            is_script = not signature.parameters and signature.return_annotation is None
+            if is_script and not name.startswith("_"):
+                found.append(function)
+    return found
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_script(path: Path) -> None:
-    expected = path.read_text(encoding="utf-8")
-    stage = Stage()
-    lines: list[str] = []
-    for line in expected.splitlines():
-        if line.startswith("> "):
-            lines += [line, *stage.run(line[2:])]
-        elif line.startswith("#"):
-            lines.append(line)
-    found = "\n".join(lines) + "\n"
-    if os.environ.get("UPDATE_SCRIPTS"):
-        path.write_text(found, encoding="utf-8")
-    assert found == expected
+SCRIPTS = [
+    script for module in (pushes, elections, disks, brokers) for script in scripts_of(module)
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_script(script: Callable[[], None]) -> None:
+    script()
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_planted_mistake_is_seen(mutation: Mutation) -> None:
+    assert find_evidence(mutation) is not None, mutation.title

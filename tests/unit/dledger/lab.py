@@ -26,7 +26,7 @@ from ledgermq.dledger.messages import (
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready
 from ledgermq.dledger.storage import HardState
-from tests.simulation.disk import SimDisk
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 
 SEGMENT_BYTES = 4096
 # Like DLedger's, but not those of FAST_TIMING, so that a test sees which set is used.
@@ -86,12 +86,11 @@ def joined(runs: Sequence[EntrySlice]) -> EntrySlice:
     )
 
 
-def disk_of(terms: Sequence[int], *, checkpoint: int = -1, salt: bytes = b"") -> SimDisk:
-    disk = SimDisk(SEGMENT_BYTES)
+def disk_of(terms: Sequence[int], *, checkpoint: int = -1, salt: bytes = b"") -> DLedgerMemoryStore:
+    disk = DLedgerMemoryStore(SEGMENT_BYTES)
     for run in run_of(terms, salt=salt):
         disk.append(run)
-    disk.checkpoint = checkpoint
-    disk.sync()
+    disk.write_checkpoint(checkpoint)
     return disk
 
 
@@ -110,7 +109,7 @@ class Lab:
         opening: bool = True,
         recovering: bool = False,
         is_new: bool = False,
-        disk: SimDisk | None = None,
+        disk: DLedgerMemoryStore | None = None,
         **changes: object,
     ) -> None:
         self.disk = disk if disk is not None else disk_of(terms, checkpoint=checkpoint)

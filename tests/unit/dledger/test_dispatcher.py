@@ -10,7 +10,7 @@ from ledgermq.dledger.messages import (
     PushRequest,
     TruncateRequest,
 )
-from tests.simulation.disk import SimDisk
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from tests.unit.dledger.lab import CODEC, SEGMENT_BYTES, answer_to, config_of, disk_of
 
 
@@ -20,7 +20,7 @@ class Desk:
     def __init__(
         self, terms: list[int], dialect: PeerDialect = PeerDialect.LEDGERMQ, **changes: object
     ) -> None:
-        self.disk = disk_of(terms) if terms else SimDisk(SEGMENT_BYTES)
+        self.disk = disk_of(terms) if terms else DLedgerMemoryStore(SEGMENT_BYTES)
         self.log = RaftLog(self.disk, CODEC, 0)
         self.now_ms = 0.0
         self.pusher = EntryDispatcher(

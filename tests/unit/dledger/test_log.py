@@ -7,11 +7,11 @@ import pytest
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.errors import CompactedError, OutOfRangeError
 from ledgermq.dledger.log import RaftLog
-from tests.simulation.disk import SimDisk
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from tests.unit.dledger.lab import CODEC, SEGMENT_BYTES, disk_of, run_of
 
 
-def carry_out(log: RaftLog, disk: SimDisk) -> EntryId | None:
+def carry_out(log: RaftLog, disk: DLedgerMemoryStore) -> EntryId | None:
     changes = log.take_changes()
     if changes is None:
         return None
@@ -47,7 +47,7 @@ def test_small_runs_are_read_as_one() -> None:
 
 
 def test_runs_of_two_segments_are_never_one() -> None:
-    log = RaftLog(SimDisk(SEGMENT_BYTES), CODEC, 1 << 20)
+    log = RaftLog(DLedgerMemoryStore(SEGMENT_BYTES), CODEC, 1 << 20)
     log.encode([b"." * 2000], 1)
     log.encode([b"." * 2500], 1)
     assert log.read(0, 1 << 20).last_index == 0
@@ -75,7 +75,7 @@ def test_a_report_of_durability_proves_nothing_about_what_was_cut() -> None:
 
 
 def test_one_report_stands_for_those_before_it() -> None:
-    disk = SimDisk(SEGMENT_BYTES)
+    disk = DLedgerMemoryStore(SEGMENT_BYTES)
     log = RaftLog(disk, CODEC, 1 << 20)
     for body in (b"a", b"b"):
         log.encode([body], 1)
@@ -100,7 +100,7 @@ def test_index_outside_the_log_is_refused() -> None:
 def test_the_log_equals_a_list_of_terms(seed: int) -> None:
     """Random appends, cuts, resets and Ready values, against an obvious model."""
     rng = random.Random(seed)
-    disk = SimDisk(SEGMENT_BYTES)
+    disk = DLedgerMemoryStore(SEGMENT_BYTES)
     log = RaftLog(disk, CODEC, rng.choice([0, 500, 1 << 20]))
     first, terms = 0, list[int]()
     for _ in range(200):

@@ -1,0 +1,215 @@
+"""Broken twins of what stands below and above the core: stores, vote files, and the broker.
+
+See broken_twins.py, which has those of the core.
+"""
+
+from typing import Any
+
+from ledgermq.broker.proposals import Proposals
+from ledgermq.commitlog import reading
+from ledgermq.commitlog.queue_offsets import QueueOffsets
+from ledgermq.commitlog.store import MessageStore
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.raft import Raft
+from ledgermq.dledger.replica.applying import Applying
+from ledgermq.dledger.replica.durability import Durability
+from ledgermq.dledger.store import opening
+from ledgermq.dledger.store.repair_mark import Repair, RepairMark
+from ledgermq.dledger.store.segment import Segment
+from ledgermq.dledger.store.segments import Segments
+from ledgermq.dledger.store.text_file import format_lines
+from ledgermq.dledger.store.vote_file import CURRENT_TERM, VoteFile
+from ledgermq.testing.simulation.broker import SimBroker
+from ledgermq.testing.simulation.clock import SimReactor
+from tests.simulation.broken_twins import Patch
+
+
+def ack_before_sync() -> list[Patch]:
+    original = Durability.finish
+
+    def finish(self: Any, persist_id: Any, answers: list[Any]) -> None:
+        self._finish(None, answers)
+        original(self, persist_id, [])
+
+    return [(Durability, "finish", finish)]
+
+
+def sync_error_ignored() -> list[Patch]:
+    original = Segment.sync
+
+    def sync(self: Any) -> None:
+        try:
+            original(self)
+        except OSError:
+            self.dirty = False
+
+    return [(Segment, "sync", sync)]
+
+
+def damaged_member_votes() -> list[Patch]:
+    return [(RepairMark, "begin_recovery", lambda self, reason: None)]
+
+
+def recovery_kept_in_memory() -> list[Patch]:
+    def write(self: Any, reason: str, *, is_recovering: bool) -> None:
+        self.memory = (reason, is_recovering)
+
+    def read(self: Any) -> Any:
+        known = getattr(self, "memory", None)
+        return None if known is None else Repair(*known)
+
+    return [(RepairMark, "_write", write), (RepairMark, "read", read)]
+
+
+def vote_not_durable() -> list[Patch]:
+    """What is written is the state before: the last one is in memory only."""
+    original = VoteFile.save
+
+    def save(self: Any, state: Any) -> None:
+        before = getattr(self, "pending", None)
+        self.pending = state
+        if before is not None:
+            original(self, before)
+
+    return [(VoteFile, "save", save)]
+
+
+class _Equal:
+    """A checksum that fits everywhere."""
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+def checksums_not_verified() -> list[Patch]:
+    """Neither when a store is opened, nor when a message is read."""
+    original = opening.walk
+
+    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any) -> None:
+        original(segments, state, units, 1 << 62, crc32c)
+
+    return [(opening, "walk", walk), (reading, "crc32c", lambda record: _Equal())]
+
+
+def index_off_by_one() -> list[Patch]:
+    original = opening.units_of
+
+    def units_of(buffer: Any, offset: int, end: int) -> bytes:
+        units = original(buffer, offset, end)
+        return units[32:] + units[-32:] if len(units) > 32 else units
+
+    return [(opening, "units_of", units_of)]
+
+
+def wiped_member_votes() -> list[Patch]:
+    original = Raft.__init__
+
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        keywords["is_new"] = False
+        original(self, *arguments, **keywords)
+
+    return [(Raft, "__init__", init)]
+
+
+def queues_ahead_of_commit() -> list[Patch]:
+    original = MessageStore.committed
+
+    def committed(self: Any, start_index: int, end_index: int) -> None:
+        original(self, start_index, max(end_index, self._store.last_index + 1))
+
+    return [(MessageStore, "committed", committed)]
+
+
+def queue_offsets_from_memory() -> list[Patch]:
+    original = QueueOffsets.rebuild
+
+    def rebuild(self: Any, queues: Any) -> None:
+        if not self.table:
+            original(self, queues)
+        self.is_open = True
+
+    def close(self: Any) -> None:
+        self.is_open = False
+
+    return [(QueueOffsets, "rebuild", rebuild), (QueueOffsets, "close", close)]
+
+
+def offsets_not_saved_with_mark() -> list[Patch]:
+    def run_flush(self: Any) -> None:
+        self._job.run()
+
+    return [(SimBroker, "_run_flush", run_flush)]
+
+
+def answered_twice() -> list[Patch]:
+    original = Proposals._wait_for
+
+    def wait_for(self: Any, requests: Any, results: Any) -> None:
+        original(self, requests, results)
+        original(self, requests[-1:], results[-1:])
+
+    return [(Proposals, "_wait_for", wait_for)]
+
+
+def commits_told_before_the_loss() -> list[Patch]:
+    """Who waits for proposals hears of what the next leader committed in their place."""
+    original = Applying.change_role
+
+    def change_role(self: Any, change: Any, opening_index: Any) -> None:
+        self.apply()
+        original(self, change, opening_index)
+
+    return [(Applying, "change_role", change_role)]
+
+
+def wall_clock_for_leases() -> list[Patch]:
+    def seconds(self: Any) -> float:
+        member = self._enter.__self__
+        return float(self._timeline.now_ms + member.wall_offset_ms) / 1000.0
+
+    return [(SimReactor, "seconds", seconds)]
+
+
+def cut_not_synced() -> list[Patch]:
+    """What is cut away is zeroed in memory; and nobody looks at the chain of checksums."""
+
+    def zero(self: Any, segment: Any, position: int, end: int | None) -> None:
+        start = segment.start_offset
+        segment.zero(position - start, self.segment_bytes if end is None else end - start)
+
+    return [(Segments, "_zero", zero), *checksums_not_verified()]
+
+
+def cut_by_pointer() -> list[Patch]:
+    """What is cut away stays in the file; and nobody looks at the chain of checksums."""
+    return [(Segments, "_zero", lambda *_: None), *checksums_not_verified()]
+
+
+def vote_file_deleted_first() -> list[Patch]:
+    """One file for term and vote, deleted before it is written anew; without it, term 0."""
+
+    def save(self: Any, state: Any) -> None:
+        disk = self._file_system
+        if self._read(CURRENT_TERM) is not None:
+            disk.remove(self._path(CURRENT_TERM))
+        lines = {"voteLeader": state.voted_for or "", "currTerm": str(state.term)}
+        self._replace(CURRENT_TERM, format_lines(lines))
+
+    def load(self: Any) -> Any:
+        return self._load_current(CURRENT_TERM)
+
+    return [(VoteFile, "save", save), (VoteFile, "load", load)]
+
+
+def serving_when_elected() -> list[Patch]:
+    """A leader takes sends before the tail of former terms is committed."""
+
+    def change_role(self: Any, change: Any, opening_index: Any) -> None:
+        self._applier.role_changed(
+            change.role, change.term, change.leader_id, change.role is Role.LEADER
+        )
+
+    def become_leader(self: Any) -> None:
+        self._queue_offsets.rebuild(self._queues)
+
+    return [(Applying, "change_role", change_role), (MessageStore, "become_leader", become_leader)]

@@ -1,0 +1,207 @@
+"""Disks: what is lost, damaged, wiped, full or broken, and what a member may say after that."""
+
+from collections.abc import Callable
+
+from ledgermq.dledger.messages import AppendRequest
+from ledgermq.testing.simulation.invariants import demand
+from tests.simulation.scripts.pushes import two_tails
+from tests.simulation.stage import Stage, group
+
+
+def power_cut_of_all() -> None:
+    """D1: all machines lose all that was not synced; what was acknowledged is there."""
+    stage = group()
+    stage.send_all("n0", 5)
+    stage.cut_power(*stage.ids)
+    stage.start()
+    stage.lead("n1")
+    demand(stage.acked_count == 6, "six sends were acknowledged", stage.acked_count)
+    stage.settle()
+
+
+def power_cut_right_after_the_ack() -> None:
+    """D1: those whose disks are slow acknowledge nothing that they could lose."""
+    stage = group()
+    for member_id in stage.ids:
+        stage[member_id].sync_ms = 500.0
+    stage.send("n0")
+    stage.run(400)
+    stage.cut_power(*stage.ids)
+    stage.start()
+    stage.settle()
+
+
+def sync_that_fails() -> None:
+    """D1, D11: an error of a sync ends the member, another one leads; nothing is asked twice."""
+    stage = group()
+    stage["n0"].disk.sync_errors = 1
+    stage.favorite = "n1"
+    stage.send("n0")
+    stage.run(20)
+    demand(not stage.is_leader("n0"), "I33 n0 leads on a disk that failed")
+    stage.lead("n1")
+    stage.cut_power("n0")
+    stage.send_all("n1", 2)
+    stage.start("n0")
+    stage.settle()
+
+
+def truncated_tail_after_a_kill() -> None:
+    """D6: what a push has cut away does not come back behind the entries in its place."""
+    stage = _half_replaced_tail()
+    stage.kill("n0")
+    stage.start("n0")
+    stage.settle()
+
+
+def truncated_tail_after_a_power_cut() -> None:
+    """D6: the cut is on disk before anything that takes its place can be."""
+    stage = _half_replaced_tail(sync_ms=500.0)
+    store = stage["n0"].store
+    path, end = f"{store.directory}/data/{0:020d}", store.end_position
+    stage.cut_power("n0", keeps=lambda name, at: name != path or at + 512 <= end)
+    stage.start("n0")
+    stage.settle()
+
+
+def _half_replaced_tail(sync_ms: float = 1.0) -> Stage:
+    """n0 gets the first frame of another history over its own tail, and no more."""
+    stage = two_tails()
+    stage.start("n1")
+    stage.lead("n1")
+    stage.holds_all("n1", "n2")
+    store = stage["n0"].store
+    common = next(i for i in range(100) if store.term_at(i + 1) != stage.term_at("n1", i + 1))
+    stage["n0"].sync_ms = sync_ms
+    stage.hold(AppendRequest, "n1", "n0", lambda m: m.entries.first_index > common + 1)
+    tail = stage.last_index("n0")
+    stage.heal()
+    stage.until(lambda: common < stage.last_index("n0") < tail, "n0 begins to replace its tail")
+    return stage
+
+
+def damaged_member_asked_for_a_vote() -> None:
+    """D7: a member whose acknowledged entries rotted gives no vote to one that lacks them."""
+    _member_without_its_acks(_rot_entry)
+
+
+def damaged_member_after_another_restart() -> None:
+    """D7: that a member must recover is remembered over restarts."""
+    _member_without_its_acks(_rot_entry, restarts=2)
+
+
+def wiped_member_asked_for_a_vote() -> None:
+    """D8: a member with a new disk gives no vote to one that lacks what it acknowledged."""
+    _member_without_its_acks(lambda stage, member_id: stage.world.faults.wipe(stage[member_id]))
+
+
+def wiped_member_that_caught_up_in_part() -> None:
+    """D8: a member with a new disk counts no sooner than it holds again what it acknowledged."""
+    stage = group()
+    stage.isolate("n1")
+    stage.send_all("n0", 3)
+    stage.holds_all("n0", "n2")
+    stage.kill("n2")
+    stage.world.faults.wipe(stage["n2"])
+    stage.hold(AppendRequest, "n0", "n2", lambda m: m.entries.first_index > 1)
+    stage["n0"].replica.peer_lost("n2")
+    stage.start("n2")
+    stage.run(3_000)
+    stage.kill("n0")
+    stage.heal()
+    stage.favorite = "n1"
+    stage.run(5_000)
+    demand(not stage.is_leader("n1"), "I6 n1 leads without what was acknowledged")
+    stage.start("n0")
+    stage.lead("n0")
+    stage.settle()
+
+
+def _member_without_its_acks(damage: Callable[[Stage, str], None], restarts: int = 1) -> None:
+    """n0 and n2 have what is acknowledged; n2 loses it, n0 goes: n1 must not lead without it."""
+    stage = group()
+    stage.isolate("n1")
+    stage.send_all("n0", 3)
+    stage.holds_all("n0", "n2")
+    # The marks on disk follow within some seconds.
+    stage.run(3_000)
+    stage.kill("n2")
+    damage(stage, "n2")
+    stage.kill("n0")
+    stage.heal()
+    stage.favorite = "n1"
+    for _ in range(restarts):
+        stage.kill("n2")
+        stage.start("n2")
+        stage.run(100)
+    stage.run(5_000)
+    demand(not stage.is_leader("n1"), "I6 n1 leads without what was acknowledged")
+    demand(not stage.is_leader("n2"), "I13 n2 leads without what it acknowledged")
+    stage.start("n0")
+    stage.lead("n0")
+    stage.settle()
+
+
+def _rot_entry(stage: Stage, member_id: str) -> None:
+    """A byte of the body of the last entry that the store vouches for is another one."""
+    member = stage[member_id]
+    index, end = member.durable_end()
+    demand(index > 1, "the store vouches for something", index)
+    member.disk.files[f"{member.directory}/data/{0:020d}"].rot(end - 1, 1)
+    stage.world.raft_watch.on_lost(member, index)
+
+
+def rot_of_an_entry() -> None:
+    """D6, D7: flipped bytes are found at the start, and repaired by the others."""
+    stage = group()
+    stage.send_all("n0", 3)
+    stage.run(3_000)
+    stage.kill("n2")
+    _rot_entry(stage, "n2")
+    stage.start("n2")
+    stage.run(3_000)
+    stage.settle()
+
+
+def index_that_is_gone() -> None:
+    """D14: an index that is made again from the log is the one that was there."""
+    stage = group()
+    stage.send_all("n0", 3)
+    stage.run(3_000)
+    stage.kill("n2")
+    disk = stage["n2"].disk
+    for names in (disk.files, disk.durable_names):
+        for name in [name for name in names if "n2/index/" in name]:
+            del names[name]
+    stage.start("n2")
+    stage.run(1_000)
+    stage.settle()
+
+
+def follower_behind_the_first_entry() -> None:
+    """D9: a follower that lacks what retention removed is begun afresh."""
+    stage = group(segment_bytes=4_096)
+    stage.kill("n2")
+    for _ in range(10):
+        stage.send_all("n0", body_bytes=1_500)
+    stage.run(3_000)
+    for member_id in ("n0", "n1"):
+        member = stage[member_id]
+        member.enter(lambda m=member: m.broker.clean())
+    first_index = stage["n0"].store.first_index
+    demand(first_index > 1, "retention removed something", first_index)
+    stage.start("n2")
+    stage.settle()
+
+
+def full_disk_of_the_leader() -> None:
+    """D11: a leader without room for a segment makes way, and comes back when there is room."""
+    stage = group(segment_bytes=4_096)
+    stage["n0"].disk.free_bytes = 0
+    stage.favorite = "n1"
+    for _ in range(6):
+        stage.send("n0", body_bytes=1_500)
+    stage.until(lambda: stage.serves("n1"), "n1 takes over")
+    stage.send_all("n1", 3)
+    stage["n0"].disk.free_bytes = None
+    stage.settle()

@@ -1,0 +1,56 @@
+"""A new group: its last member starts late, and the leader dies soon after."""
+
+from ledgermq.testing.simulation.invariants import demand
+from tests.simulation.stage import Stage
+
+# Two heart beats; what ends the recovery is said at once, so that this is far more than it takes.
+_SOON_MS = 300.0
+
+
+def last_starter_counts_soon() -> None:
+    """D13: a member that starts late cannot tell a new group from one whose disk it lost.
+
+    It counts when it holds what was committed without it, tens of milliseconds after it has met
+    its leader; when that one dies then, the others go on.
+    """
+    stage = Stage()
+    stage.start("n0", "n1")
+    stage.lead("n0")
+    stage.start("n2")
+    stage.until(lambda: _follows(stage, "n2"), "n2 meets its leader")
+    met_ms = stage.world.timeline.now_ms
+    stage.until(lambda: not _is_recovering(stage, "n2"), "n2 counts")
+    took_ms = stage.world.timeline.now_ms - met_ms
+    demand(took_ms < _SOON_MS, "n2 counts late", took_ms)
+    stage.kill("n0")
+    stage.lead("n1")
+    stage.send_all("n1")
+    stage.settle()
+
+
+def leader_dies_before_the_last_starter_counts() -> None:
+    """D13: until it counts, it gives no vote: the group waits for its leader, and loses nothing."""
+    stage = Stage()
+    stage.start("n0", "n1")
+    stage.lead("n0")
+    stage.send_all("n0", 3)
+    stage.start("n2")
+    stage.until(lambda: _follows(stage, "n2"), "n2 meets its leader")
+    demand(_is_recovering(stage, "n2"), "n2 recovers")
+    stage.kill("n0")
+    stage.favorite = "n1"
+    stage.run(5_000)
+    demand(not stage.is_leader("n1") and not stage.is_leader("n2"), "nobody leads")
+    stage.start("n0")
+    stage.until(lambda: not _is_recovering(stage, "n2"), "n2 counts")
+    stage.settle()
+
+
+def _follows(stage: Stage, member_id: str) -> bool:
+    raft = stage[member_id].raft
+    return raft is not None and raft.leader_id is not None
+
+
+def _is_recovering(stage: Stage, member_id: str) -> bool:
+    raft = stage[member_id].raft
+    return raft is not None and raft.recovering
