@@ -11,6 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from ledgermq.spark.errors import OptionError
 
+# Spark's own options, which it hands on as well.
+_OF_SPARK: Final = frozenset({"checkpointlocation"})
+
 
 class Option(NamedTuple):
     """One option."""
@@ -33,6 +36,8 @@ def read_table(given: Mapping[str, str], table: Mapping[str, Option]) -> dict[st
     names = {name.lower(): name for name in table}
     values = {name: option.default for name, option in table.items()}
     for key, text in given.items():
+        if key.lower() in _OF_SPARK:
+            continue
         name = names.get(key.lower())
         if name is None:
             raise OptionError(key, text, f"no such option; known are {', '.join(table)}")

@@ -31,6 +31,7 @@ _COUNT_MAX: Final = 2**53
 # The largest frame holds this much.
 _FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 _NAME_SERVER: Final = Option(addresses, "host:port;host:port", is_required=True)
+COLUMNS_OPTION: Final = Option(chosen_columns, f"some of {', '.join(COLUMN_NAMES)}", COLUMN_NAMES)
 _OFFSETS_ALLOWED: Final = f"earliest, latest, or JSON {FORM}"
 
 _READ: Final[Mapping[str, Option]] = {
@@ -44,7 +45,7 @@ _READ: Final[Mapping[str, Option]] = {
     "minPartitions": Option(whole_number(1, 100_000), "1 to 100000", 0),
     "tags": Option(word, "tags with || between, such as A || B"),
     "keys": Option(words, "keys with commas between"),
-    "columns": Option(chosen_columns, f"some of {', '.join(COLUMN_NAMES)}", COLUMN_NAMES),
+    "columns": COLUMNS_OPTION,
     "failOnDataLoss": Option(truth, "true or false", True),
     "groupId": Option(word, "the name of a consumer group"),
     "fetchBytes": Option(
@@ -164,7 +165,7 @@ def column_option(given: Mapping[str, str]) -> tuple[str, ...]:
         OptionError: there is no such column.
     """
     chosen = {key: text for key, text in given.items() if key.lower() == "columns"}
-    columns: tuple[str, ...] = read_table(chosen, {"columns": _READ["columns"]})["columns"]
+    columns: tuple[str, ...] = read_table(chosen, {"columns": COLUMNS_OPTION})["columns"]
     return columns
 
 

@@ -216,6 +216,10 @@ class RecordColumns:
             _as_text(slices(self._arrow, self._properties_at, self._properties_end))
         )
 
+    def body_bounds(self) -> tuple[memoryview, list[int], list[int]]:
+        """Returns the bytes, and where in them each body begins and ends, as it is stored."""
+        return memoryview(self._data), self._body_at.tolist(), self._body_end.tolist()
+
     @property
     def bodies(self) -> Any:
         """Bodies as they were sent, as Arrow bytes.

@@ -36,6 +36,11 @@ class UpCluster:
         """Address of the name server."""
         return str(self._document()["namesrv"])
 
+    @property
+    def data(self) -> Path:
+        """Where the nodes keep their stores."""
+        return self._folder / "data"
+
     def brokers(self) -> list[dict[str, Any]]:
         """The nodes as the ready file shows them."""
         nodes: list[dict[str, Any]] = self._document()["brokers"]

@@ -60,6 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .getOrCreate()
     )
     session.dataSource.register(sources.RocketMQDataSource)
+    session.dataSource.register(sources.SegmentsDataSource)
     yield session
     session.stop()
 

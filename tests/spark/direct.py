@@ -7,10 +7,10 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql.datasource import CaseInsensitiveDict, Filter
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, Filter
 
 from ledgermq.client.blocking import PullConsumer
-from ledgermq.spark import RocketMQDataSource
+from ledgermq.spark import RocketMQDataSource, SegmentsDataSource
 
 
 def source_of(options: Mapping[str, object]) -> RocketMQDataSource:
@@ -28,7 +28,17 @@ def read_rows(
         options: of the source.
         filters: pushed down before it is planned; those that are left are not applied.
     """
-    source = source_of(options)
+    return rows_of(source_of(options), filters)
+
+
+def read_segments(options: Mapping[str, object]) -> list[dict[str, Any]]:
+    """The rows of a read of segment files, in order of the files."""
+    texts = {name: str(value) for name, value in options.items()}
+    return rows_of(SegmentsDataSource(CaseInsensitiveDict(texts)), None)
+
+
+def rows_of(source: DataSource, filters: list[Filter] | None) -> list[dict[str, Any]]:
+    """The rows of a batch read of a source."""
     reader = source.reader(source.schema())
     if filters is not None:
         list(reader.pushFilters(filters))
