@@ -179,6 +179,8 @@ class IndexFile:
         hashes = _ENTRY_HASH.iter_unpack(buffer[first_at:end_at])
         for number, (key_hash,) in enumerate(hashes, 1):
             slots[key_hash % slot_count] = number
+        # The count is that of the entries there are, also where some were cut off.
+        header = replace(header, slots_used=slot_count - slots.count(0))
         if sys.byteorder == "little":
             slots.byteswap()
         buffer[INDEX_HEADER_BYTES : self._entries_at] = slots.tobytes()

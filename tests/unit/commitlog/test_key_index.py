@@ -211,3 +211,16 @@ def test_no_key_is_missed_where_the_clock_was_set_back(tmp_path):
     assert index.find_missing(strange) == strange[0]
     moved = [(*entered[2][:2], entered[2][2] + 1, entered[2][3])]
     assert index.find_missing(moved) == moved[0]
+
+
+def test_index_that_was_cut_and_filled_again_is_the_one_that_never_was(tmp_path):
+    entered = rows([f"K{n}" for n in range(20)])
+    cut, straight = tmp_path / "cut", tmp_path / "straight"
+    cut.mkdir()
+    straight.mkdir()
+    index = opened(cut)
+    index.add(entered, NOW_MS)
+    assert index.cut_at(entered[8][2])
+    index.add(entered, NOW_MS)
+    opened(straight).add(entered, NOW_MS)
+    assert content(cut) == content(straight)
