@@ -51,11 +51,11 @@ from ledgermq.protocol.heartbeat import (
     SubscriptionData,
 )
 from ledgermq.protocol.java_hash import java_string_hash
+from ledgermq.protocol.names import RETRY_PREFIX
 
 # Consumes a message; may be a plain function, which then runs in a thread.
 Listener: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
 
-RETRY_TOPIC_PREFIX: Final = "%RETRY%"
 MODES: Final = ("concurrent", "orderly", "broadcast")
 # First pause between rounds of sharing out while something is missing.
 _ROUND_PAUSE_S: Final = 0.25
@@ -145,7 +145,7 @@ class PushConsumer:
         # What a group failed comes again in its retry topic; a broadcast consumer has none.
         wanted = {self.topic: self.tags}
         if self.mode != "broadcast":
-            wanted[RETRY_TOPIC_PREFIX + self.group] = "*"
+            wanted[RETRY_PREFIX + self.group] = "*"
         version = now_ms()
         return tuple(
             SubscriptionData(

@@ -16,10 +16,9 @@ from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader
+from ledgermq.protocol.names import DEFAULT_TOPIC
 from ledgermq.protocol.route import MASTER_ID, TopicRouteData
 
-# The topic whose settings a topic takes that a send creates.
-DEFAULT_TOPIC: Final = "TBW102"
 _READABLE: Final = 4
 _WRITABLE: Final = 2
 # Queues of one topic on one broker that a client is ready to hold.

@@ -1,0 +1,12 @@
+"""Names of topics that clients, brokers and tools know alike.
+
+Source: MixAll.java, TopicValidator.java.
+"""
+
+from typing import Final
+
+# The topic whose settings a topic takes that a send creates.
+DEFAULT_TOPIC: Final = "TBW102"
+# Before the name of a group: the topic of messages that it gave back, and of those given up.
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
