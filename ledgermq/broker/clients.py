@@ -53,6 +53,8 @@ class ClientTable:
         self._consumers: dict[str, ConsumerGroup] = {}
         # group -> connection -> client
         self._producers: dict[str, dict[Hashable, Client]] = {}
+        # client id -> its newest connection
+        self._producers_by_id: dict[str, Hashable] = {}
         # connection -> groups it is a member of
         self._consumer_groups_of: dict[Hashable, set[str]] = {}
         self._producer_groups_of: dict[Hashable, set[str]] = {}
@@ -121,6 +123,7 @@ class ClientTable:
             self._memberships_count += 1
             self._producer_groups_of.setdefault(connection, set()).add(group_name)
         self._producers.setdefault(group_name, {})[connection] = client
+        self._producers_by_id[client.client_id] = connection
 
     def unregister_consumer(self, connection: Hashable, group_name: str) -> bool:
         """Takes a member out of a group; returns False when it was none."""
@@ -136,12 +139,16 @@ class ClientTable:
     def unregister_producer(self, connection: Hashable, group_name: str) -> None:
         """Takes a producer out of a group."""
         members = self._producers.get(group_name)
-        if members is None or members.pop(connection, None) is None:
+        client = None if members is None else members.pop(connection, None)
+        if members is None or client is None:
             return
         self._memberships_count -= 1
         _discard(self._producer_groups_of, connection, group_name)
         if not members:
             del self._producers[group_name]
+        is_gone = connection not in self._producer_groups_of
+        if is_gone and self._producers_by_id.get(client.client_id) is connection:
+            del self._producers_by_id[client.client_id]
 
     def connection_lost(self, connection: Hashable) -> list[str]:
         """Takes a connection out of everything; returns the consumer groups that lost a member."""
@@ -177,6 +184,10 @@ class ClientTable:
     def producers_of(self, group_name: str) -> list[Client]:
         """Returns the live producers of a group; empty when there are none."""
         return list(self._producers.get(group_name, {}).values())
+
+    def find_producer(self, client_id: str) -> Hashable | None:
+        """Returns the connection of a live producer, None when it is not here."""
+        return self._producers_by_id.get(client_id)
 
     def next_producer(self, group_name: str) -> Hashable | None:
         """Returns the connection of one live producer of a group, another one each time; None when

@@ -81,6 +81,7 @@ class BrokerConfig:
     accept_sends_from_ms: int
     message_bytes_max: int
     delay_levels: DelayLevels
+    stores_replies: bool
     refuses_transactions: bool
     transaction_check_ms: int
     transaction_immunity_ms: int

@@ -121,6 +121,7 @@ _TRAFFIC: Final = (
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "Delays of the levels from 1 on; the same on all members. Units: s, m, h, d.",
     ),
+    switch("storeReplyMessageEnable", "stores_replies", True, "Store replies to requests, too."),
     switch("rejectTransactionMessage", "refuses_transactions", False, "Refuse half messages."),
     integer(
         "transactionCheckInterval",

@@ -22,6 +22,9 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import HeartbeatData
 from ledgermq.protocol.message_id import decode_offset_id
 
+# Of the topic of replies, behind the name of the cluster.
+_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+
 # Tells the topic of the message at a place in the log, None when there is none.
 TopicAt = Callable[[int], str | None]
 
@@ -78,6 +81,17 @@ def _send(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
 
 def _send_short(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
     yield from _topic(fields.get("b"), Permission.PUB)
+
+
+def _reply(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    """A reply goes to the one client that its message names; any other topic is a send."""
+    if not fields.get("topic", "").endswith(_REPLY_SUFFIX):
+        yield from _send(fields, body, topic_at)
+
+
+def _reply_short(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+    if not fields.get("b", "").endswith(_REPLY_SUFFIX):
+        yield from _send_short(fields, body, topic_at)
 
 
 def _send_back(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
@@ -141,6 +155,8 @@ _TOUCHES: Final[dict[int, _Touches]] = {
     _CODE.SEND_MESSAGE: _send,
     _CODE.SEND_MESSAGE_V2: _send_short,
     _CODE.SEND_BATCH_MESSAGE: _send_short,
+    _CODE.SEND_REPLY_MESSAGE: _reply,
+    _CODE.SEND_REPLY_MESSAGE_V2: _reply_short,
     _CODE.CONSUMER_SEND_MSG_BACK: _send_back,
     _CODE.PULL_MESSAGE: _consume,
     _CODE.LITE_PULL_MESSAGE: _consume,
@@ -165,11 +181,8 @@ _TOUCHES: Final[dict[int, _Touches]] = {
 }
 _OPEN: Final = frozenset(
     (
-        # The end of a transaction names only places; the half message was checked when it came. A
-        # reply goes to the one client that its message names.
+        # The end of a transaction names only places; the half message was checked when it came.
         _CODE.END_TRANSACTION,
-        _CODE.SEND_REPLY_MESSAGE,
-        _CODE.SEND_REPLY_MESSAGE_V2,
         _CODE.GET_ALL_TOPIC_CONFIG,
         _CODE.GET_TOPIC_CONFIG,
         _CODE.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,

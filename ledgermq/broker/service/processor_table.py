@@ -13,6 +13,7 @@ from ledgermq.broker.processors.heartbeat import ClientProcessor
 from ledgermq.broker.processors.offsets import OffsetProcessor
 from ledgermq.broker.processors.pull import PullProcessor
 from ledgermq.broker.processors.query import QueryProcessor, find_record
+from ledgermq.broker.processors.reply import ReplyProcessor
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.processors.send_back import SendBackProcessor
 from ledgermq.broker.processors.topics import TopicProcessor
@@ -179,6 +180,13 @@ def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processo
         rng=parts.rng,
         statistics=statistics,
     )
+    replies = ReplyProcessor(
+        parts.config,
+        parts.clients,
+        sends.send,
+        store_address=f"{parts.config.address_host}:{parts.store_host[1]}",
+        now_ms=parts.now_ms,
+    )
     send_backs = SendBackProcessor(
         parts.config,
         parts.leadership,
@@ -189,6 +197,8 @@ def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processo
         statistics=statistics,
     )
     return {
+        RequestCode.SEND_REPLY_MESSAGE: replies.reply,
+        RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply,
         RequestCode.SEND_MESSAGE: sends.send,
         RequestCode.SEND_MESSAGE_V2: sends.send,
         RequestCode.SEND_BATCH_MESSAGE: sends.send,

@@ -209,3 +209,17 @@ def test_rates_are_growth_over_the_window() -> None:
         rates.sample(second * 1000.0, {"put": 100 * second if second <= 10 else 1000})
     assert rates.per_second("put", 10) == 0.0
     assert rates.per_second("put", 60) == 50.0
+
+
+def test_producer_is_found_by_its_id_on_its_newest_connection() -> None:
+    table = ClientTable()
+    table.register_producer("old", client("p"), "g1")
+    table.register_producer("new", client("p"), "g1")
+    table.register_producer("new", client("p"), "g2")
+    assert table.find_producer("p") == "new"
+    table.unregister_producer("new", "g1")
+    assert table.find_producer("p") == "new"
+    table.connection_lost("old")
+    assert table.find_producer("p") == "new"
+    table.connection_lost("new")
+    assert table.find_producer("p") is None
