@@ -1,15 +1,44 @@
-"""Ports of loopback that are free at the moment."""
+"""Ports of loopback that are free at the moment, and stay so until their owner listens.
 
+They lie below the range from which the system takes ports for outgoing connections (32768 and up
+on Linux): one of that range, given to a member that is down for a moment, may be taken meanwhile by
+any connection on the machine, and the member cannot come back.
+"""
+
+import random
 import socket
+from collections.abc import Sequence
+from typing import Final
+
+_FIRST: Final = 10_000
+_END: Final = 32_700
+# Runs side by side draw apart.
+_RNG: Final = random.SystemRandom()
 
 
-def free_ports(count: int) -> list[int]:
-    """Returns ports that the system gave out just now; all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
+def free_ports(count: int, *, spread: Sequence[int] = (0,)) -> list[int]:
+    """Returns so many ports, all different, each also free at the given distances.
+
+    Args:
+        count: how many.
+        spread: offsets from a port that the owner will listen on as well.
+    """
+    found: list[int] = []
+    taken: set[int] = set()
+    while len(found) < count:
+        candidate = _RNG.randrange(_FIRST, _END)
+        wanted = {candidate + distance for distance in spread}
+        if not wanted & taken and all(map(_is_free, wanted)):
+            found.append(candidate)
+            taken |= wanted
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

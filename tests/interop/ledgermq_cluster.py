@@ -13,8 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.free_ports import free_ports
+
 from .mqadmin import make_topic
-from .processes import LOOPBACK, ChildProcess, free_ports, wait_until
+from .processes import LOOPBACK, ChildProcess, wait_until
 
 CLUSTER_NAME: Final = "DefaultCluster"
 LEDGERMQ: Final = (sys.executable, "-m", "ledgermq.cli.main")

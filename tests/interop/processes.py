@@ -6,7 +6,6 @@ deadline; nothing sleeps blindly.
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import socket
@@ -22,10 +21,6 @@ LOOPBACK: Final = "127.0.0.1"
 _POLL_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 15.0
 _NEVER: Final = threading.Event()
-# Ports below the ephemeral range, each handed out once in a while; runs side by side start apart.
-_CANDIDATES: Final = itertools.cycle(
-    20000 + (os.getpid() * 37 + step) % 9900 for step in range(0, 9900, 4)
-)
 
 
 class WaitTimeoutError(AssertionError):
@@ -62,31 +57,6 @@ def wait_until(
             raise WaitTimeoutError(what, seconds, detail())
         pause(_POLL_SECONDS)
     return time.monotonic() - begin
-
-
-def free_ports(count: int, *, spread: Sequence[int] = (0,)) -> list[int]:
-    """Find `count` loopback ports that are free now, each also free at the given distances.
-
-    Args:
-        spread: offsets from a port that the owner will listen on as well (a broker takes its port,
-            the one two below and the one above).
-    """
-    found: list[int] = []
-    while len(found) < count:
-        candidate = next(_CANDIDATES)
-        if all(_is_free(candidate + distance) for distance in spread):
-            found.append(candidate)
-    return found
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
 
 
 def is_listening(port: int) -> bool:

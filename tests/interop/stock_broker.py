@@ -13,9 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.free_ports import free_ports
+
 from .builds import HERE, OPENED, maven_class_path
 from .mqadmin import CLUSTER_NAME, LOGBACK
-from .processes import LOOPBACK, ChildProcess, free_ports, is_listening, wait_until
+from .processes import LOOPBACK, ChildProcess, is_listening, wait_until
 
 _START_SECONDS: Final = 90.0
 _HEAP: Final = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")

@@ -28,6 +28,8 @@ import java.util.concurrent.TimeUnit;
 public final class DLedgerNode {
     private static final int SUCCESS = 200;
     private static final int WINDOW = 250;
+    // A busy machine is no reason to give an append up.
+    private static final int ACK_MS = 20_000;
 
     private static DLedgerConfig config;
     private static DLedgerStore store;
@@ -47,6 +49,7 @@ public final class DLedgerNode {
         config.setEnableBatchPush(Boolean.parseBoolean(words[6]));
         config.setPeerPushThrottlePoint(Integer.parseInt(words[7]));
         config.setPeerPushQuota(Integer.parseInt(words[8]));
+        config.setMaxWaitAckTimeMs(ACK_MS);
         DLedgerServer server = new DLedgerServer(config);
         store = storeOf(server);
         server.startup();
@@ -110,7 +113,7 @@ public final class DLedgerNode {
         for (int start = 0; start < count; start += WINDOW) {
             int end = Math.min(count, start + WINDOW);
             for (CompletableFuture<AppendEntryResponse> answer : begin(server, start, end, prefix)) {
-                int code = answer.get(10, TimeUnit.SECONDS).getCode();
+                int code = answer.get(ACK_MS + 5_000, TimeUnit.MILLISECONDS).getCode();
                 if (code == SUCCESS) {
                     done++;
                 } else {
