@@ -15,11 +15,13 @@ import itertools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ledgermq.dledger.store.errors import DiskFullError
 
 SECTOR_BYTES = 512
+# The share of what was not synced that a cut keeps on one disk, drawn for each cut.
+SURVIVALS = (0.0, 0.1, 0.5, 0.9, 1.0)
 # A file by path, after a cut.
 State = dict[str, bytes]
 
@@ -290,14 +292,14 @@ class RecordingDisk:
             contents[path] = bytes(content)
         return contents
 
-    def cut_power(self, rng: random.Random) -> State:
-        """Returns one state at random, with a random share of what was not synced; this disk does
-        nothing from here on.
+    def cut_power(self, rng: random.Random, survivals: Sequence[float] = SURVIVALS) -> State:
+        """Returns one state at random, with one of these shares of what was not synced; this disk
+        does nothing from here on.
         """
         with self.lock:
             self.is_off = True
             choices = self.choices()
-            return self.state(choices, random_picks(choices, rng))
+            return self.state(choices, random_picks(choices, rng, survivals))
 
     def states(self, count_max: int, rng: random.Random) -> Iterator[State]:
         """Yields different states, all of them when there are not more than `count_max`.
@@ -318,8 +320,10 @@ class RecordingDisk:
                 return
 
 
-def random_picks(choices: list[Choice], rng: random.Random) -> tuple[int, ...]:
-    survival = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+def random_picks(
+    choices: list[Choice], rng: random.Random, survivals: Sequence[float] = SURVIVALS
+) -> tuple[int, ...]:
+    survival = rng.choice(survivals)
     return tuple(
         rng.randrange(1, len(choice.times)) if rng.random() < survival else 0 for choice in choices
     )
