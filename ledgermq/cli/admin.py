@@ -1,7 +1,6 @@
 """``ledgermq admin SUBCOMMAND``: mqadmin's commands, with its names and flags.
 
-A subcommand lives in the file of its noun: `cluster.py`, `topic.py`, `group.py`, `leader.py`,
-`status.py`.
+A subcommand lives in the file of its noun, which NOUNS lists.
 """
 
 from __future__ import annotations
@@ -9,13 +8,23 @@ from __future__ import annotations
 import argparse
 import os
 
-from ledgermq.cli import cluster, group, leader, security, status, topic
+from ledgermq.cli import (
+    cluster,
+    group,
+    leader,
+    message,
+    name_server,
+    offsets,
+    security,
+    status,
+    topic,
+)
 from ledgermq.cli.program import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.protocol.errors import RemoteProtocolError
 
-NOUNS = (cluster, topic, group, leader, status)
+NOUNS = (cluster, topic, group, offsets, message, status, leader, name_server)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

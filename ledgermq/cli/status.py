@@ -1,5 +1,5 @@
 """Admin commands about brokers and their clients: brokerStatus, getBrokerConfig,
-consumerConnection, producerConnection.
+updateBrokerConfig, cleanExpiredCQ, cleanUnusedTopic, consumerConnection, producerConnection.
 """
 
 from __future__ import annotations
@@ -7,83 +7,108 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from ledgermq.cli.group import RETRY_PREFIX
 from ledgermq.cli.remote import Remote
-from ledgermq.cli.subcommand import Subcommand, add_broker_or_cluster, chosen_brokers
+from ledgermq.cli.subcommand import (
+    BROKERS,
+    Flag,
+    Row,
+    Subcommand,
+    brokers_of,
+    flag_adder,
+    order,
+)
 from ledgermq.cli.table import print_table
 from ledgermq.protocol.bodies import ClientConnection, ConsumerConnection, ProducerConnection
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
 )
+from ledgermq.protocol.names import RETRY_PREFIX
 from ledgermq.protocol.properties_file import parse_properties
-from ledgermq.protocol.route import MASTER_ID, KVTable
+from ledgermq.protocol.route import KVTable
 
-_VALUE_COLUMNS: Final = ("broker", "key", "value")
+_VALUE_COLUMNS: Final = ("key", "value")
 _CLIENT_COLUMNS: Final = ("broker", "client", "address", "language", "version")
 
 
-def _print_status(remote: Remote, options: argparse.Namespace) -> None:
-    rows: list[tuple[object, ...]] = []
-    for broker in chosen_brokers(remote, options):
-        answer = remote.call(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
-        rows += [(broker, *one) for one in sorted(KVTable.decode(answer.body).table.items())]
-    print_table(_VALUE_COLUMNS, rows, options.json)
+def settings_rows(answer: RemotingCommand) -> list[Row]:
+    """The settings that a server tells, sorted by key."""
+    return sorted(parse_properties(answer.body.decode("utf-8", "replace")).items())
 
 
-def _print_config(remote: Remote, options: argparse.Namespace) -> None:
-    rows: list[tuple[object, ...]] = []
-    for broker in chosen_brokers(remote, options):
-        answer = remote.call(broker, RequestCode.GET_BROKER_CONFIG)
-        settings = parse_properties(answer.body.decode("utf-8", "replace"))
-        rows += [(broker, *one) for one in sorted(settings.items())]
-    print_table(_VALUE_COLUMNS, rows, options.json)
-
-
-def _add_group(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-g", "--consumerGroup", required=True, help="the consumer group")
+def _counted_rows(answer: RemotingCommand) -> list[Row]:
+    return sorted(KVTable.decode(answer.body).table.items())
 
 
 def _print_consumers(remote: Remote, options: argparse.Namespace) -> None:
     group = options.consumerGroup
     header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-    rows: list[tuple[object, ...]] = []
-    for broker in _masters(remote, RETRY_PREFIX + group):
+    rows: list[Row] = []
+    for broker in brokers_of(remote, RETRY_PREFIX + group):
         answer = remote.call(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        clients = ConsumerConnection.decode(answer.body).connection_set
-        rows += _rows(broker, clients)
+        rows += _client_rows(broker, ConsumerConnection.decode(answer.body).connection_set)
     print_table(_CLIENT_COLUMNS, rows, options.json)
-
-
-def _add_producers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-g", "--producerGroup", required=True, help="the producer group")
-    parser.add_argument("-t", "--topic", required=True, help="a topic that it sends to")
 
 
 def _print_producers(remote: Remote, options: argparse.Namespace) -> None:
     header = GetProducerConnectionListRequestHeader(producer_group=options.producerGroup)
-    rows: list[tuple[object, ...]] = []
-    for broker in _masters(remote, options.topic):
+    rows: list[Row] = []
+    for broker in brokers_of(remote, options.topic):
         answer = remote.call(broker, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
-        clients = ProducerConnection.decode(answer.body).connection_set
-        rows += _rows(broker, clients)
+        rows += _client_rows(broker, ProducerConnection.decode(answer.body).connection_set)
     print_table(_CLIENT_COLUMNS, rows, options.json)
 
 
-def _masters(remote: Remote, topic: str) -> list[str]:
-    """The brokers of a topic that take writes, or one of each group that has none."""
-    addresses = [broker.broker_addrs for broker in remote.route(topic).broker_datas]
-    return [known.get(MASTER_ID) or min(known.values()) for known in addresses if known]
-
-
-def _rows(broker: str, clients: list[ClientConnection]) -> list[tuple[object, ...]]:
+def _client_rows(broker: str, clients: list[ClientConnection]) -> list[Row]:
     return [(broker, one.client_id, one.client_addr, one.language, one.version) for one in clients]
 
 
 SUBCOMMANDS: Final = {
-    "brokerStatus": Subcommand("what brokers count", add_broker_or_cluster, _print_status),
-    "getBrokerConfig": Subcommand("settings in force", add_broker_or_cluster, _print_config),
-    "consumerConnection": Subcommand("members of a group", _add_group, _print_consumers),
-    "producerConnection": Subcommand("producers of a group", _add_producers, _print_producers),
+    "brokerStatus": order(
+        "what brokers count",
+        BROKERS,
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        columns=_VALUE_COLUMNS,
+        rows=_counted_rows,
+    ),
+    "getBrokerConfig": order(
+        "settings in force",
+        BROKERS,
+        RequestCode.GET_BROKER_CONFIG,
+        columns=_VALUE_COLUMNS,
+        rows=settings_rows,
+    ),
+    "updateBrokerConfig": order(
+        "change a setting until the next start",
+        BROKERS,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        Flag("-k", "key", "its name"),
+        Flag("-v", "value", "its value"),
+        body=lambda options: f"{options.key}={options.value}\n".encode(),
+    ),
+    "cleanExpiredCQ": order(
+        "cut what the log no longer holds out of the consume queues",
+        BROKERS,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    ),
+    "cleanUnusedTopic": order(
+        "delete the queues of topics that are configured no more",
+        BROKERS,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+    ),
+    "consumerConnection": Subcommand(
+        "members of a group",
+        flag_adder(Flag("-g", "consumerGroup", "the consumer group")),
+        _print_consumers,
+    ),
+    "producerConnection": Subcommand(
+        "producers of a group",
+        flag_adder(
+            Flag("-g", "producerGroup", "the producer group"),
+            Flag("-t", "topic", "a topic that it sends to"),
+        ),
+        _print_producers,
+    ),
 }

@@ -1,57 +1,46 @@
-"""Admin commands about topics: topicList, topicRoute, topicStatus, updateTopic, deleteTopic."""
+"""Admin commands about topics: lists, routes, offsets, settings, and what is counted about them."""
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 from typing import Final
 
-from ledgermq.cli.remote import Remote
-from ledgermq.cli.subcommand import Subcommand, add_broker_or_cluster, chosen_brokers
+from ledgermq.cli.moments import local_time
+from ledgermq.cli.remote import AdminError, RefusedError, Remote
+from ledgermq.cli.subcommand import (
+    BROKERS,
+    Flag,
+    Row,
+    Subcommand,
+    add_broker_or_cluster,
+    boolean,
+    brokers_of,
+    chosen_brokers,
+    flag_adder,
+)
 from ledgermq.cli.table import print_table
-from ledgermq.protocol.bodies import TopicStatsTable
+from ledgermq.client.allocation import allocate
+from ledgermq.client.routes import route_of
+from ledgermq.protocol.bodies import BrokerStatsData, GroupList, TopicStatsTable
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
 )
-from ledgermq.protocol.route import MASTER_ID, TopicList
+from ledgermq.protocol.names import DEFAULT_TOPIC
+from ledgermq.protocol.route import TopicList
 
-
-def _add_topic(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-t", "--topic", required=True)
-
-
-def _add_update_topic(parser: argparse.ArgumentParser) -> None:
-    _add_topic(parser)
-    add_broker_or_cluster(parser)
-    parser.add_argument("-r", "--readQueueNums", type=int, default=8)
-    parser.add_argument("-w", "--writeQueueNums", type=int, default=8)
-    parser.add_argument("-p", "--perm", type=int, default=6, help="2 write, 4 read, 6 both")
-    parser.add_argument("-o", "--order", type=_flag, default=False, help="true or false")
-
-
-def _add_delete_topic(parser: argparse.ArgumentParser) -> None:
-    _add_topic(parser)
-    parser.add_argument("-c", "--clusterName", required=True)
-
-
-def _add_topic_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", "--clusterModel", action="store_true", help="with the clusters")
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not true or false")
-    return text.lower() == "true"
+_TOPIC: Final = Flag("-t", "topic", "its name")
+_SETTING_COLUMNS: Final = ("broker", "topic", "read", "write", "perm")
 
 
 def _list_topics(remote: Remote, options: argparse.Namespace) -> None:
-    answer = remote.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    topics = sorted(TopicList.decode(answer.body).topic_list)
+    topics = _all_topics(remote)
     if not options.clusterModel:
         print_table(("topic",), [(topic,) for topic in topics], options.json)
         return
@@ -59,6 +48,16 @@ def _list_topics(remote: Remote, options: argparse.Namespace) -> None:
         (broker.cluster, topic) for topic in topics for broker in remote.route(topic).broker_datas
     ]
     print_table(("cluster", "topic"), sorted(set(rows)), options.json)
+
+
+def _all_topics(remote: Remote) -> list[str]:
+    answer = remote.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return sorted(TopicList.decode(answer.body).topic_list)
+
+
+def _print_clusters(remote: Remote, options: argparse.Namespace) -> None:
+    clusters = sorted({broker.cluster for broker in remote.route(options.topic).broker_datas})
+    print_table(("cluster",), [(cluster,) for cluster in clusters], options.json)
 
 
 def _print_route(remote: Remote, options: argparse.Namespace) -> None:
@@ -81,34 +80,33 @@ def _print_route(remote: Remote, options: argparse.Namespace) -> None:
 
 
 def _print_status(remote: Remote, options: argparse.Namespace) -> None:
-    rows: list[tuple[object, ...]] = []
-    for broker in remote.route(options.topic).broker_datas:
-        address = broker.broker_addrs.get(MASTER_ID) or min(broker.broker_addrs.values())
-        answer = remote.call(
-            address,
-            RequestCode.GET_TOPIC_STATS_INFO,
-            GetTopicStatsInfoRequestHeader(topic=options.topic),
-        )
-        for queue, offsets in TopicStatsTable.decode(answer.body).offset_table.items():
-            updated = _local_time(offsets.last_update_timestamp)
+    header = GetTopicStatsInfoRequestHeader(topic=options.topic)
+    rows: list[Row] = []
+    for address in brokers_of(remote, options.topic):
+        answer = remote.call(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        for queue, ends in sorted(TopicStatsTable.decode(answer.body).offset_table.items()):
+            updated = local_time(ends.last_update_timestamp)
             rows.append(
-                (queue.broker_name, queue.queue_id, offsets.min_offset, offsets.max_offset, updated)
+                (queue.broker_name, queue.queue_id, ends.min_offset, ends.max_offset, updated)
             )
-    rows.sort(key=lambda row: (str(row[0]), int(str(row[1]))))
     print_table(("broker", "queue", "min_offset", "max_offset", "last_update"), rows, options.json)
 
 
-def _local_time(timestamp_ms: int) -> str:
-    if timestamp_ms <= 0:
-        return ""
-    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
-    return moment.isoformat(sep=" ", timespec="milliseconds")
+def _add_update_topic(parser: argparse.ArgumentParser) -> None:
+    add_broker_or_cluster(parser)
+    flag_adder(
+        _TOPIC,
+        Flag("-r", "readQueueNums", "queues that are read", 8, int),
+        Flag("-w", "writeQueueNums", "queues that are written", 8, int),
+        Flag("-p", "perm", "2 write, 4 read, 6 both", 6, int),
+        Flag("-o", "order", "true or false", False, boolean),
+    )(parser)
 
 
 def _update_topic(remote: Remote, options: argparse.Namespace) -> None:
     header = CreateTopicRequestHeader(
         topic=options.topic,
-        default_topic="TBW102",
+        default_topic=DEFAULT_TOPIC,
         read_queue_nums=options.readQueueNums,
         write_queue_nums=options.writeQueueNums,
         perm=options.perm,
@@ -116,30 +114,142 @@ def _update_topic(remote: Remote, options: argparse.Namespace) -> None:
         topic_sys_flag=0,
         order=options.order,
     )
-    brokers = chosen_brokers(remote, options)
-    for address in brokers:
+    rows: list[Row] = []
+    for address in chosen_brokers(remote, options):
         remote.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-    rows = [(address, options.topic, options.readQueueNums) for address in brokers]
-    print_table(("broker", "topic", "queues"), rows, options.json)
+        rows.append(_settings_row(address, header))
+    print_table(_SETTING_COLUMNS, rows, options.json)
+
+
+def _settings_row(address: str, header: CreateTopicRequestHeader) -> Row:
+    queues = (header.read_queue_nums, header.write_queue_nums)
+    return (address, header.topic, *queues, header.perm)
+
+
+def _add_update_perm(parser: argparse.ArgumentParser) -> None:
+    add_broker_or_cluster(parser)
+    flag_adder(_TOPIC, Flag("-p", "perm", "2 write, 4 read, 6 both", kind=int))(parser)
+
+
+def _update_perm(remote: Remote, options: argparse.Namespace) -> None:
+    """Changes the permission alone: numbers of queues stay as the route tells them."""
+    route = remote.route(options.topic)
+    chosen = set(BROKERS.addresses(remote, options))
+    queues = {data.broker_name: data for data in route.queue_datas}
+    rows: list[Row] = []
+    for broker in route.broker_datas:
+        for address in sorted(chosen.intersection(broker.broker_addrs.values())):
+            data = queues[broker.broker_name]
+            header = CreateTopicRequestHeader(
+                topic=options.topic,
+                default_topic=DEFAULT_TOPIC,
+                read_queue_nums=data.read_queue_nums,
+                write_queue_nums=data.write_queue_nums,
+                perm=options.perm,
+                topic_filter_type="SINGLE_TAG",
+                topic_sys_flag=data.topic_sys_flag,
+            )
+            remote.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            rows.append(_settings_row(address, header))
+    if not rows:
+        raise AdminError(f"no broker that was chosen has topic {options.topic!r}")
+    print_table(_SETTING_COLUMNS, rows, options.json)
+
+
+def delete_topic(remote: Remote, cluster_name: str, topic: str) -> None:
+    """Deletes a topic on the masters of a cluster, and then on the name servers."""
+    for address in remote.masters(cluster_name):
+        remote.call(
+            address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic)
+        )
+    header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+    for address in remote.name_servers:
+        remote.call(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
 def _delete_topic(remote: Remote, options: argparse.Namespace) -> None:
-    for address in remote.masters(options.clusterName):
-        header = DeleteTopicRequestHeader(topic=options.topic)
-        remote.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
-    for address in remote.name_servers:
-        remote.call(
-            address,
-            RequestCode.DELETE_TOPIC_IN_NAMESRV,
-            DeleteTopicFromNamesrvRequestHeader(topic=options.topic),
-        )
+    delete_topic(remote, options.clusterName, options.topic)
     print_table(("deleted",), [(options.topic,)], options.json)
 
 
+def _print_statistics(remote: Remote, options: argparse.Namespace) -> None:
+    topics = _all_topics(remote) if options.topic is None else [options.topic]
+    rows: list[Row] = []
+    for topic in topics:
+        try:
+            rows += _statistics_rows(remote, topic)
+        except RefusedError:
+            # A name that no broker serves as a topic: of a cluster, or gone meanwhile.
+            if options.topic is not None:
+                raise
+    columns = ("topic", "group", "in_tps", "out_tps", "in_today", "out_today")
+    print_table(columns, rows, options.json)
+
+
+def _statistics_rows(remote: Remote, topic: str) -> list[Row]:
+    rows: list[Row] = []
+    for address in brokers_of(remote, topic):
+        sent = _counted(remote, address, "TOPIC_PUT_NUMS", topic)
+        header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
+        answer = remote.call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+        for group in GroupList.decode(answer.body).group_list or [""]:
+            got = _counted(remote, address, "GROUP_GET_NUMS", f"{topic}@{group}")
+            rates = (round(sent.stats_minute.tps, 2), round(got.stats_minute.tps, 2))
+            rows.append((topic, group, *rates, sent.stats_day.sum, got.stats_day.sum))
+    return rows
+
+
+def _counted(remote: Remote, address: str, name: str, key: str) -> BrokerStatsData:
+    """A count of a broker; all zero for what it never counted."""
+    header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+    try:
+        answer = remote.call(address, RequestCode.VIEW_BROKER_STATS_DATA, header)
+    except RefusedError:
+        return BrokerStatsData()
+    return BrokerStatsData.decode(answer.body)
+
+
+def _print_allocation(remote: Remote, options: argparse.Namespace) -> None:
+    queues = route_of(options.topic, remote.route(options.topic)).read_queues
+    members = [member.strip() for member in options.ipList.split(",") if member.strip()]
+    rows: list[Row] = [
+        (member, queue.broker_name, queue.queue_id)
+        for member in sorted(members)
+        for queue in allocate(queues, members, member)
+    ]
+    print_table(("member", "broker", "queue"), rows, options.json)
+
+
 SUBCOMMANDS: Final = {
-    "topicList": Subcommand("all topics", _add_topic_list, _list_topics),
-    "topicRoute": Subcommand("brokers and queues of a topic", _add_topic, _print_route),
-    "topicStatus": Subcommand("offsets of the queues of a topic", _add_topic, _print_status),
+    "topicList": Subcommand(
+        "all topics",
+        lambda parser: parser.add_argument(
+            "-c", "--clusterModel", action="store_true", help="with the clusters"
+        ),
+        _list_topics,
+    ),
+    "topicRoute": Subcommand("brokers and queues of a topic", flag_adder(_TOPIC), _print_route),
+    "topicStatus": Subcommand(
+        "offsets of the queues of a topic", flag_adder(_TOPIC), _print_status
+    ),
+    "topicClusterList": Subcommand("clusters of a topic", flag_adder(_TOPIC), _print_clusters),
     "updateTopic": Subcommand("create or change a topic", _add_update_topic, _update_topic),
-    "deleteTopic": Subcommand("delete a topic", _add_delete_topic, _delete_topic),
+    "updateTopicPerm": Subcommand(
+        "change the permission of a topic", _add_update_perm, _update_perm
+    ),
+    "deleteTopic": Subcommand(
+        "delete a topic",
+        flag_adder(_TOPIC, Flag("-c", "clusterName", "where")),
+        _delete_topic,
+    ),
+    "statsAll": Subcommand(
+        "messages sent and consumed by topic and group",
+        flag_adder(Flag("-t", "topic", "one topic; default: all", None)),
+        _print_statistics,
+    ),
+    "allocateMQ": Subcommand(
+        "how members would share the queues of a topic",
+        flag_adder(_TOPIC, Flag("-i", "ipList", "members, joined by commas")),
+        _print_allocation,
+    ),
 }

@@ -138,6 +138,16 @@ class PushConsumer(Twin[AsyncPushConsumer]):
         """Returns the queues of the topic that this member has now, sorted."""
         return self._twin.queues()
 
+    @property
+    def client_id(self) -> str:
+        """The name under which brokers know this member."""
+        return self._twin.client_id
+
+    @property
+    def pending_count(self) -> int:
+        """Messages that are pulled and not consumed."""
+        return self._twin.pending_count
+
     def commit(self) -> None:
         """Tells the brokers now what is consumed."""
         self._call(self._twin.commit())

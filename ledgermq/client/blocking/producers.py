@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 from ledgermq.client.blocking.twin import Twin
 from ledgermq.client.config import ProducerConfig
@@ -38,7 +39,7 @@ class Producer(Twin[AsyncProducer]):
 
     def submit(self, message: Message, *, ordering_key: str | None = None) -> Future[SendResult]:
         """Puts a message on its way, and returns as soon as there is room for it."""
-        return self._call(self._submit(message, ordering_key))
+        return self._call(_future(self._twin.submit(message, ordering_key=ordering_key)))
 
     def send_batch(
         self, messages: Sequence[Message], *, ordering_key: str | None = None
@@ -46,25 +47,15 @@ class Producer(Twin[AsyncProducer]):
         """Sends messages of one topic as one request: all are stored in one queue, or none."""
         return self._call(self._twin.send_batch(messages, ordering_key=ordering_key))
 
+    def submit_batch(
+        self, messages: Sequence[Message], *, ordering_key: str | None = None
+    ) -> Future[SendResult]:
+        """Puts messages of one topic on their way as one request; see submit and send_batch."""
+        return self._call(_future(self._twin.submit_batch(messages, ordering_key=ordering_key)))
+
     def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
         """Sends a message without asking for an answer."""
         self._call(self._twin.send_one_way(message, ordering_key=ordering_key))
-
-    async def _submit(self, message: Message, ordering_key: str | None) -> Future[SendResult]:
-        outcome: Future[SendResult] = Future()
-        outcome.set_running_or_notify_cancel()
-        sent = await self._twin.submit(message, ordering_key=ordering_key)
-
-        def done(future: asyncio.Future[SendResult]) -> None:
-            if future.cancelled():
-                outcome.set_exception(ClosedError("the producer was closed"))
-            elif (error := future.exception()) is not None:
-                outcome.set_exception(error)
-            else:
-                outcome.set_result(future.result())
-
-        sent.add_done_callback(done)
-        return outcome
 
 
 class TransactionalProducer(Twin[AsyncTransactionalProducer]):
@@ -104,3 +95,21 @@ class TransactionalProducer(Twin[AsyncTransactionalProducer]):
                 self.rollback(half)
             raise
         self.commit(half)
+
+
+async def _future(submitted: Coroutine[Any, Any, asyncio.Future[SendResult]]) -> Future[SendResult]:
+    """Submits, and returns the outcome as other threads can wait for it."""
+    outcome: Future[SendResult] = Future()
+    outcome.set_running_or_notify_cancel()
+    sent = await submitted
+
+    def done(future: asyncio.Future[SendResult]) -> None:
+        if future.cancelled():
+            outcome.set_exception(ClosedError("the producer was closed"))
+        elif (error := future.exception()) is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(future.result())
+
+    sent.add_done_callback(done)
+    return outcome
