@@ -7,7 +7,6 @@ script keeps. Messages can be held back and delivered later, or twice.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ledgermq.commitlog import opening_record
@@ -31,6 +30,7 @@ _FIRST_NUMBER = 100
 _BODY_BYTES = 40
 # A plan in which nothing happens by itself.
 _CALM: dict[str, Any] = {
+    "seed": 0,
     "member_count": 3,
     "is_sync_flush": True,
     "java_ids": (),
@@ -43,8 +43,10 @@ _CALM: dict[str, Any] = {
     "holds_cut": False,
     "is_encoded": False,
     "sync_ms": 1.0,
+    "fault_every_ms": 1e9,
     "fault_weights": (),
     "trigger_chance": 0.0,
+    "send_every_ms": 1e9,
     "producer_count": 1,
     "queue_count": 1,
     "body_bytes_max": 3_000,
@@ -131,7 +133,7 @@ class Stage:
 
     def __init__(self, **changes: Any) -> None:
         """Nothing runs yet; `changes` are those of the calm plan."""
-        plan = replace(Plan.draw(0), **{**_CALM, **changes})
+        plan = Plan(**{**_CALM, **changes})
         self.world = world = World(plan, ())
         self.ids = plan.ids
         self.favorite = "n0"

@@ -6,8 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS, Mutation, find_evidence
-from tests.simulation.scripts import brokers, disks, elections, pushes
+from tests.simulation.mutations import seen_by_script
+from tests.simulation.planted_mistakes import MUTATIONS, Mutation
+from tests.simulation.scripts import brokers, disks, elections, new_group, pushes
 
 
 def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
@@ -23,7 +24,9 @@ def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
 
 
 SCRIPTS = [
-    script for module in (pushes, elections, disks, brokers) for script in scripts_of(module)
+    script
+    for module in (pushes, elections, disks, brokers, new_group)
+    for script in scripts_of(module)
 ]
 
 
@@ -34,4 +37,4 @@ def test_script(script: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_planted_mistake_is_seen(mutation: Mutation) -> None:
-    assert find_evidence(mutation) is not None, mutation.title
+    assert seen_by_script(mutation) is not None, mutation.title

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ledgermq.dledger.messages import (
     AppendRequest,
     CommitRequest,
+    CompareRequest,
     HeartBeatRequest,
     TruncateRequest,
     VoteRequest,
@@ -176,6 +177,22 @@ def cut_during_a_sync() -> None:
     stage.elect("n0")
     stage.run(14_000)
     stage.heal()
+    stage.settle()
+
+
+def commit_index_ahead_of_the_match() -> None:
+    """A follower commits nothing of its own tail, whatever commit index it hears of."""
+    stage = group()
+    index = stage.last_index("n0")
+    stage.isolate("n0")
+    stage.send("n0", 3)
+    stage.lead("n1")
+    stage.send_all("n1", 3)
+    stage.hold((AppendRequest, CompareRequest), "n1", "n0")
+    stage.heal()
+    stage.until(lambda: stage["n0"].raft.leader_id == "n1", "n0 follows n1")
+    stage.run(1_500)
+    demand(stage.commit_index("n0") == index, "I7 n0 commits its own tail")
     stage.settle()
 
 

@@ -1,0 +1,354 @@
+"""The mistakes that are planted: what is broken, the script that sees it, plans that bring it out.
+
+The numbers M1 to M35 are those of the catalogue of mistakes that replicated logs had; M36 is one of
+our own.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from tests.simulation import broken_store_twins as store_twins
+from tests.simulation import broken_twins as twins
+from tests.simulation.scripts import brokers, disks, elections, pushes
+
+Script = Callable[[], None]
+
+
+class Mutation(NamedTuple):
+    """One planted mistake."""
+
+    name: str
+    title: str
+    twin: twins.Twin
+    # Must see it.
+    script: Script
+    # So many seeds look for it, too; chance may miss it.
+    seeds_max: int = 0
+    # Changes of the plan that bring the mistake out sooner.
+    focus: dict[str, object] = {}
+
+
+_GROUP: dict[str, object] = {"java_ids": (), "is_sync_flush": True}
+_POWER: dict[str, object] = {
+    **_GROUP,
+    "fault_every_ms": 400.0,
+    "fault_weights": (("power_all", 1.0), ("power", 2.0), ("kill", 1.0), ("cut", 2.0)),
+}
+_ELECTIONS: dict[str, object] = {
+    **_GROUP,
+    "member_count": 5,
+    "fault_every_ms": 250.0,
+    "delay_ms": 60.0,
+    "fault_weights": (("kill", 2.0), ("cut", 3.0), ("pause", 2.0)),
+    "trigger_chance": 0.4,
+}
+# A leader that is cut off gathers a long tail that nobody else has.
+_TAILS: dict[str, object] = {
+    **_GROUP,
+    "member_count": 3,
+    "fault_every_ms": 500.0,
+    "delay_ms": 5.0,
+    "sync_ms": 2.0,
+    "loss": 0.0,
+    "fault_weights": (("kill", 2.0), ("cut", 4.0), ("pause", 1.0)),
+    "send_every_ms": 10.0,
+    "trigger_chance": 0.15,
+}
+_DAMAGE: dict[str, object] = {
+    **_GROUP,
+    "member_count": 3,
+    "victims": ("n1",),
+    "fault_every_ms": 300.0,
+    "fault_weights": (("rot", 2.0), ("kill", 2.0), ("wipe", 1.0), ("cut", 1.0)),
+    "send_every_ms": 40.0,
+}
+_ALL_JAVA: dict[str, object] = {
+    "member_count": 3,
+    "java_ids": ("n0", "n1", "n2"),
+    "is_sync_flush": True,
+    "keeps_order": False,
+    "duplication": 0.2,
+    "delay_ms": 60.0,
+    "fault_every_ms": 250.0,
+    "fault_weights": (("kill", 2.0), ("cut", 3.0), ("pause", 2.0), ("reset", 1.0)),
+    "send_every_ms": 40.0,
+    "victims": (),
+}
+_SYNC_ERRORS: dict[str, object] = {
+    **_GROUP,
+    "fault_weights": (("sync_error", 3.0), ("power", 1.0)),
+}
+_CLOCKS: dict[str, object] = {**_GROUP, "fault_weights": (("clock", 1.0), ("kill", 1.0))}
+_RETENTION: dict[str, object] = {
+    **_GROUP,
+    "member_count": 3,
+    "fault_weights": (("retention", 2.0), ("kill", 1.0), ("cut", 2.0)),
+    "send_every_ms": 10.0,
+    "segment_bytes": 4096,
+}
+
+MUTATIONS = (
+    Mutation("M1", "a majority is half", twins.quorum_of_half, pushes.retry_after_a_lost_push, 5),
+    Mutation(
+        "M2",
+        "a vote without a look at the log",
+        twins.vote_without_log_check,
+        elections.candidate_that_cannot_win,
+        20,
+    ),
+    Mutation(
+        "M3",
+        "a follower answers before the sync",
+        store_twins.ack_before_sync,
+        disks.power_cut_right_after_the_ack,
+        20,
+    ),
+    Mutation(
+        "M4",
+        "a late TRUNCATE is obeyed",
+        twins.late_truncate_obeyed,
+        pushes.late_truncate_of_the_same_term,
+        20,
+        _ALL_JAVA,
+    ),
+    Mutation(
+        "M5",
+        "an error of a sync is ignored",
+        store_twins.sync_error_ignored,
+        disks.sync_that_fails,
+        30,
+        _SYNC_ERRORS,
+    ),
+    Mutation(
+        "M6",
+        "a damaged member votes",
+        store_twins.damaged_member_votes,
+        disks.damaged_member_asked_for_a_vote,
+        30,
+        _DAMAGE,
+    ),
+    Mutation(
+        "M7",
+        "logs are compared by index",
+        twins.log_compared_by_index,
+        elections.candidate_with_a_present_term_and_an_old_log,
+        30,
+        _TAILS,
+    ),
+    Mutation(
+        "M8",
+        "the last term is the present one",
+        twins.last_term_is_present_term,
+        elections.candidate_with_a_present_term_and_an_old_log,
+        30,
+    ),
+    Mutation(
+        "M9",
+        "a push of a past term is obeyed",
+        twins.push_of_past_term_obeyed,
+        pushes.push_of_a_deposed_leader,
+    ),
+    Mutation(
+        "M10",
+        "a leader counts its unsynced copy",
+        twins.own_copy_counted_unsynced,
+        pushes.cut_during_a_sync,
+        20,
+    ),
+    Mutation(
+        "M11",
+        "COMPARE looks at the index only",
+        twins.compare_by_index,
+        pushes.double_leader_change,
+        20,
+        _ELECTIONS,
+    ),
+    Mutation(
+        "M12",
+        "recovery is kept in memory",
+        store_twins.recovery_kept_in_memory,
+        disks.damaged_member_after_another_restart,
+        30,
+        _DAMAGE,
+    ),
+    Mutation(
+        "M13",
+        "a cut is not synced; no checksums",
+        store_twins.cut_not_synced,
+        disks.truncated_tail_after_a_power_cut,
+    ),
+    Mutation(
+        "M14",
+        "a cut moves a pointer; no checksums",
+        store_twins.cut_by_pointer,
+        disks.truncated_tail_after_a_kill,
+    ),
+    Mutation(
+        "M15",
+        "a vote is answered before it is durable",
+        store_twins.vote_not_durable,
+        elections.stop_inside_the_vote_file,
+        20,
+        _POWER,
+    ),
+    Mutation(
+        "M16",
+        "any term resets timers; no pre-vote",
+        twins.timer_reset_by_any_term,
+        elections.candidate_that_cannot_win,
+    ),
+    Mutation(
+        "M17",
+        "the vote file is deleted first; one copy",
+        store_twins.vote_file_deleted_first,
+        elections.stop_inside_the_vote_file,
+    ),
+    Mutation(
+        "M18", "old terms are counted", twins.old_terms_counted, pushes.figure_8, 20, _ELECTIONS
+    ),
+    Mutation(
+        "M19",
+        "the same, without an opening record",
+        twins.old_terms_counted_without_opening,
+        pushes.figure_8,
+        20,
+        _ELECTIONS,
+    ),
+    Mutation(
+        "M20",
+        "match indexes live on",
+        twins.match_kept_over_terms,
+        pushes.match_index_of_an_earlier_term,
+        30,
+        _TAILS,
+    ),
+    Mutation(
+        "M21", "a late report of a sync counts", twins.late_report_counts, pushes.cut_during_a_sync
+    ),
+    Mutation(
+        "M22",
+        "APPEND without the entry before",
+        twins.append_without_previous,
+        pushes.append_behind_another_history,
+    ),
+    Mutation(
+        "M23",
+        "commit before match",
+        twins.commit_before_match,
+        pushes.commit_index_ahead_of_the_match,
+        30,
+        _ELECTIONS,
+    ),
+    Mutation(
+        "M24",
+        "a leader ignores a higher term; no check-quorum",
+        twins.higher_term_ignored,
+        elections.leader_that_comes_back,
+        20,
+    ),
+    Mutation(
+        "M25",
+        "any answer to a vote counts",
+        twins.any_vote_answer_counts,
+        elections.vote_answer_of_another_round,
+        30,
+        _ELECTIONS,
+    ),
+    Mutation(
+        "M26",
+        "serving when elected",
+        store_twins.serving_when_elected,
+        brokers.send_before_the_term_is_open,
+        20,
+    ),
+    Mutation(
+        "M27",
+        "queues up to the end of the log",
+        store_twins.queues_ahead_of_commit,
+        brokers.queues_after_a_restart,
+        20,
+    ),
+    Mutation(
+        "M28",
+        "queue offsets from memory",
+        store_twins.queue_offsets_from_memory,
+        brokers.queue_offsets_of_an_earlier_reign,
+        30,
+        _ELECTIONS,
+    ),
+    Mutation(
+        "M29",
+        "checksums are not verified",
+        store_twins.checksums_not_verified,
+        disks.rot_of_an_entry,
+        30,
+        _DAMAGE,
+    ),
+    Mutation(
+        "M30",
+        "a rebuilt index is off by one",
+        store_twins.index_off_by_one,
+        disks.index_that_is_gone,
+        30,
+        _POWER,
+    ),
+    Mutation(
+        "M31",
+        "group offsets without their file",
+        store_twins.offsets_not_saved_with_mark,
+        brokers.group_offsets_of_a_new_leader,
+        30,
+    ),
+    Mutation(
+        "M32",
+        "leases on the wall clock",
+        store_twins.wall_clock_for_leases,
+        elections.wall_clock_that_jumps,
+        30,
+        _CLOCKS,
+    ),
+    Mutation(
+        "M33",
+        "a follower is never begun afresh",
+        twins.follower_never_begun_afresh,
+        disks.follower_behind_the_first_entry,
+        30,
+        _RETENTION,
+    ),
+    Mutation(
+        "M34",
+        "an answer is sent twice",
+        store_twins.answered_twice,
+        pushes.retry_after_a_lost_push,
+        20,
+    ),
+    Mutation(
+        "M35",
+        "a wiped member votes",
+        store_twins.wiped_member_votes,
+        disks.wiped_member_asked_for_a_vote,
+        30,
+        _DAMAGE,
+    ),
+    Mutation(
+        "M36",
+        "commits are told before the loss of the lead",
+        store_twins.commits_told_before_the_loss,
+        brokers.leader_that_wakes_up_deposed,
+    ),
+)
+
+
+@contextmanager
+def planted(mutation: Mutation) -> Iterator[None]:
+    """Puts the twins in place for the length of a `with` block."""
+    patches = mutation.twin()
+    originals = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
+    for owner, name, twin in patches:
+        setattr(owner, name, twin)
+    try:
+        yield
+    finally:
+        for owner, name, original in originals:
+            setattr(owner, name, original)
