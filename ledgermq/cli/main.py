@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import sys
 from typing import Final, NamedTuple
 
@@ -34,9 +35,12 @@ COMMANDS: Final = {
     "send": CommandEntry("ledgermq.cli.send", "send messages: a text, or the lines of a file"),
     "consume": CommandEntry("ledgermq.cli.consume", "print the messages of a topic"),
     "bench": CommandEntry("ledgermq.cli.bench", "measure sending or consuming on a cluster"),
-    "log": CommandEntry("ledgermq.cli.log", "dump, verify or summarise a store directory"),
+    "log": CommandEntry("ledgermq.cli.log", "dump, verify or summarize a store directory"),
     "simulate": CommandEntry(
         "ledgermq.cli.simulate", "run a simulated group with every fault, from seeds"
+    ),
+    "pipeline": CommandEntry(
+        "ledgermq.cli.pipeline", "jobs on Spark: archive, replay and others"
     ),
     "doctor": CommandEntry("ledgermq.cli.doctor", "check addresses, ports, disk, clock and peers"),
 }
@@ -50,12 +54,24 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ledgermq {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, entry in COMMANDS.items():
-        command = commands.add_parser(name, help=entry.summary, description=entry.summary)
+        command = commands.add_parser(
+            name, help=entry.summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         if name == chosen:
             module = importlib.import_module(entry.module)
+            command.description = _described(module.__doc__ or "")
             module.add_arguments(command)
             command.set_defaults(run=module.run)
     return parser
+
+
+def _described(docstring: str) -> str:
+    """Returns what a module says of itself, without the usage that its first line repeats."""
+    text = inspect.cleandoc(docstring)
+    usage, colon, rest = text.partition("``: ")
+    if colon and usage.startswith("``ledgermq "):
+        text = rest[:1].upper() + rest[1:]
+    return text.replace("``", "").replace("`", "")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -74,8 +74,9 @@ def messages_of(
     tags = columns.get("tags", nothing)
     properties = columns.get("properties", nothing)
     queue_keys = columns.get("queueKey", nothing)
+    row_ids = columns.get("rowId", nothing)
     for i, body in enumerate(columns["body"]):
-        row_id = f"{id_prefix}-{first_row + i}"
+        row_id = row_ids[i] or f"{id_prefix}-{first_row + i}"
         row_topic = topics[i] or topic
         if row_topic is None:
             raise RowError(row_id, "it has no topic, and the option topic is not set")

@@ -54,6 +54,8 @@ _WRITABLE: Final[Mapping[str, tuple[DataType, ...]]] = {
     "properties": (_PROPERTIES,),
     # Rows with the same one go to one queue, in their order.
     "queueKey": (StringType(),),
+    # The row's id, where the writer is not to make one.
+    "rowId": (StringType(),),
 }
 
 

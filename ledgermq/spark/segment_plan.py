@@ -76,6 +76,17 @@ def find_log(text: str) -> LogFiles:
     raise OptionError("path", text, _ALLOWED)
 
 
+def find_members(text: str) -> list[Path]:
+    """Returns the ledger directories at or below a path, at most two levels down."""
+    path = Path(text.removeprefix("file://"))
+    if (path / "data").is_dir():
+        return [path]
+    return [
+        data.parent
+        for data in sorted(path.glob("dledger-*/data")) or sorted(path.glob("*/dledger-*/data"))
+    ]
+
+
 def _segments(directory: Path) -> tuple[Path, ...]:
     if not directory.is_dir():
         return ()

@@ -55,9 +55,27 @@ def read_segment(wanted: SegmentRange, *, verifies: bool) -> Iterator[RecordColu
         raise CorruptDataError(wanted.path, "the file is empty")
     with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
         if wanted.is_ledger:
-            yield from _LedgerSegment(wanted, data, verifies=verifies).runs()
+            segment = _LedgerSegment(wanted, data, verifies=verifies)
+            for run in segment.runs():
+                yield segment.records(run)
         else:
             yield from _plain_runs(wanted, data, verifies=verifies)
+
+
+def read_entries(wanted: SegmentRange) -> Iterator[tuple[EntrySlice, RecordColumns]]:
+    """Yields the committed entries of a file and their records, with every check.
+
+    Raises:
+        CorruptDataError: something in the file is not what it must be.
+    """
+    path = Path(wanted.path)
+    size = path.stat().st_size
+    if size == 0:
+        raise CorruptDataError(wanted.path, "the file is empty")
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+        segment = _LedgerSegment(wanted, data, verifies=True)
+        for run in segment.runs():
+            yield run, segment.records(run)
 
 
 class _LedgerSegment:
@@ -71,8 +89,8 @@ class _LedgerSegment:
         self._last_id: EntryId | None = None
         self._chain_crc = 0
 
-    def runs(self) -> Iterator[RecordColumns]:
-        """Yields the records of committed entries."""
+    def runs(self) -> Iterator[EntrySlice]:
+        """Yields the committed entries."""
         offset, committed = self._wanted.start_offset, self._wanted.committed_index
         while self._last_id is None or self._last_id.index < committed:
             end = self._run_end(offset)
@@ -83,7 +101,7 @@ class _LedgerSegment:
             self._last_id, self._chain_crc = run.last_id, run.last_chain_crc
             if run.last_index > committed:
                 run = run.take(committed - run.first_index + 1, len(run.data))
-            yield self._records(run)
+            yield run
             offset = end
 
     def _run_end(self, offset: int) -> int:
@@ -149,7 +167,8 @@ class _LedgerSegment:
         except CorruptEntryError as error:
             raise CorruptDataError(f"{self._wanted.next_path} at 0", str(error)) from error
 
-    def _records(self, run: EntrySlice) -> RecordColumns:
+    def records(self, run: EntrySlice) -> RecordColumns:
+        """Returns the records of some entries, checked."""
         offset = run.position - self._wanted.position
         starts = np.array(run.starts, np.int64)
         ends = np.append(starts[1:], len(run.data))

@@ -1,0 +1,43 @@
+"""``ledgermq pipeline``: the jobs on Spark, each with arguments of its own.
+
+A job's module offers ``add_arguments(parser)`` and ``run(session, options)``; it is loaded, and
+Spark with it, only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Final
+
+_JOBS: Final = {
+    "archive": "topics into Parquet files, by topic and date, each message exactly once",
+    "audit": "checks the ledgers of many stores, compares replicas, makes queues anew",
+    "replay": "messages of an archive back into topics, each exactly once",
+}
+_NEEDED: Final = frozenset({"pyspark", "pyarrow", "numpy", "py4j"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    lines = "\n".join(f"  {name:13} {summary}" for name, summary in _JOBS.items())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = f"Jobs on Spark:\n{lines}\n\nledgermq pipeline JOB --help lists its own."
+    parser.add_argument("job", choices=sorted(_JOBS), metavar="JOB")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="of the job")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs one job in a session of Spark."""
+    try:
+        job = importlib.import_module(f"ledgermq.spark.jobs.{options.job.replace('-', '_')}")
+        running = importlib.import_module("ledgermq.spark.jobs.running")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _NEEDED:
+            raise
+        print(f"{error.name} is missing: pip install 'ledgermq[spark]'", file=sys.stderr)
+        return 1
+    parser = argparse.ArgumentParser(prog=f"ledgermq pipeline {options.job}")
+    job.add_arguments(parser)
+    return int(running.run_parsed(job.run, parser.parse_args(options.words)))

@@ -1,0 +1,99 @@
+"""The job ``archive``: topics into Parquet files, by topic and date, each message exactly once.
+
+Runs until all that was there at its start is archived, or with --follow until it is stopped. Its
+place is kept in the checkpoint inside the archive: started again it goes on there. Read the result
+with read_archive, or as Parquet files while the job does not run.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, to_date
+
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.jobs.archive_files import (
+    CHECKPOINT,
+    batch_path,
+    batches,
+    compact,
+    finish_compaction,
+)
+from ledgermq.spark.jobs.running import run_job
+
+_MIB = 1024 * 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
+    topics = parser.add_mutually_exclusive_group(required=True)
+    topics.add_argument("-t", "--topic", help="one or more, with commas between")
+    topics.add_argument("--pattern", help="all topics whose whole name it matches")
+    parser.add_argument("--path", required=True, help="directory of the archive")
+    parser.add_argument(
+        "--from", dest="start", default="earliest", help="where a new archive begins"
+    )
+    parser.add_argument("--rows-per-batch", type=int, default=1_000_000, metavar="N")
+    parser.add_argument("--follow", action="store_true", help="go on until stopped")
+    parser.add_argument(
+        "--compact-mib", type=int, default=128, metavar="N", help="join small batches; 0: do not"
+    )
+
+
+def run(spark: SparkSession, options: argparse.Namespace) -> int:
+    """Archives what there is and prints what is in the archive now.
+
+    Raises:
+        OptionError: the directory holds an archive whose checkpoint is gone.
+    """
+    path = Path(options.path).absolute()
+    check_archive(path)
+    finish_compaction(path)
+    before = {batch.path for batch in batches(path)}
+    reader = spark.readStream.format("rocketmq").option("nameServer", options.name_server)
+    if options.pattern:
+        reader = reader.option("topicPattern", options.pattern)
+    else:
+        reader = reader.option("topic", options.topic)
+    frame = reader.options(
+        startingOffsets=options.start, maxRowsPerTrigger=options.rows_per_batch
+    ).load()
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        dated = rows.withColumn("date", to_date(col("storeTimestamp")))
+        writer = dated.write.mode("overwrite").partitionBy("topic", "date")
+        writer.parquet(str(batch_path(path, batch_id)))
+
+    writer = frame.writeStream.foreachBatch(write)
+    writer = writer.option("checkpointLocation", str(path / CHECKPOINT))
+    if not options.follow:
+        writer = writer.trigger(availableNow=True)
+    writer.start().awaitTermination()
+    added = [batch for batch in batches(path) if batch.path not in before]
+    joined = compact(spark, path, options.compact_mib * _MIB) if options.compact_mib else 0
+    size = sum(batch.size_bytes for batch in batches(path))
+    sys.stdout.write(
+        f"archived {len(added)} new batches, joined {joined}; {path} holds"
+        f" {len(batches(path))} batches of {size} bytes\n"
+    )
+    return 0
+
+
+def check_archive(path: Path) -> None:
+    """Checks that an archive that is there can be gone on with.
+
+    Raises:
+        OptionError: without its checkpoint batches would begin at 0 again, and replace others.
+    """
+    has_batches = path.is_dir() and any(re.match(r"batch=", child.name) for child in path.iterdir())
+    if has_batches and not (path / CHECKPOINT / "metadata").is_file():
+        raise OptionError(
+            "--path", str(path), f"a new directory, or an archive with its {CHECKPOINT}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(run_job(add_arguments, run))

@@ -1,0 +1,117 @@
+"""What one task of an audit finds in one segment file: checked entries, and what follows from them.
+
+The units of consume queues and the keys are made by the broker's own code, so that what is compared
+with its files, or written anew, is what the broker would write.
+"""
+
+import mmap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ledgermq.commitlog.key_index import KeyRow
+from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.commitlog.rows import RowMaker
+from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.segment_plan import SegmentRange
+from ledgermq.spark.segment_walk import read_entries
+
+# Replicas are compared by a checksum of each piece, on a grid that all of them share.
+PIECE_BYTES: Final = 1024 * 1024
+_FILES_OPEN_MAX: Final = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueUnits:
+    """Consecutive units of one queue, as the entries of one file have them."""
+
+    first_offset: int
+    units: list[bytes] = field(default_factory=list)
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the next unit."""
+        return self.first_offset + len(self.units)
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentFindings:
+    """What was found in one file."""
+
+    path: str
+    first_index: int = -1
+    last_index: int = -1
+    first_position: int = -1
+    end_position: int = -1
+    byte_count: int = 0
+    # What ended the walk too early; "" when nothing did.
+    defect: str = ""
+    # Gaps in the queue offsets of the log itself.
+    gaps: list[str] = field(default_factory=list)
+    queues: dict[tuple[str, int], QueueUnits] = field(default_factory=dict)
+    keys: list[KeyRow] = field(default_factory=list)
+
+
+def audit_segment(
+    wanted: SegmentRange, delays_ms: tuple[int, ...], *, wants_keys: bool
+) -> SegmentFindings:
+    """Walks over one file with every check; a defect is a finding, not an error."""
+    found = SegmentFindings(path=wanted.path)
+    file_system = RealFileSystem()
+    files = OpenFiles(file_system, _FILES_OPEN_MAX)
+    # Names queues only: nothing is opened below this directory.
+    queues = ConsumeQueues(file_system, "", files, PIECE_BYTES)
+    rows = RowMaker(queues, delays_ms=delays_ms, index_enabled=wants_keys)
+    try:
+        for run, _ in read_entries(wanted):
+            if found.first_index < 0:
+                found.first_index, found.first_position = run.first_index, run.position
+            found.last_index, found.end_position = run.last_index, run.end_position
+            found.byte_count += len(run.data)
+            for row in rows.rows_of(run, run.first_index, run.last_index + 1):
+                found.keys += row[4]
+                if row[0] is not None:
+                    _add_unit(found, (row[0].topic, row[0].queue_id), row[1], row[2])
+    except (CorruptDataError, RemoteProtocolError) as error:
+        found.defect = str(error)
+    return found
+
+
+def _add_unit(found: SegmentFindings, key: tuple[str, int], offset: int, unit: bytes) -> None:
+    queue = found.queues.get(key)
+    if queue is None:
+        queue = found.queues[key] = QueueUnits(first_offset=offset)
+    elif offset != queue.end_offset:
+        found.gaps.append(
+            f"queue {key[0]}-{key[1]}: offset {offset} follows {queue.end_offset - 1}"
+            f" in {found.path}"
+        )
+        queue.first_offset, queue.units = offset, []
+    queue.units.append(unit)
+
+
+def piece_checksums(path: str, start: int, end: int) -> dict[int, int]:
+    """Returns a checksum of each piece of a range of the log that lies in one file.
+
+    Args:
+        path: the file; its name is its position.
+        start: first position of the range.
+        end: behind the last.
+
+    Returns:
+        By position of the piece; a piece that the file does not hold whole has what there is.
+    """
+    position = int(Path(path).name)
+    found = {}
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = max(start, position)
+        stop = min(end, position + len(data))
+        while at < stop:
+            piece_end = min(stop, at - at % PIECE_BYTES + PIECE_BYTES)
+            found[at] = crc32c(data[at - position : piece_end - position])
+            at = piece_end
+    return found

@@ -1,0 +1,200 @@
+"""The audit finds every planted defect, and makes the queues that the broker made."""
+
+import argparse
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
+from ledgermq.dledger.entry import EntryCodec, read_head
+from ledgermq.protocol.checksum import crc32c
+from tests.e2e.up_cluster import UpCluster
+from tests.spark.log_files import SEGMENT_BYTES, flip, make_record, write_ledger
+from tests.spark.topics import send_numbered
+from tests.waiting import wait_until
+
+audit = pytest.importorskip("ledgermq.spark.jobs.audit")
+
+COUNT = 100
+RECORDS = [make_record("Orders", n) for n in range(COUNT)]
+REPLICAS = ("n0", "n1", "n2")
+
+
+class InThisProcess:
+    """What the job needs of a session, without one: its tasks run here, one after the other."""
+
+    def __init__(self, items: Sequence[Any] = ()) -> None:
+        self._items = items
+
+    @property
+    def sparkContext(self) -> "InThisProcess":
+        return self
+
+    def parallelize(self, items: Sequence[Any], _slices: int) -> "InThisProcess":
+        return InThisProcess(items)
+
+    def map(self, function: Callable[[Any], Any]) -> "InThisProcess":
+        return InThisProcess([function(item) for item in self._items])
+
+    def collect(self) -> list[Any]:
+        return list(self._items)
+
+
+def run(*words: object) -> int:
+    parser = argparse.ArgumentParser()
+    audit.add_arguments(parser)
+    small = ["--queue-file-bytes", "400", "--index-slots", "10", "--index-entries", "500"]
+    code: int = audit.run(InThisProcess(), parser.parse_args([*map(str, words), *small]))
+    return code
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> dict[str, list[Path]]:
+    """Three equal replicas with their queues; the files of each log."""
+    files = {}
+    for name in REPLICAS:
+        store = tmp_path / name / f"dledger-{name}"
+        files[name] = write_ledger(store, RECORDS, committed_index=COUNT - 1)
+    assert run(tmp_path / "n0", "--rebuild", tmp_path / "made") == 0
+    for name in REPLICAS:
+        shutil.copytree(
+            tmp_path / "made" / "dledger-n0" / "consumequeue", queues_of(tmp_path, name)
+        )
+    return files
+
+
+def queues_of(root: Path, name: str) -> Path:
+    return root / name / "consumequeue"
+
+
+def test_equal_replicas_have_no_defect(
+    group: dict[str, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert run(tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(f"{COUNT} entries" in line and "0 defects" in line for line in lines)
+
+
+def wipe(path: Path, start: int, end: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[start:end] = bytes(end - start)
+    path.write_bytes(data)
+
+
+def break_chain(files: list[Path]) -> None:
+    """Another body with checksums of its own, which the entry after it does not follow."""
+    data = bytearray(files[1].read_bytes())
+    head = read_head(bytes(data))
+    body = bytearray(data[48 : head.size])
+    body[90] ^= 1
+    run = EntryCodec(crc32c).encode(
+        [bytes(body)],
+        first_index=head.index,
+        term=head.term,
+        position=head.position,
+        previous_chain_crc=0,
+    )
+    data[: head.size] = run.data
+    files[1].write_bytes(data)
+
+
+def diverge(files: list[Path]) -> None:
+    """The whole log is good in itself, but it is another one."""
+    directory = files[0].parent.parent
+    other = [make_record("Orders", n, body_bytes=50 if n != 40 else 51) for n in range(COUNT)]
+    shutil.rmtree(directory)
+    write_ledger(directory, other, committed_index=COUNT - 1)
+
+
+def queue_file(files: list[Path], number: int) -> Path:
+    queue = files[0].parent.parent.parent / "consumequeue" / "Orders" / "1"
+    return sorted(queue.iterdir())[number]
+
+
+def swap(one: Path, other: Path) -> None:
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+
+
+DEFECTS: dict[str, tuple[Callable[[list[Path]], object], str]] = {
+    "flipped bit in a body": (lambda files: flip(files[2], 300), "crc"),
+    "flipped bit in a head": (lambda files: flip(files[2], 17), "entry"),
+    "flipped bit in a term": (lambda files: flip(files[1], 23), "chain_crc|term"),
+    "missing segment": (lambda files: files[2].unlink(), "must follow"),
+    "missing last segment": (lambda files: files[-1].unlink(), "next file is missing"),
+    "short segment": (lambda files: files[1].write_bytes(b"x" * 100), "must follow"),
+    "zeroed part": (lambda files: wipe(files[1], 512, 1024), "entry"),
+    "segments swapped": (lambda files: swap(files[1], files[2]), "entry"),
+    "broken chain": (break_chain, "chain_crc"),
+    "diverged replica": (diverge, "differs from"),
+    "hole in a queue": (lambda files: wipe(queue_file(files, 0), 40, 60), "hole at offset 2"),
+    "wrong unit": (lambda files: flip(queue_file(files, 0), 47), "offset 2 says .* the log says"),
+    "queue file missing": (lambda files: queue_file(files, 0).unlink(), "hole at offset 0"),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_planted_defect_is_found_and_named(
+    group: dict[str, list[Path]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    plant, words = DEFECTS[name]
+    plant(group["n1"])
+    capsys.readouterr()
+    assert run(tmp_path) == 1
+    out = capsys.readouterr().out
+    defects = [line for line in out.splitlines() if line.startswith("  defect: ")]
+    assert defects
+    text = "\n".join(defects)
+    assert re.search(words, text), text
+    assert "n1" in text and "/n2" not in text
+
+
+def test_queues_are_those_of_the_broker(cluster: UpCluster, tmp_path: Path) -> None:
+    send_numbered(cluster.name_server, "AuditLive", 100)
+    (store,) = cluster.data.glob("*/dledger-*")
+    numbers = iter(range(1000))
+
+    def compare() -> bool:
+        target = tmp_path / str(next(numbers))
+        words = [store, "--rebuild", target, "--index-slots", 10, "--index-entries", 100_000]
+        parser = argparse.ArgumentParser()
+        audit.add_arguments(parser)
+        audit.run(InThisProcess(), parser.parse_args(list(map(str, words))))
+        made = target / store.name / "consumequeue" / "AuditLive"
+        own = store.parent / "consumequeue" / "AuditLive"
+        files = {path.relative_to(own): path.read_bytes() for path in own.glob("*/*")}
+        found = {path.relative_to(made): path.read_bytes() for path in made.glob("*/*")}
+        return len(files) == 4 and found == files
+
+    wait_until(compare, what="a checkpoint that covers all", deadline_s=60)
+
+
+def test_a_log_that_goes_on_behind_its_checkpoint_is_no_defect(tmp_path: Path) -> None:
+    files = write_ledger(tmp_path / "dledger-a", RECORDS, committed_index=50)
+    wipe(files[-1], 0, SEGMENT_BYTES)
+    assert run(tmp_path) == 0
+
+
+def test_units_have_the_size_that_files_are_made_of(tmp_path: Path) -> None:
+    write_ledger(tmp_path / "dledger-a", RECORDS, committed_index=COUNT - 1)
+    assert run(tmp_path, "--rebuild", tmp_path / "made") == 0
+    files = sorted((tmp_path / "made" / "dledger-a" / "consumequeue" / "Orders" / "0").iterdir())
+    assert [path.stat().st_size for path in files] == [400] * 2
+    assert sum(len(path.read_bytes().rstrip(b"\0")) for path in files) > 24 * QUEUE_UNIT_BYTES - 9
+    (index,) = (tmp_path / "made" / "dledger-a" / "index").iterdir()
+    assert int.from_bytes(index.read_bytes()[36:40], "big") == COUNT + 1
+
+
+def test_a_directory_without_stores_is_named(tmp_path: Path) -> None:
+    with pytest.raises(audit.OptionError, match="stores with dledger-<id>/data"):
+        run(tmp_path)

@@ -1,0 +1,89 @@
+"""The jobs of the pipeline in a real session, started again as after a crash."""
+
+import argparse
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.up_cluster import UpCluster
+from tests.spark.topics import send_numbered
+
+direct = pytest.importorskip("tests.spark.direct", reason="pip install 'ledgermq[spark]'")
+archive = pytest.importorskip("ledgermq.spark.jobs.archive")
+archive_files = pytest.importorskip("ledgermq.spark.jobs.archive_files")
+replay = pytest.importorskip("ledgermq.spark.jobs.replay")
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(job: Any, spark: Any, cluster: UpCluster, *words: object) -> None:
+    """Runs a job as the command does."""
+    parser = argparse.ArgumentParser()
+    job.add_arguments(parser)
+    options = parser.parse_args(["-n", cluster.name_server, *map(str, words)])
+    assert job.run(spark, options) == 0
+
+
+def contents(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
+    """What of messages has to be the same after a replay, each with its number of times."""
+    return Counter(
+        (bytes(row["body"]), row["tags"], row["keys"], dict(row["properties"])["number"])
+        for row in rows
+    )
+
+
+def archived(spark: Any, path: Path) -> list[dict[str, Any]]:
+    return [row.asDict() for row in archive_files.read_archive(spark, str(path)).collect()]
+
+
+def test_archive_and_replay_keep_each_message_once(
+    spark: Any, cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "archive"
+    words = ("-t", "JobsIn", "--path", path, "--rows-per-batch", 40)
+    send_numbered(cluster.name_server, "JobsIn", 60)
+    run(archive, spark, cluster, *words, "--compact-mib", 0)
+    send_numbered(cluster.name_server, "JobsIn", 30, start=60)
+    run(archive, spark, cluster, *words, "--compact-mib", 0)
+    sent = direct.read_rows({"nameServer": cluster.name_server, "topic": "JobsIn"})
+    assert len(archive_files.batches(path)) == 3
+    assert contents(archived(spark, path)) == contents(sent)
+    (directory,) = {file.parent.parent.name for file in path.glob("batch=*/*/*/*.parquet")}
+    assert directory == "topic=JobsIn"
+
+    # A crash between the commit of a compaction and the end of its swap.
+    before = tmp_path / "before"
+    shutil.copytree(path, before)
+    assert archive_files.compact(spark, path, 1 << 20) == 3
+    (whole,) = archive_files.batches(path)
+    assert (whole.first, whole.last) == (0, 2)
+    shutil.copytree(whole.path, before / "_compacting" / whole.path.name)
+    shutil.rmtree(archive_files.batch_path(before, 1))
+    for root in (path, before):
+        assert contents(archived(spark, root)) == contents(sent)
+        assert len(archive_files.batches(root)) == 1
+
+    # A replay that was stopped after a part, started again, and once more.
+    words = ("--path", path, "-t", "JobsOut")
+    run(replay, spark, cluster, *words, "--where", "queueId < 2")
+    part = direct.read_rows({"nameServer": cluster.name_server, "topic": "JobsOut"})
+    assert 0 < len(part) < len(sent)
+    run(replay, spark, cluster, *words, "--keep-order")
+    run(replay, spark, cluster, *words)
+    replayed = direct.read_rows({"nameServer": cluster.name_server, "topic": "JobsOut"})
+    assert contents(replayed) == contents(sent)
+    assert f"replayed {len(sent) - len(part)} messages" in capsys.readouterr().out
+
+
+def test_an_archive_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
+    """Its batches would begin at 0 again and replace what is there."""
+    (tmp_path / "batch=00000000000000000000").mkdir()
+    with pytest.raises(archive.OptionError, match="an archive with its _checkpoint"):
+        archive.check_archive(tmp_path)
+
+
+def test_what_is_no_archive_is_named(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no complete batch"):
+        archive_files.read_archive(spark, str(tmp_path))
