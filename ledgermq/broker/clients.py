@@ -202,6 +202,11 @@ class ClientTable:
         return connection
 
     @property
+    def producer_group_names(self) -> list[str]:
+        """The producer groups with a live member, in order."""
+        return sorted(self._producers)
+
+    @property
     def memberships_count(self) -> int:
         """Clients times the groups they are in."""
         return self._memberships_count

@@ -29,6 +29,8 @@ _NAME: Final = re.compile(r"[%|a-zA-Z0-9_.-]{1,127}")
 _REGISTER_PERIOD_MS: Final = (10_000, 60_000)
 # Upstream's samples put the ledger port so far above the broker's.
 _LEDGER_PORT_DISTANCE: Final = 30_000
+# Upstream's port for the VIP channel is so far below the port for clients.
+VIP_PORT_DISTANCE: Final = 2
 # What DLedger keeps free behind an entry, so that a blank fits.
 _SEGMENT_SLACK_BYTES: Final = 4096
 
@@ -55,6 +57,7 @@ class BrokerConfig:
     address_host: str
     bind_host: str
     listen_port: int
+    has_vip_port: bool
     namesrv_addresses: tuple[str, ...]
     register_period_ms: int
     register_timeout_ms: int
@@ -355,6 +358,13 @@ def _is_port(text: str) -> bool:
 
 
 def _check_together(config: BrokerConfig) -> None:
+    if config.has_vip_port and config.listen_port <= VIP_PORT_DISTANCE:
+        raise ConfigError(
+            "vipChannelEnable",
+            "true",
+            f"false with listenPort={config.listen_port}: the port {VIP_PORT_DISTANCE} below it"
+            " must exist",
+        )
     if config.broker_role == "SLAVE" and not config.is_group_member:
         raise ConfigError(
             "brokerRole",

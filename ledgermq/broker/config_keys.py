@@ -24,6 +24,12 @@ _IDENTITY: Final = (
     integer(
         "listenPort", "listen_port", 10911, "", 0, 65535, "Port for clients; 0 takes a free one."
     ),
+    switch(
+        "vipChannelEnable",
+        "has_vip_port",
+        False,
+        "Listen on listenPort - 2, too, for clients that use upstream's VIP channel.",
+    ),
     text_key(
         "namesrvAddr", "namesrv_addresses", "", "Name servers, host:port joined with a semicolon."
     ),

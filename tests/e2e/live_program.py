@@ -125,8 +125,8 @@ class LiveProgram:
 def broker(
     folder: Path, *settings: str, namesrv: str = "", name: str = "broker-a", log: str = "broker.log"
 ) -> LiveProgram:
-    """Starts a broker that is alone in its group, on free ports."""
-    port, ledger_port = free_ports(2)
+    """Starts a broker that is alone in its group, on free ports; the VIP channel's is free, too."""
+    port, ledger_port = free_ports(2, spread=(0, -2))
     words = [
         "broker", "--json", f"listenPort={port}", "brokerIP1=127.0.0.1", f"brokerName={name}",
         f"storePathRootDir={folder / name}", "enableDLegerCommitLog=true", f"dLegerGroup={name}",

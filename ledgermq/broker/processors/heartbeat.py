@@ -33,6 +33,7 @@ from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.queue_locks import QueueKey, QueueLocks
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.topics import TOPIC_UNIT_SUBSCRIPTION
+from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
     ClientConnection,
@@ -249,6 +250,23 @@ class ClientProcessor:
             raise InvalidRequestError(f"the producer group[{name}] not exist")
         body = ProducerConnection([_connection(client) for client in clients])
         return command.response(ResponseCode.SUCCESS, body=body.encode())
+
+    def list_all_producers(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_ALL_PRODUCER_INFO (328, 4.9.8): the live members of all producer groups."""
+        groups = {
+            name: [
+                {
+                    "clientId": client.client_id,
+                    "language": _LANGUAGES.get(client.language, "OTHER"),
+                    "lastUpdateTimestamp": client.seen_ms,
+                    "remoteIP": f"/{client.address}",
+                    "version": client.version,
+                }
+                for client in self._clients.producers_of(name)
+            ]
+            for name in self._clients.producer_group_names
+        }
+        return command.response(ResponseCode.SUCCESS, body=lenient_json.write({"data": groups}))
 
 
 def _keys(queues: list[MessageQueue]) -> list[QueueKey]:

@@ -80,14 +80,16 @@ class InspectionProcessor:
         store: Units,
         statistics: Statistics,
         clock_ms: Callable[[], float],
+        clean_soon: Callable[[], None],
     ) -> None:
-        """Binds the parts; `clock_ms` is monotonic."""
+        """Binds the parts; `clock_ms` is monotonic, `clean_soon` has old files looked for."""
         self._config = config
         self._state = state
         self._clients = clients
         self._store = store
         self._statistics = statistics
         self._clock_ms = clock_ms
+        self._clean_soon = clean_soon
 
     def view_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """VIEW_BROKER_STATS_DATA (315): one counter over a minute, an hour and a day."""
@@ -150,6 +152,11 @@ class InspectionProcessor:
             if self._state.topics.find(topic) is None and not names.is_system_topic(topic):
                 _log.info("deletes the queues of {topic}, which is no topic any more", topic=topic)
                 self._store.delete_topic(topic)
+        return command.response(ResponseCode.SUCCESS)
+
+    def clean_log(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """DELETE_EXPIRED_COMMITLOG (329, 4.9.8): what has expired goes soon, at any hour."""
+        self._clean_soon()
         return command.response(ResponseCode.SUCCESS)
 
     # Settings.

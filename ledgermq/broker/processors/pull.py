@@ -95,6 +95,10 @@ class Reader(Protocol):
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
 
+# Gets group, topic, queue, the offset that was asked for and the one to go on with.
+OnOffsetMoved = Callable[[str, str, int, int, int], None]
+
+
 class PullProcessor:
     """Answers pulls, at once or later."""
 
@@ -109,6 +113,7 @@ class PullProcessor:
         clock_ms: Callable[[], float],
         memory_bytes: int,
         statistics: Statistics,
+        on_offset_moved: OnOffsetMoved | None = None,
     ) -> None:
         """Binds the parts.
 
@@ -122,6 +127,7 @@ class PullProcessor:
             clock_ms: monotonic time, for deadlines.
             memory_bytes: a reader so far behind the end of the log counts as slow.
             statistics: told what each group got.
+            on_offset_moved: told of pulls outside of their queue.
         """
         self._config = config
         self._leadership = leadership
@@ -132,6 +138,7 @@ class PullProcessor:
         self._clock_ms = clock_ms
         self._memory_bytes = memory_bytes
         self._statistics = statistics
+        self._on_offset_moved = on_offset_moved
         # Since the start: pulls that found something, pulls that did not, messages and bytes
         # handed out.
         self.found_count = 0
@@ -236,8 +243,8 @@ class PullProcessor:
         code = _CODES[status]
         if status in _EMPTY and header.queue_offset != 0:
             code = ResponseCode.PULL_OFFSET_MOVED
-        if code is ResponseCode.PULL_OFFSET_MOVED and self._keeps_offset:
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            code = self._moved(header, result.next_begin_offset)
         if (
             code is ResponseCode.PULL_NOT_FOUND
             and is_first
@@ -246,6 +253,16 @@ class PullProcessor:
         ):
             return None
         return command.response(code, status.name, self._fields_of(header, group, result))
+
+    def _moved(self, header: PullMessageRequestHeader, next_offset: int) -> ResponseCode:
+        """What a pull outside of its queue is answered with."""
+        if self._keeps_offset:
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        if self._on_offset_moved is not None:
+            asked = header.queue_offset
+            group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+            self._on_offset_moved(group, topic, queue_id, asked, next_offset)
+        return ResponseCode.PULL_OFFSET_MOVED
 
     def _read(
         self,

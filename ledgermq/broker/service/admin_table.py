@@ -25,7 +25,9 @@ def admin_processors(parts: Parts, statistics: Statistics) -> dict[RequestCode, 
         address=f"{config.address_host}:{parts.store_host[1]}",
         now_ms=parts.now_ms,
     )
-    inspection = InspectionProcessor(config, state, clients, store, statistics, parts.clock_ms)
+    inspection = InspectionProcessor(
+        config, state, clients, store, statistics, parts.clock_ms, parts.clean_soon
+    )
     return {
         RequestCode.GET_CONSUMER_RUNNING_INFO: forwarding.running_info,
         RequestCode.CONSUME_MESSAGE_DIRECTLY: forwarding.consume_directly,
@@ -39,5 +41,6 @@ def admin_processors(parts: Parts, statistics: Statistics) -> dict[RequestCode, 
         RequestCode.QUERY_CONSUME_QUEUE: inspection.query_queue,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: inspection.clean_queues,
         RequestCode.CLEAN_UNUSED_TOPIC: inspection.clean_topics,
+        RequestCode.DELETE_EXPIRED_COMMITLOG: inspection.clean_log,
         RequestCode.UPDATE_BROKER_CONFIG: inspection.change_settings,
     }

@@ -15,13 +15,13 @@ from math import inf
 from random import Random
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, fail, maybeDeferred
+from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.clients import ClientTable
-from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.dispatch import Dispatcher, born_host
 from ledgermq.broker.errors import BrokerError
@@ -129,7 +129,10 @@ class BrokerService:
             },
             on_connection_lost=self._connection_lost,
         )
-        self._server = self._new_server()
+        self._server = self._new_server(config.listen_port)
+        # The port for clients that use upstream's VIP channel.
+        vip_port = config.listen_port - VIP_PORT_DISTANCE
+        self._vip_server = self._new_server(vip_port) if config.has_vip_port else None
         self._client_tls: Any = load_client_tls(config.tls_file) if config.uses_tls else None
         self._registration = Registration(
             config,
@@ -163,13 +166,13 @@ class BrokerService:
             on_topic_removed=self._topic_removed,
         )
 
-    def _new_server(self) -> CommandServer:
+    def _new_server(self, port: int) -> CommandServer:
         config = self.config
         return CommandServer(
             self._reactor,
             self._dispatcher,
             config.bind_host,
-            config.listen_port,
+            port,
             connections_max=config.connections_max,
             connections_per_host_max=config.connections_per_host_max,
             connections_per_host_rate=config.connections_per_host_rate,
@@ -231,6 +234,9 @@ class BrokerService:
             return fail()
         started: Deferred[Any] = self._server.start()
         started.addCallback(self._join)
+        if self._vip_server is not None:
+            vip_server = self._vip_server
+            started.addCallback(lambda _: vip_server.start())
         started.addCallback(self._run)
         started.addErrback(self._give_up)
         return started
@@ -266,6 +272,7 @@ class BrokerService:
                 rules=self.state.access,
                 store_host=store_host,
                 machine_memory_bytes=machine_memory_bytes(),
+                clean_soon=self._storage.clean_soon,
                 now_ms=wall_clock_ms,
                 clock_ms=self._clock_ms,
                 soon=self._schedule.soon,
@@ -431,12 +438,13 @@ class BrokerService:
             return transfer
         return None
 
-    def _close_port(self) -> Deferred[None]:
+    def _close_port(self) -> Deferred[Any]:
         if self._processors is not None:
             self._processors.pulls.answer_all()
         if self._proposals is not None:
             self._proposals.fail_all(self.leadership.refusal())
-        return self._server.stop()
+        servers = [self._server, *([] if self._vip_server is None else [self._vip_server])]
+        return DeferredList([server.stop() for server in servers])
 
     def _end_copy(self) -> Deferred[None] | None:
         return None if self._state_copy is None else self._state_copy.stop()

@@ -34,6 +34,8 @@ class Parts:
     # Address and port of this broker as records hold them.
     store_host: tuple[bytes, int]
     machine_memory_bytes: int
+    # Has the next look at old files not wait for its hour.
+    clean_soon: Callable[[], None]
     # Wall clock, and monotonic time.
     now_ms: Callable[[], int]
     clock_ms: Callable[[], float]

@@ -7,6 +7,7 @@ from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.delay import DelayedDelivery
 from ledgermq.broker.deliveries import Deliveries
 from ledgermq.broker.dispatch import Processor
+from ledgermq.broker.offset_moved import OffsetMovedEvents
 from ledgermq.broker.processors.access import AccessProcessor
 from ledgermq.broker.processors.admin import AdminProcessor
 from ledgermq.broker.processors.heartbeat import ClientProcessor
@@ -56,6 +57,14 @@ def bind_processors(parts: Parts) -> Processors:
         parts.clock_ms,
         _near_bytes(parts),
         statistics,
+        OffsetMovedEvents(
+            parts.leadership,
+            parts.proposals,
+            broker_name=parts.config.broker_name,
+            store_host=parts.store_host,
+            now_ms=parts.now_ms,
+            clock_ms=parts.clock_ms,
+        ).note,
     )
     clients = ClientProcessor(
         parts.config, parts.leadership, parts.state, parts.clients, parts.locks, parts.now_ms
@@ -77,6 +86,7 @@ def bind_processors(parts: Parts) -> Processors:
         code.CHECK_CLIENT_CONFIG: clients.check_client,
         code.GET_CONSUMER_CONNECTION_LIST: clients.list_consumers,
         code.GET_PRODUCER_CONNECTION_LIST: clients.list_producers,
+        code.GET_ALL_PRODUCER_INFO: clients.list_all_producers,
         code.END_TRANSACTION: ends.end,
         code.RESUME_CHECK_HALF_MESSAGE: ends.resume,
         **_senders(parts, statistics),

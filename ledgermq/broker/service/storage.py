@@ -94,6 +94,7 @@ class Storage:
         self._job: FlushJob | None = None
         self._job_files: list[tuple[StateFile, bytes]] = []
         self._is_open = False
+        self._is_clean_wanted = False
         # Queues and key index are to be made again at the next start.
         self._rebuilds = False
         self.scrub = self.messages.scrub_with(self.ledger_store)
@@ -245,6 +246,10 @@ class Storage:
 
     # Retention and the end.
 
+    def clean_soon(self) -> None:
+        """Has the next `clean` take any hour for the right one."""
+        self._is_clean_wanted = True
+
     def clean(self, local_hour: int, needed_index: int) -> None:
         """Forgets what retention gives up, and notes whether the disk is full.
 
@@ -252,6 +257,9 @@ class Storage:
             local_hour: hour of the day.
             needed_index: first entry that a follower may still ask for.
         """
+        if self._is_clean_wanted:
+            self._is_clean_wanted = False
+            local_hour = self._config.delete_hours[0]
         decision = self.messages.clean(
             self._now_ms(),
             local_hour,
