@@ -12,12 +12,12 @@ import pytest
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.dledger.entry import EntryCodec, read_head
 from ledgermq.protocol.checksum import crc32c
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.jobs import audit
 from tests.e2e.up_cluster import UpCluster
 from tests.spark.log_files import SEGMENT_BYTES, flip, make_record, write_ledger
 from tests.spark.topics import send_numbered
 from tests.waiting import wait_until
-
-audit = pytest.importorskip("ledgermq.spark.jobs.audit")
 
 COUNT = 100
 RECORDS = [make_record("Orders", n) for n in range(COUNT)]
@@ -196,5 +196,5 @@ def test_units_have_the_size_that_files_are_made_of(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_stores_is_named(tmp_path: Path) -> None:
-    with pytest.raises(audit.OptionError, match="stores with dledger-<id>/data"):
+    with pytest.raises(OptionError, match="stores with dledger-<id>/data"):
         run(tmp_path)

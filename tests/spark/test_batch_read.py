@@ -4,14 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from pyspark.sql import datasource as filters
 
 from ledgermq.client import Message
 from ledgermq.spark import SparkSourceError
 from tests.e2e.up_cluster import UpCluster
+from tests.spark import direct
 from tests.spark.topics import send_all, send_numbered
-
-direct = pytest.importorskip("tests.spark.direct", reason="pip install 'ledgermq[spark]'")
-filters = pytest.importorskip("pyspark.sql.datasource")
 
 TOPIC = "SparkBatch"
 COUNT = 500

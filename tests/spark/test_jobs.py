@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.jobs import archive, archive_files, replay
 from tests.e2e.up_cluster import UpCluster
+from tests.spark import direct
 from tests.spark.topics import send_numbered
 
-direct = pytest.importorskip("tests.spark.direct", reason="pip install 'ledgermq[spark]'")
-archive = pytest.importorskip("ledgermq.spark.jobs.archive")
-archive_files = pytest.importorskip("ledgermq.spark.jobs.archive_files")
-replay = pytest.importorskip("ledgermq.spark.jobs.replay")
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -80,7 +79,7 @@ def test_archive_and_replay_keep_each_message_once(
 def test_an_archive_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
     """Its batches would begin at 0 again and replace what is there."""
     (tmp_path / "batch=00000000000000000000").mkdir()
-    with pytest.raises(archive.OptionError, match="an archive with its _checkpoint"):
+    with pytest.raises(OptionError, match="an archive with its _checkpoint"):
         archive.check_archive(tmp_path)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.up_cluster import UpCluster
+from tests.spark import direct
 from tests.spark.topics import send_numbered
-
-direct = pytest.importorskip("tests.spark.direct", reason="pip install 'ledgermq[spark]'")
 
 COUNT = 200
 # The first query of a session starts a Java machine and its Python processes.

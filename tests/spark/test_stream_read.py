@@ -4,14 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming import datasource as limits
 
 from ledgermq.client import Message
 from ledgermq.spark import SparkSourceError
 from tests.e2e.up_cluster import UpCluster
+from tests.spark import direct
 from tests.spark.topics import send_all, send_numbered
-
-direct = pytest.importorskip("tests.spark.direct", reason="pip install 'ledgermq[spark]'")
-limits = pytest.importorskip("pyspark.sql.streaming.datasource")
 
 
 def stream(cluster: UpCluster, **options: object) -> Any:

@@ -2,6 +2,7 @@
 
 import random
 
+import pyarrow as pa
 import pytest
 
 from ledgermq.protocol import sysflag
@@ -11,8 +12,6 @@ from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import RECORD_MAGIC_V2, decode_record, encode_record
 from ledgermq.spark.errors import CorruptDataError
 from ledgermq.spark.record_columns import RecordColumns, record_starts
-
-pa = pytest.importorskip("pyarrow")
 
 MAPS = pa.map_(pa.string(), pa.string())
 BLOCKS = (
