@@ -9,33 +9,35 @@ import random
 
 import pytest
 
-from tests.fault.lossy_disk import LossyDisk, Stopped
+from ledgermq.testing.simulation.disk import MachineStoppedError
+from tests.fault.lossy_disk import cut_power, new_disk, stop_after
 from tests.fault.message_workload import MessageWorkload, check_queues
 from tests.unit.commitlog.single_member import message
 
 
 def stop_and_recover(seed: int, stop_at: int, *, power: bool) -> None:
-    disk = LossyDisk()
+    disk = new_disk()
     rng = random.Random(seed * 1000 + stop_at)
     workload = MessageWorkload(disk, seed)
-    disk.stop_at = stop_at
+    stop_after(disk, stop_at)
     try:
         workload.run(60)
-    except Stopped:
+    except MachineStoppedError:
         pass
     for _ in range(3):
+        disk.restart()
         if power:
-            disk.cut_power(rng)
+            cut_power(disk, rng)
         # The first openings are stopped somewhere, too.
-        disk.stop_at = len(disk.steps) + rng.randrange(1, 25)
+        stop_after(disk, rng.randrange(1, 25))
         try:
             workload.open()
-        except Stopped:
+        except MachineStoppedError:
             continue
         break
+    disk.restart()
     if power:
-        disk.cut_power(rng)
-    disk.stop_at = None
+        cut_power(disk, rng)
     workload.open()
     check_queues(workload.broker)
     workload.broker.send(message(b"%d after" % workload.number, "T0", 0))
@@ -45,10 +47,10 @@ def stop_and_recover(seed: int, stop_at: int, *, power: bool) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power cut"])
 def test_store_says_what_the_log_says_after_a_stop_anywhere(seed, power):
-    disk = LossyDisk()
+    disk = new_disk()
     MessageWorkload(disk, seed).run(60)
     rng = random.Random(seed)
-    for stop_at in sorted(rng.sample(range(1, len(disk.steps)), 25)):
+    for stop_at in sorted(rng.sample(range(1, disk.step_count), 25)):
         try:
             stop_and_recover(seed, stop_at, power=power)
         except BaseException as error:

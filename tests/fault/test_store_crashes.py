@@ -12,32 +12,29 @@ import pytest
 
 from ledgermq.dledger.entry import ENTRY_MAGIC, INDEX_UNIT, EntrySlice, place
 from ledgermq.dledger.store.errors import CorruptStoreError
-from tests.fault.lossy_disk import LossyDisk, Stopped
+from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
+from tests.fault.lossy_disk import cut_power, new_disk, stop_after
 from tests.fault.store_workload import DIRECTORY, SEGMENT_BYTES, Workload, make_store
 
-Crash = Callable[[LossyDisk, random.Random], None]
+Crash = Callable[[SimDisk, random.Random], None]
 
 
-def kill(disk: LossyDisk, rng: random.Random) -> None:
+def kill(disk: SimDisk, rng: random.Random) -> None:
     """The page cache stays."""
-
-
-def cut_power(disk: LossyDisk, rng: random.Random) -> None:
-    disk.cut_power(rng)
 
 
 @pytest.mark.parametrize("crash", [kill, cut_power])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_stop_at_any_operation_leaves_a_good_prefix(seed: int, crash: Crash) -> None:
-    dry = Workload(LossyDisk(), seed)
+    dry = Workload(new_disk(), seed)
     dry.run(40)
-    for stop_at in range(len(dry.disk.steps)):
-        disk = LossyDisk()
-        disk.stop_at = stop_at
+    for stop_at in range(dry.disk.step_count):
+        disk = new_disk()
+        stop_after(disk, stop_at)
         workload = Workload(disk, seed)
-        with pytest.raises(Stopped):
+        with pytest.raises(MachineStoppedError):
             workload.run(40)
-        disk.stop_at = None
+        disk.restart()
         crash(disk, random.Random(stop_at))
         workload.check()
 
@@ -45,23 +42,23 @@ def test_a_stop_at_any_operation_leaves_a_good_prefix(seed: int, crash: Crash) -
 @pytest.mark.parametrize("seed", range(4))
 def test_a_stop_during_recovery_changes_nothing(seed: int) -> None:
     """The second opening finds what the first one would have, wherever that one stopped."""
-    for stop_after in range(12):
-        disk = LossyDisk()
+    for count in range(12):
+        disk = new_disk()
         workload = Workload(disk, seed)
         workload.run(30)
         workload.append()
-        disk.cut_power(random.Random(seed))
-        disk.stop_at = len(disk.steps) + stop_after
+        cut_power(disk, random.Random(seed))
+        stop_after(disk, count)
         try:
             make_store(disk).open()
-        except Stopped:
-            disk.cut_power(random.Random(stop_after))
-        disk.stop_at = None
+        except MachineStoppedError:
+            cut_power(disk, random.Random(count))
+        disk.restart()
         workload.check()
 
 
 def filled(seed: int = 5) -> Workload:
-    workload = Workload(LossyDisk(), seed)
+    workload = Workload(new_disk(), seed)
     workload.store.open()
     for _ in range(12):
         workload.append()

@@ -2,7 +2,7 @@
 
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
-from tests.fault.lossy_disk import LossyDisk
+from tests.fault.lossy_disk import new_disk
 from tests.unit.commitlog.single_member import HOST, Broker
 
 MARK = "/store/dispatch.checkpoint"
@@ -11,7 +11,7 @@ MARK = "/store/dispatch.checkpoint"
 def test_what_is_replayed_is_saved_before_the_first_mark() -> None:
     """A process that ended right after its start would else have a mark behind the records, and
     a state file from before them."""
-    disk = LossyDisk()
+    disk = new_disk()
     broker = Broker("/store", file_system=disk)
     broker.lead()
     record = AppendMessage("state", 0, 0, TRANSACTION_PREPARED, 0, HOST, HOST, 0, 0, b"new", b"")

@@ -19,7 +19,7 @@ from ledgermq.dledger.store.errors import (
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.filesystem import FileSystem, RealFileSystem
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
-from tests.fault.lossy_disk import LossyDisk
+from tests.fault.lossy_disk import new_disk
 
 SEGMENT_BYTES = 1024
 INDEX_SEGMENT_BYTES = 32 * 8
@@ -288,7 +288,7 @@ def test_an_empty_log_behind_a_reset_is_remembered(
 
 
 def test_a_full_disk_is_told_before_any_byte(tmp_path: Path) -> None:
-    disk = LossyDisk()
+    disk = new_disk()
     store = make_store(tmp_path, disk)
     store.open()
     fill(store, 4)
@@ -305,18 +305,17 @@ def test_a_full_disk_is_told_before_any_byte(tmp_path: Path) -> None:
 
 
 def test_a_failed_sync_is_final(tmp_path: Path) -> None:
-    disk = LossyDisk()
+    disk = new_disk()
     store = make_store(tmp_path, disk)
     store.open()
     fill(store, 2)
-    disk.errors["sync"] = OSError(5, "input/output error")
+    disk.sync_errors = 1
     with pytest.raises(OSError):
         store.sync()
-    disk.errors.clear()
     for use in (store.sync, lambda: fill(store, 1), lambda: store.truncate(1)):
         with pytest.raises(StoreFailedError) as caught:
             use()
-        assert "input/output" in str(caught.value)
+        assert "Input/output" in str(caught.value)
     store.close()
 
 

@@ -10,7 +10,7 @@ from ledgermq.dledger.store.errors import DiskFullError, StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem, RealFileSystem
 from ledgermq.dledger.store.segment import Segment, segment_name
 from ledgermq.dledger.store.segments import Segments
-from tests.fault.lossy_disk import LossyDisk
+from tests.fault.lossy_disk import new_disk
 
 
 def make_segments(directory: Path, disk: FileSystem | None = None) -> Segments:
@@ -131,7 +131,7 @@ def test_a_file_made_ahead_is_used_or_removed(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
-    disk = LossyDisk()
+    disk = new_disk()
     segments = make_segments(tmp_path, disk)
     segments.append(b"x" * 80)
     disk.free_bytes = 0

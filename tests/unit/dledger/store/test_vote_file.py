@@ -9,7 +9,8 @@ from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.text_file import parse_lines, seal, unseal
 from ledgermq.dledger.store.vote_file import VoteFile
-from tests.fault.lossy_disk import LossyDisk, Stopped
+from ledgermq.testing.simulation.disk import MachineStoppedError
+from tests.fault.lossy_disk import new_disk, stop_after
 
 
 def make(directory: Path, self_id: str = "n0", group: str = "g") -> VoteFile:
@@ -128,13 +129,13 @@ def test_two_votes_in_one_term_are_lost(tmp_path: Path) -> None:
 
 
 def test_a_stop_while_saving_leaves_the_old_state_or_the_new() -> None:
-    for stop_at in range(4):
-        disk = LossyDisk()
+    for count in range(4):
+        disk = new_disk()
         VoteFile(disk, "/n0", "n0").save(HardState(3, "n0"))
-        disk.stop_at = len(disk.steps) + stop_at
-        with pytest.raises(Stopped):
+        stop_after(disk, count)
+        with pytest.raises(MachineStoppedError):
             VoteFile(disk, "/n0", "n0").save(HardState(4, "n1"))
-        disk.stop_at = None
+        disk.restart()
         assert VoteFile(disk, "/n0", "n0").load() in (HardState(3, "n0"), HardState(4, "n1"))
 
 
