@@ -1,12 +1,11 @@
-"""``ledgermq admin SUBCOMMAND``: mqadmin's commands, with its names and flags.
+"""``ledgermq admin SUBCOMMAND``: the commands of mqadmin, with its names and flags.
 
-A subcommand lives in the file of its noun, which NOUNS lists.
+``ledgermq admin SUBCOMMAND --help`` tells the flags of one.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 
 from ledgermq.cli import (
     cluster,
@@ -22,8 +21,10 @@ from ledgermq.cli import (
 from ledgermq.cli.program import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import SecurityError, read_security
+from ledgermq.cli.settings import add_name_servers
 from ledgermq.protocol.errors import RemoteProtocolError
 
+# A subcommand lives in the file of its noun.
 NOUNS = (cluster, topic, group, offsets, message, status, leader, name_server)
 
 
@@ -33,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for noun in NOUNS:
         for name, entry in noun.SUBCOMMANDS.items():
             subcommand = subcommands.add_parser(name, help=entry.summary, description=entry.summary)
-            subcommand.add_argument(
-                "-n", "--namesrvAddr", default=os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"),
-                help="host:port;host:port of the name servers",
-            )  # fmt: skip
+            add_name_servers(subcommand)
             subcommand.add_argument("--json", action="store_true", help="JSON instead of a table")
             security.add_arguments(subcommand)
             entry.add_arguments(subcommand)

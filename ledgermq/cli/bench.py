@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from ledgermq.cli.progress import Progress
+from ledgermq.cli.settings import add_name_servers
 from ledgermq.client import (
     ClientError,
     Message,
@@ -33,14 +34,26 @@ _BODIES_COUNT: Final = 64
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("mode", choices=("produce", "consume"))
-    parser.add_argument("-n", "--namesrv", default="127.0.0.1:9876", metavar="HOST:PORT[;...]")
-    parser.add_argument("-t", "--topic", default="LedgerMQ_Bench")
-    parser.add_argument("-g", "--group", help="consume: default is a new one")
-    parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--in-flight", type=int, default=1024, help="requests on the wire")
-    parser.add_argument("--batch", type=int, default=1, help="messages in a request")
+    parser.add_argument("mode", choices=("produce", "consume"), help="what to measure")
+    add_name_servers(parser)
+    parser.add_argument("-t", "--topic", default="LedgerMQ_Bench", help="default: %(default)s")
+    parser.add_argument("-g", "--group", help="consume: the consumer group; default: a new one")
+    parser.add_argument(
+        "--size", type=int, default=1024, metavar="BYTES", help="of a body; default: %(default)s"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, metavar="S", help="how long; default: %(default)g"
+    )
+    parser.add_argument(
+        "--in-flight", type=int, default=1024, metavar="N", help="on the wire; default: %(default)s"
+    )
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=1,
+        metavar="N",
+        help="messages a request; default: %(default)s",
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
@@ -78,7 +91,7 @@ async def _produce(options: argparse.Namespace) -> int:
         latencies_ms.append((time.perf_counter() - sent_s) * 1000)
         progress.add_many(options.batch, options.batch * options.size)
 
-    async with Producer(options.namesrv, _PRODUCER_GROUP, config=config) as producer:
+    async with Producer(options.namesrvAddr, _PRODUCER_GROUP, config=config) as producer:
         await producer.send(Message(options.topic, bodies[0]))
         progress.begun_s = time.perf_counter()
         cpu_s = time.process_time()
@@ -118,7 +131,7 @@ async def _consume(options: argparse.Namespace) -> int:
     group = options.group or f"ledgermq_bench_{time.time_ns()}"
     progress = Progress("consumed")
     cpu_s = time.process_time()
-    async with PushConsumer(options.namesrv, group, options.topic, start="first") as consumer:
+    async with PushConsumer(options.namesrvAddr, group, options.topic, start="first") as consumer:
         try:
             async with asyncio.timeout(options.seconds) as limit:
                 async for message in consumer:
@@ -130,9 +143,12 @@ async def _consume(options: argparse.Namespace) -> int:
         except TimeoutError:
             consumer.acknowledge()
         cpu_s = time.process_time() - cpu_s
-    figures = {"client_cpu_us_per_message": round(cpu_s / max(progress.count, 1) * 1e6, 1)}
-    _tell(options, progress, figures)
-    return 0 if progress.count else 1
+    if not progress.count:
+        text = f"no message of {options.topic} came in {options.seconds:g} s"
+        print(f"ledgermq bench: {text}", file=sys.stderr)
+        return 1
+    _tell(options, progress, {"client_cpu_us_per_message": round(cpu_s / progress.count * 1e6, 1)})
+    return 0
 
 
 def _tell(options: argparse.Namespace, progress: Progress, more: dict[str, float | int]) -> None:

@@ -20,6 +20,7 @@ from typing import BinaryIO, Final
 from ledgermq.cli import security
 from ledgermq.cli.progress import Progress
 from ledgermq.cli.security import SecurityError, read_security
+from ledgermq.cli.settings import add_name_servers
 from ledgermq.client import (
     ClientConfig,
     ClientError,
@@ -55,16 +56,18 @@ class Checksum:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("-n", "--namesrv", default="127.0.0.1:9876", metavar="HOST:PORT[;...]")
-    parser.add_argument("-t", "--topic", required=True)
-    parser.add_argument("-g", "--group", default="ledgermq_consume")
-    parser.add_argument("--tags", default="*", help="tags joined by ||")
+    add_name_servers(parser)
+    parser.add_argument("-t", "--topic", required=True, help="what to consume")
+    parser.add_argument(
+        "-g", "--group", default="ledgermq_consume", help="the consumer group; default: %(default)s"
+    )
+    parser.add_argument("--tags", default="*", help="tags joined by ||; default: all")
     parser.add_argument(
         "--from",
         dest="start",
         choices=("first", "last"),
         default="first",
-        help="where a group begins that has consumed nothing yet",
+        help="where a group begins that has consumed nothing yet; default: %(default)s",
     )
     parser.add_argument("--count", type=int, metavar="N", help="end after this many")
     parser.add_argument(
@@ -110,7 +113,7 @@ async def _consume(
             loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         async with PushConsumer(
-            options.namesrv,
+            options.namesrvAddr,
             options.group,
             options.topic,
             tags=options.tags,

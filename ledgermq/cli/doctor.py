@@ -44,10 +44,10 @@ class Finding(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("-c", "--config", type=Path, help="properties file of the broker")
-    parser.add_argument("-n", "--namesrvAddr", help="as namesrvAddr=")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("settings", nargs="*", metavar="key=value")
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="its properties")
+    parser.add_argument("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="as namesrvAddr=")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="win over the file")
 
 
 def run(options: argparse.Namespace) -> int:

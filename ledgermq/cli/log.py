@@ -23,18 +23,28 @@ from ledgermq.protocol.record import decode_record, decode_record_head
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    actions = parser.add_subparsers(dest="action", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, summary in (
         ("dump", "print entries as JSON lines"),
         ("verify", "check a store, or several replicas against each other"),
         ("stat", "count records and bytes by topic"),
     ):
-        action = actions.add_parser(name, help=summary)
-        action.add_argument("directories", nargs="+", type=Path, metavar="DIR")
-        action.add_argument("--json", action="store_true", help="one JSON object")
+        action = actions.add_parser(name, help=summary, description=summary)
+        action.add_argument(
+            "directories", nargs="+", type=Path, metavar="DIR", help="storePathRootDir of a broker"
+        )
+        action.add_argument("--json", action="store_true", help="print JSON; dump always does")
         if name == "dump":
-            action.add_argument("--from-index", type=int, default=0)
-            action.add_argument("--count", type=int, default=sys.maxsize)
+            action.add_argument(
+                "--from-index",
+                type=int,
+                default=0,
+                metavar="N",
+                help="default: %(default)s",
+            )
+            action.add_argument(
+                "--count", type=int, default=sys.maxsize, metavar="N", help="print so many"
+            )
             action.add_argument("--bodies", action="store_true", help="message bodies too, as text")
 
 

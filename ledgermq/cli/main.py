@@ -39,9 +39,7 @@ COMMANDS: Final = {
     "simulate": CommandEntry(
         "ledgermq.cli.simulate", "run a simulated group with every fault, from seeds"
     ),
-    "pipeline": CommandEntry(
-        "ledgermq.cli.pipeline", "jobs on Spark: archive, replay and others"
-    ),
+    "pipeline": CommandEntry("ledgermq.cli.pipeline", "jobs on Spark: archive, replay and others"),
     "doctor": CommandEntry("ledgermq.cli.doctor", "check addresses, ports, disk, clock and peers"),
 }
 

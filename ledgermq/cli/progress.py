@@ -63,6 +63,8 @@ class Progress:
 
     def summary(self, elapsed_s: float | None = None) -> str:
         """Returns what was done, for a person."""
+        if self.count == 0:
+            return f"{self.verb} no messages"
         seconds = self.elapsed_s if elapsed_s is None else elapsed_s
         return (
             f"{self.verb} {self.count:,} messages, {self.size_bytes / MB:,.1f} MB in "

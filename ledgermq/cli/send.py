@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 from ledgermq.cli import security
 from ledgermq.cli.progress import Progress
 from ledgermq.cli.security import SecurityError, read_security
-from ledgermq.cli.settings import parse_settings
+from ledgermq.cli.settings import add_name_servers, parse_settings
 from ledgermq.client import ClientError, Message, Producer, ProducerConfig, SendResult
 
 GROUP: Final = "ledgermq_send"
@@ -33,8 +33,8 @@ class InputError(Exception):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("-n", "--namesrv", default="127.0.0.1:9876", metavar="HOST:PORT[;...]")
-    parser.add_argument("-t", "--topic", required=True)
+    add_name_servers(parser)
+    parser.add_argument("-t", "--topic", required=True, help="where to; made when it is missing")
     parser.add_argument("--key", default="", help="KEYS of every message, and its ordering key")
     parser.add_argument("--tags", default="", help="tag of every message")
     parser.add_argument(
@@ -48,8 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="each line is a JSON object; FIELD of it gives KEYS and the ordering key",
     )
     parser.add_argument("--rate", type=float, metavar="N", help="messages per second at most")
-    parser.add_argument("--in-flight", type=int, default=1024, metavar="N")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one message")
+    parser.add_argument(
+        "--in-flight",
+        type=int,
+        default=1024,
+        metavar="N",
+        help="messages on the wire; default: %(default)s",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="for one message; default: %(default)g",
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     security.add_arguments(parser)
     parser.add_argument("text", nargs="*", metavar="TEXT", help="each one is a message")
@@ -155,7 +167,7 @@ async def _send_all(
 ) -> int:
     loop = asyncio.get_running_loop()
     tally = _Tally(Progress("sent", _expected(options)))
-    async with Producer(options.namesrv, GROUP, config=config) as producer:
+    async with Producer(options.namesrvAddr, GROUP, config=config) as producer:
         begun_s = loop.time()
         for number, (message, key) in enumerate(messages):
             if options.rate:
@@ -181,7 +193,9 @@ async def _send_all(
     else:
         print(progress.summary())
     if tally.failed:
-        print(f"ledgermq send: {tally.failed:,} messages were not acknowledged", file=sys.stderr)
+        of = progress.count + tally.failed
+        text = f"{tally.failed:,} of {of:,} messages were not acknowledged"
+        print(f"ledgermq send: {text}", file=sys.stderr)
     return 1 if tally.failed else 0
 
 

@@ -58,16 +58,40 @@ _LOG_TAIL_BYTES: Final = 16_384
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("--nodes", type=int, default=3, help="brokers in the group (1 to 9)")
-    parser.add_argument("--data", type=Path, help="store directory; default: a temporary one")
-    parser.add_argument("--namesrv-port", type=int, default=9876)
-    parser.add_argument("--base-port", type=int, default=10911)
-    parser.add_argument("--console-port", type=int, default=8080, help="not used yet")
-    parser.add_argument("--ready-file", type=Path, help="receives the addresses as JSON")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=3,
+        metavar="N",
+        help="brokers, 1 to 9; default: %(default)s",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="where all is stored; default: a temporary one"
+    )
+    parser.add_argument(
+        "--namesrv-port",
+        type=int,
+        default=9876,
+        metavar="PORT",
+        help="of the name server; default: %(default)s",
+    )
+    parser.add_argument(
+        "--base-port",
+        type=int,
+        default=10911,
+        metavar="PORT",
+        help="of the first broker; default: %(default)s",
+    )
+    parser.add_argument(
+        "--console-port", type=int, default=8080, metavar="PORT", help="not used yet"
+    )
+    parser.add_argument(
+        "--ready-file", type=Path, metavar="FILE", help="receives the addresses as JSON"
+    )
     parser.add_argument(
         "--round-trip", action="store_true", help="send and consume one message when ready"
     )
-    parser.add_argument("settings", nargs="*", metavar="key=value", help="broker configuration")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="settings of all brokers")
 
 
 class Child(ProcessProtocol):

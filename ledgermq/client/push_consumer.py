@@ -27,7 +27,7 @@ from typing import Final, Self, TypeAlias
 from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.connections import Answer
-from ledgermq.client.errors import ClientError, ConfigError
+from ledgermq.client.errors import ClientError, ConfigError, NoRouteError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_failure
 from ledgermq.client.listening import Listening
@@ -323,7 +323,10 @@ class PushConsumer:
                     settled = False
                     # A group that never failed anything may have no retry topic.
                     if wanted.topic == self.topic and misses % 20 == 0:
-                        _log.info("%s has no queues of %s yet: %s", self.group, self.topic, error)
+                        # Mostly a name that is spelled wrong: warnings are seen by default.
+                        is_unknown = isinstance(error, NoRouteError) and not self.queues()
+                        level = logging.WARNING if is_unknown else logging.INFO
+                        _log.log(level, "%s cannot share queues: %s", self.group, error)
                 is_settled = is_settled and settled
             misses = 0 if is_settled else misses + 1
             pause_s = self.config.rebalance_interval_s
