@@ -1,4 +1,4 @@
-"""The simulated disk in the hands of one test: it stops where the test says, loses what it draws."""
+"""The simulated disk in the hands of one test: stopped where the test says, torn as it draws."""
 
 import random
 
