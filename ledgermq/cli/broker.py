@@ -32,12 +32,12 @@ _LOOK_S: Final = 0.05
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("-c", "--config", type=Path, help="properties file")
-    parser.add_argument("-n", "--namesrvAddr", help="name servers, as namesrvAddr=")
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="its properties")
+    parser.add_argument("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="as namesrvAddr=")
     parser.add_argument("-p", "--print-config", action="store_true", help="print settings and end")
     parser.add_argument("--json", action="store_true", help="status lines as JSON")
     parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("settings", nargs="*", metavar="key=value")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="win over the file")
 
 
 class _Announced:
