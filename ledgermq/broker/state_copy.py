@@ -82,6 +82,8 @@ class StateCopy:
         self._told: OffsetsByKey | None = None
         # The connection of a copy that is under way.
         self._peer: Peer | None = None
+        # Why there was no copy, as it was logged last: once, not each time.
+        self._logged_reason = ""
         # Copies since the start.
         self.count = 0
 
@@ -130,17 +132,21 @@ class StateCopy:
         table = delays.get("offsetTable")
         self._state.progress.hear(table if isinstance(table, Mapping) else {})
         self._told = told
+        self._logged_reason = ""
         self.count += 1
 
     def _failed(self, failure: Failure, master: str) -> None:
         if self._peer is None:
             return
         error = failure.value
-        _log.warn(
-            "no copy of the state of the Java leader at {master}: {reason}",
-            master=master,
-            reason=error.subFailure.value if isinstance(error, FirstError) else error,
-        )
+        reason = str(error.subFailure.value if isinstance(error, FirstError) else error)
+        if reason != self._logged_reason:
+            self._logged_reason = reason
+            _log.warn(
+                "no copy of the state of the Java leader at {master}: {reason}",
+                master=master,
+                reason=reason,
+            )
         self._ask_for_master()
 
 
