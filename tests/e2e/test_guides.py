@@ -1,0 +1,83 @@
+"""The Python programs of README.md and docs/client.md run as they stand, against a real cluster."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledgermq.client import Message, NoRouteError, blocking
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+# What those that go on for ever print; the others end.
+ENDLESS = {"my-consumers": "b'hello'", "billing": "b'hello'"}
+# Programs that need what a plain cluster has not.
+SECURED = ("Credentials", "tls")
+
+
+def programs(page: str) -> list[str]:
+    """The Python programs of a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found: list[str] = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [program for program in found if not any(word in program for word in SECURED)]
+
+
+PROGRAMS = {
+    f"{page}-{number}": program
+    for page in ("README.md", "docs/client.md")
+    for number, program in enumerate(programs(page))
+}
+
+
+@pytest.fixture(scope="module")
+def orders(name_server: str) -> str:
+    """A cluster with a message in the topic of the guides; gives its name server."""
+
+    def is_known() -> bool:
+        try:
+            return len(reader.queues("orders")) > 0
+        except NoRouteError:
+            return False
+
+    with blocking.Producer(name_server) as producer, blocking.PullConsumer(name_server) as reader:
+        producer.send(Message("orders", b"hello"))
+        wait_until(is_known, what="the topic")
+    return name_server
+
+
+def test_there_are_programs() -> None:
+    assert sum(page.startswith("README") for page in PROGRAMS) == 1
+    assert len(PROGRAMS) >= 6
+    for group in ENDLESS:
+        assert any(f'"{group}"' in program for program in PROGRAMS.values())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_of_a_guide_runs(name: str, orders: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name].replace("127.0.0.1:9876", orders).replace("100_000", "1_000")
+    # Where a class takes the usual name server by default, the program names none.
+    assert orders in program or "async def first_ten" in program
+    wanted = next((text for group, text in ENDLESS.items() if f'"{group}"' in program), None)
+    script, out = tmp_path / "program.py", tmp_path / "out"
+    script.write_text(program)
+    with open(out, "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-u", str(script)],
+            stdout=file,
+            stderr=file,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    try:
+        wait_until(
+            lambda: process.poll() is not None or (wanted and wanted in out.read_text()),
+            what=f"the end of the program: {out.read_text()}",
+            deadline_s=60.0,
+        )
+        assert wanted or process.returncode == 0, out.read_text()
+        assert wanted is None or wanted in out.read_text()
+    finally:
+        process.kill()
+        process.wait()
