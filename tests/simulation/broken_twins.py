@@ -131,7 +131,7 @@ def old_terms_counted_without_opening() -> list[Patch]:
 
     return [
         *old_terms_counted(),
-        (Leader, "open_term", lambda self, make_body: None),
+        (Leader, "open_term", lambda *_: None),
         (MessageStore, "become_leader", become_leader),
     ]
 

@@ -370,11 +370,11 @@ class Stage:
         self.world.history.on_read(queue, offset, result.parts)
 
 
-def group(member_count: int = 3, **changes: Any) -> Stage:
+def group(member_count: int = 3, *, body_bytes: int = _BODY_BYTES, **changes: Any) -> Stage:
     """A group that runs, led by n0, with one acknowledged message on all members."""
     stage = Stage(member_count=member_count, **changes)
     stage.start()
     stage.lead("n0")
-    stage.send_all("n0")
+    stage.send_all("n0", body_bytes=body_bytes)
     stage.holds_all(*stage.ids)
     return stage

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ledgermq.dledger.messages import AppendRequest
+from ledgermq.testing.simulation.disk import SECTOR_BYTES
 from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.scripts.pushes import two_tails
 from tests.simulation.stage import Stage, group
@@ -56,17 +57,21 @@ def truncated_tail_after_a_kill() -> None:
 
 def truncated_tail_after_a_power_cut() -> None:
     """D6: the cut is on disk before anything that takes its place can be."""
-    stage = _half_replaced_tail(sync_ms=500.0)
+    # What takes its place ends with a sector, so that the next one can be lost alone.
+    end = _half_replaced_tail()["n0"].store.end_position
+    stage = _half_replaced_tail(sync_ms=500.0, body_bytes=40 + -end % SECTOR_BYTES)
     store = stage["n0"].store
-    path, end = f"{store.directory}/data/{0:020d}", store.end_position
-    stage.cut_power("n0", keeps=lambda name, at: name != path or at + 512 <= end)
+    end = store.end_position
+    demand(end % SECTOR_BYTES == 0, "it ends with a sector", end)
+    path = f"{store.directory}/data/{0:020d}"
+    stage.cut_power("n0", keeps=lambda name, at: name != path or at < end)
     stage.start("n0")
     stage.settle()
 
 
-def _half_replaced_tail(sync_ms: float = 1.0) -> Stage:
+def _half_replaced_tail(*, sync_ms: float = 1.0, body_bytes: int = 40) -> Stage:
     """n0 gets the first frame of another history over its own tail, and no more."""
-    stage = two_tails()
+    stage = two_tails(body_bytes)
     stage.start("n1")
     stage.lead("n1")
     stage.holds_all("n1", "n2")

@@ -136,13 +136,13 @@ def append_behind_another_history() -> None:
     stage.settle()
 
 
-def two_tails() -> Stage:
+def two_tails(body_bytes: int = 40) -> Stage:
     """n0 has a tail of its second term, which nobody else has; n1, which is down, has another one.
 
     n0 is cut off. The terms of n0's tail are higher. What stands at equal indexes of both tails has
-    equal sizes, and a tail is longer than one frame.
+    equal sizes, and a tail is longer than one frame. The size of the first message moves them all.
     """
-    stage = group()
+    stage = group(body_bytes=body_bytes)
     stage.isolate("n0")
     lost = stage.hold(AppendRequest, "n1", "n2")
     stage.elect("n1")
