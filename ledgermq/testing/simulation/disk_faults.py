@@ -16,6 +16,7 @@ _ROT_KINDS: Final = (
     ("/data/", "data"),
     ("ledger/index/", "index"),
     ("/consumequeue/", "CQ"),
+    ("/consumequeue/", "CQ"),
     ("/store/index/", "key index"),
     ("dispatch.checkpoint", "checkpoint"),
     ("/checkpoint", "checkpoint"),

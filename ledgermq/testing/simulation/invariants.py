@@ -234,17 +234,25 @@ class RaftWatch:
 
     # -- after each event
 
-    def check(self, member: SimMember) -> None:
-        """Checks what one event may have changed at one member."""
+    def check(self, member: SimMember) -> bool:
+        """Checks what one event may have changed at one member.
+
+        Returns:
+            Whether term, commit index or end of its log are others than before.
+        """
         raft = member.raft
         if raft is None or member.store is None:
-            return
+            return False
         state = (raft.term, raft.commit_index, raft.last_index)
         self.first_indexes[member.id] = member.store.first_index
         is_leader = raft.role is Role.LEADER
         before = self._seen.get(member.id)
-        if before == state and not is_leader:
-            return
+        if before == state:
+            if is_leader and self._leading.get(member.id) == raft.term:
+                self._check_matches(member, raft)
+                return False
+            if not is_leader:
+                return False
         old_term, old_commit, _ = before or (-1, -1, -1)
         demand(raft.term >= old_term, "I3 term falls", member.id, old_term, raft.term)
         demand(raft.commit_index >= old_commit, "I9 commit index falls", member.id, old_commit)
@@ -260,6 +268,7 @@ class RaftWatch:
         if raft.commit_index > old_commit:
             self._check_committed(member, raft, old_commit + 1)
         self._seen[member.id] = state
+        return True
 
     def look_last(self, member: SimMember) -> None:
         """A process ended in the middle of a step: what it had told others as committed counts."""

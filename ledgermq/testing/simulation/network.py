@@ -7,7 +7,7 @@ brings; what was sent to a process never reaches the one that is started in its 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
@@ -29,6 +29,7 @@ from ledgermq.dledger.replica.peers import MemberEvents
 from ledgermq.dledger.replica.wire_binary import decode, encode
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.command import decode as decode_command
+from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.testing.simulation.clock import SimReactor, Timeline
 from ledgermq.testing.simulation.plan import Plan
 
@@ -69,6 +70,8 @@ class Network:
         self.listening: dict[str, SimLinks] = {}
         # When the last message of a direction arrives, where the order is kept.
         self._last_ms: dict[tuple[str, str], float] = {}
+        # Members whose disks may have rotted: what they send is checked as bytes from a wire are.
+        self.untrusted: Collection[str] = ()
         # Sees every message that a member sends.
         self.on_sent: Callable[[Message], None] = _ignore
         # Sees every message that a process reads.
@@ -220,26 +223,38 @@ class SimLinks:
             if changed is None:
                 return
             message = changed
-        frame = b"".join(encode(message)) if network.plan.is_encoded else b""
+        is_encoded = network.plan.is_encoded or self.self_id in network.untrusted
+        frame = b"".join(encode(message)) if is_encoded else b""
         receiver, sent = target, message
         network.carry(self.self_id, peer_id, lambda: receiver.arrived(self, sent, frame))
 
     def arrived(self, sender: "SimLinks", message: Message, frame: bytes) -> None:
         """A message came to the socket of this process; a paused one reads it later."""
-        if not self._is_stopped and not self._reactor.is_dead:
+        if self._is_stopped or self._reactor.is_dead:
+            return
+        if self._reactor.is_paused:
             self._reactor.callLater(0, self._receive, sender, message, frame)
+        else:
+            # It goes into the inbox; what comes of it belongs to the next turn.
+            self._receive(sender, message, frame)
 
     def _receive(self, sender: "SimLinks", message: Message, frame: bytes) -> None:
         if frame:
             command = decode_command(frame[4:])
-            message = decode(
-                command.code,
-                command.body,
-                sender=message.sender,
-                target=self.self_id,
-                codec=self._codec,
-                chain_crc_of=self._chain_crc_of,
-            )
+            try:
+                message = decode(
+                    command.code,
+                    command.body,
+                    sender=message.sender,
+                    target=self.self_id,
+                    codec=self._codec,
+                    chain_crc_of=self._chain_crc_of,
+                )
+            except RemoteProtocolError:
+                # As the product does: it closes the connection.
+                self._network.hit("bad bytes of a peer refused")
+                self._network.break_link(message.sender, self.self_id)
+                return
         self._asked_by[message.sender] = sender
         self._network.on_read(message)
         self._events.message_received(message)

@@ -45,6 +45,9 @@ _JAVA_LIKE: Final = Timing(
 )
 
 
+# Lengths of the chaos, and how often each is drawn: most runs are short, for each seed is another
+# group; some are long, for logs and terms that grow.
+_CHAOS_MS: Final = ((8_000.0, 12_000.0, 15_000.0, 20_000.0, 60_000.0), (8, 8, 6, 4, 1))
 # Waits that differ little: votes are split.
 _CLOSE_TIMING: Final = replace(FAST_TIMING, vote_wait_min_ms=150, vote_wait_max_ms=190)
 
@@ -109,7 +112,7 @@ class Plan:
             member_count=count,
             is_sync_flush=is_sync_flush,
             java_ids=tuple(sorted(rng.sample(ids, min(java_count, count)))),
-            chaos_ms=rng.choice((4_000.0, 8_000.0, 12_000.0, 20_000.0)),
+            chaos_ms=rng.choices(*_CHAOS_MS)[0],
             delay_ms=rng.choice((0.5, 2.0, 10.0, 60.0, 200.0)),
             keeps_order=rng.random() < 0.6,
             tail=rng.choice((0.0, 0.0, 0.002)),
@@ -128,7 +131,7 @@ class Plan:
             segment_bytes=rng.choice((8192, 8192, 16_384, 65_536)),
             timing=rng.choice((FAST_TIMING, FAST_TIMING, _CLOSE_TIMING)),
             stop_chance=rng.choice((0.0, 0.0, 0.01, 0.03)),
-            strand_chance=rng.choice((0.0, 0.0, 0.3, 0.6)) if count >= 3 else 0.0,
+            strand_chance=rng.choice((0.0, 0.3, 0.7)) if count >= 3 else 0.0,
             preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
             victims=tuple(rng.sample(ids, (count - 1) // 2)),
         )

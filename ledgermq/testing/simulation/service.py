@@ -59,10 +59,9 @@ class ServiceWatch:
         if broker is None or raft is None:
             return
         proposals = broker.proposals
-        count_max = LIMITS.messages_max + _OWN_RECORDS_MAX
-        demand(proposals.count <= count_max, "I30 proposals", member.id, proposals.count)
-        bytes_max = LIMITS.bytes_max + _TURN_BYTES_MAX
-        demand(proposals.bytes <= bytes_max, "I30 bytes", member.id, proposals.bytes)
+        is_bounded = proposals.count <= LIMITS.messages_max + _OWN_RECORDS_MAX
+        is_bounded &= proposals.bytes <= LIMITS.bytes_max + _TURN_BYTES_MAX
+        demand(is_bounded, "I30 proposals", member.id, proposals.count, proposals.bytes)
         duty = raft._duty
         if isinstance(duty, Leader):
             waiting = raft.last_index - max(raft.commit_index, duty.ready_index)
@@ -70,8 +69,8 @@ class ServiceWatch:
             frames_max = max(raft.config.push_frames_max, raft.config.java_push_frames_max)
             for dispatcher in duty._dispatchers.values():
                 frames, late = len(dispatcher._in_flight), len(dispatcher._late)
-                demand(frames <= frames_max, "I30 frames", member.id, frames)
-                demand(late <= LATE_FRAMES_MAX, "I30 late frames", member.id, late)
+                is_bounded &= frames <= frames_max and late <= LATE_FRAMES_MAX
+                demand(is_bounded, "I30 frames", member.id, frames, late)
         removed = member.disk.removed_and_mapped
         demand(not removed, "I31 a removed file is mapped", member.id, removed)
 

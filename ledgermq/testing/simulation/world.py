@@ -36,6 +36,7 @@ from ledgermq.testing.simulation.service import ServiceWatch
 from ledgermq.testing.simulation.tables import TableWatch
 
 _NOTES_KEPT: Final = 200
+_TRACE_LINES: Final = 1_000
 # How often what nobody answers is looked for.
 _LOOK_MS: Final = 1_000.0
 
@@ -55,7 +56,9 @@ class World:
         self.timeline = Timeline()
         self.counts: dict[str, int] = {}
         self.notes: deque[str] = deque(maxlen=_NOTES_KEPT)
+        # All that happened: hashed in pieces, for one hash a line would take longer than the line.
         self._digest = hashlib.sha256()
+        self._trace: list[str] = []
         streams = random.Random(f"streams {plan.seed}")
         self.network = Network(plan, self.timeline, random.Random(streams.random()), self.hit)
         self.members = {
@@ -72,6 +75,7 @@ class World:
             hit=self.hit,
             on_committed=self.history.on_committed,
         )
+        self.network.untrusted = self.raft_watch.losers
         self.network.on_sent = self._on_sent
         self.network.on_read = self._on_read
         self.scene = self._new_scene()
@@ -166,11 +170,18 @@ class World:
         """Notes something for the trace."""
         line = f"{self.timeline.now_ms:10.2f} {kind} {text}"
         self.notes.append(line)
-        self._digest.update(line.encode())
+        self._trace.append(line)
+        if len(self._trace) >= _TRACE_LINES:
+            self._hash_trace()
 
     def digest(self) -> str:
         """Returns a hash of all that happened."""
+        self._hash_trace()
         return self._digest.hexdigest()
+
+    def _hash_trace(self) -> None:
+        self._digest.update("\n".join(self._trace).encode())
+        self._trace.clear()
 
     def _on_sent(self, message: Message) -> None:
         self.service.on_sent(message)
@@ -238,11 +249,9 @@ class World:
                 self.coverage.on_elected(self.timeline.now_ms)
                 self.faults.on_elected(member, raft.term)
                 self.faults.trigger("elected", member)
-        self._digest.update(
-            b"%s %d %d %d" % (member.id.encode(), raft.term, raft.commit_index, raft.last_index)
-        )
         try:
-            self.raft_watch.check(member)
+            if self.raft_watch.check(member):
+                self._trace.append(f"{self.timeline.now_ms} {raft.commit_index} {raft.last_index}")
         except CorruptStoreError as error:
             self._endings.on_found(member, error)
             return
