@@ -1,0 +1,113 @@
+"""Senders that never rest, and the longest time in which none of their messages was taken.
+
+Each sender has one message on the wire and asks one member after the other until one takes it, so
+what is seen is the group as a client sees it that learns of a new leader at once: a gap is the time
+without a leader that acknowledges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import struct
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from bench.cluster import Running
+from bench.load import build_frames
+
+TOPIC = "AvailabilityTopic"
+QUEUES = 4
+BODY_BYTES = 1024
+SENDERS = 4
+ANSWER_S = 2.0
+RETRY_S = 0.002
+PATIENCE_S = 60.0
+_LENGTH = struct.Struct(">i")
+
+
+class Senders:
+    """Used in a `with` block, which ends them; times are those of `time.perf_counter`."""
+
+    def __init__(self, running: Running) -> None:
+        """Makes the topic and begins to send to every member of a group."""
+        running.create_topic(TOPIC, QUEUES)
+        self._addresses = [str(broker["address"]) for broker in running.brokers()]
+        self._frames = build_frames(TOPIC, QUEUES, BODY_BYTES)
+        self._is_over = threading.Event()
+        # When each message was acknowledged; in order but for the threads' races.
+        self.taken_at: list[float] = []
+        self._threads = [
+            threading.Thread(target=self._send_all, args=(number,), daemon=True)
+            for number in range(SENDERS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        self.wait_for_more(100)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(2 * ANSWER_S)
+
+    def wait_for_more(self, count: int) -> None:
+        """Returns when so many more messages were taken."""
+        wanted = len(self.taken_at) + count
+        deadline = time.perf_counter() + PATIENCE_S
+        while len(self.taken_at) < wanted:
+            if time.perf_counter() > deadline:
+                raise RuntimeError(f"no member takes messages for {PATIENCE_S:.0f} s")
+            self._is_over.wait(0.01)
+
+    def rest(self, seconds: float) -> None:
+        """Lets the senders go on for a while."""
+        self._is_over.wait(seconds)
+
+    def longest_gap_ms(self, begin: float, end: float) -> float:
+        """The longest time between two acknowledgements that touches `begin` to `end`."""
+        times = sorted(self.taken_at)
+        gaps = [b - a for a, b in itertools.pairwise(times) if b > begin and a < end]
+        return max(gaps, default=0.0) * 1000
+
+    def _send_all(self, number: int) -> None:
+        frames = itertools.cycle(self._frames[number::SENDERS])
+        for address in itertools.cycle(self._addresses):
+            with contextlib.suppress(OSError):
+                self._send_to(address, frames)
+            if self._is_over.wait(RETRY_S):
+                return
+
+    def _send_to(self, address: str, frames: itertools.cycle[bytes]) -> None:
+        """Sends to one member until it refuses or is gone."""
+        host, port = address.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            reader = connection.makefile("rb")
+            while not self._is_over.is_set():
+                connection.sendall(next(frames))
+                size = reader.read(_LENGTH.size)
+                if len(size) < _LENGTH.size:
+                    return
+                if b'"code":0,' not in reader.read(_LENGTH.unpack(size)[0]):
+                    return
+                self.taken_at.append(time.perf_counter())
+
+
+def spread(values: list[float]) -> str:
+    """Median, 99th percentile and maximum, in ms."""
+    ordered = sorted(values)
+    if not ordered:
+        return "none"
+    p50, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.99))
+    return f"p50 {p50:.0f} ms, p99 {p99:.0f} ms, longest {ordered[-1]:.0f} ms of {len(ordered)}"
