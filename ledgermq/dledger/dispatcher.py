@@ -277,10 +277,18 @@ class EntryDispatcher:
         self._pause_end_ms = now_ms + self._config.push_timeout_ms
 
     def set_dialect(self, dialect: PeerDialect) -> None:
-        """The connection opened, and this is how the peer speaks."""
+        """The connection opened, and this is how the peer speaks.
+
+        What was sent before was dropped, for there was no way: it goes out again at once.
+        """
         if dialect is PeerDialect.JAVA and self.dialect is not PeerDialect.JAVA:
             self._start_compare()
         self.dialect = dialect
+        self._pause_end_ms = float("-inf")
+        if self._asked is not None:
+            self._asked = self._asked._replace(sent_ms=float("-inf"))
+        for request_id, frame in self._in_flight.items():
+            self._in_flight[request_id] = frame._replace(sent_ms=float("-inf"))
 
     def respond(self, response: PushResponse, now_ms: float) -> None:
         """Takes an answer of the follower in this term."""

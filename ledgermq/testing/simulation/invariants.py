@@ -86,6 +86,8 @@ class RaftWatch:
         self.commit_index = -1
         self._seen: dict[str, tuple[int, int, int]] = {}
         self._leading: dict[str, int] = {}
+        # Terms of those that led when they were last looked at.
+        self._led: dict[str, int] = {}
         self._disk_terms: dict[str, int] = {}
         self._matches: dict[tuple[str, str], int] = {}
         # First index of each member as it was last seen.
@@ -151,6 +153,7 @@ class RaftWatch:
         """A process runs again; its log is one that the group has seen: I5."""
         self._seen.pop(member.id, None)
         self._leading.pop(member.id, None)
+        self._led.pop(member.id, None)
         self._forget_matches(member)
         store = member.store
         if store is None or member.replica is None or member.id in self.losers:
@@ -246,6 +249,7 @@ class RaftWatch:
         state = (raft.term, raft.commit_index, raft.last_index)
         self.first_indexes[member.id] = member.store.first_index
         is_leader = raft.role is Role.LEADER
+        led_term = self._led_term(member, raft)
         before = self._seen.get(member.id)
         if before == state:
             if is_leader and self._leading.get(member.id) == raft.term:
@@ -266,7 +270,7 @@ class RaftWatch:
                 self._on_elected(member, raft)
             self._check_matches(member, raft)
         if raft.commit_index > old_commit:
-            self._check_committed(member, raft, old_commit + 1)
+            self._check_committed(member, raft, old_commit + 1, led_term)
         self._seen[member.id] = state
         return True
 
@@ -275,7 +279,18 @@ class RaftWatch:
         raft = member.replica._raft if member.replica is not None else None
         before = self._seen.get(member.id)
         if raft is not None and before is not None and raft.role is Role.LEADER:
-            self._check_committed(member, raft, before[1] + 1)
+            self._check_committed(member, raft, before[1] + 1, raft.term)
+
+    def _led_term(self, member: SimMember, raft: Raft) -> int | None:
+        """The term that the member leads, or led when it was last looked at.
+
+        A member that had a pause takes all that came meanwhile in one step: answers that commit an
+        entry, and a higher term that ends its leadership.
+        """
+        if raft.role is not Role.LEADER:
+            return self._led.pop(member.id, None)
+        self._led[member.id] = raft.term
+        return raft.term
 
     def _on_elected(self, member: SimMember, raft: Raft) -> None:
         """I6: what was committed in earlier terms is in a new leader's log."""
@@ -295,8 +310,10 @@ class RaftWatch:
                 found = store.term_at(index)
                 demand(found == entry_term, "I6 leader differs", member.id, index, found)
 
-    def _check_committed(self, member: SimMember, raft: Raft, start_index: int) -> None:
-        """I7 on every member, I8 on a leader."""
+    def _check_committed(
+        self, member: SimMember, raft: Raft, start_index: int, led_term: int | None
+    ) -> None:
+        """I7 on every member, I8 on a leader, also one that it was until this step."""
         store = member.store
         assert store is not None
         end_index = min(raft.commit_index, store.last_index) + 1
@@ -307,18 +324,19 @@ class RaftWatch:
             if known is not None:
                 demand(known == term, "I7 committed entry differs", member.id, index, known, term)
                 continue
-            demand(raft.role is Role.LEADER, "I8 committed first by a follower", member.id, index)
-            self._check_rule(raft, index, term)
+            demand(led_term is not None, "I8 committed first by a follower", member.id, index)
+            assert led_term is not None
+            self._check_rule(raft, index, term, led_term)
             self.committed[index] = term
-            self._commit_terms[index] = raft.term
+            self._commit_terms[index] = led_term
             self.commit_index = max(self.commit_index, index)
             self._acked[member.id] = max(self._acked.get(member.id, -1), index)
-            has_old |= term < raft.term
+            has_old |= term < led_term
             self._on_committed(index, self.entries[index, term])
         if has_old:
             self._hit("old-term tail committed through an opening record")
 
-    def _check_rule(self, leader: Raft, index: int, term: int) -> None:
+    def _check_rule(self, leader: Raft, index: int, term: int, led_term: int) -> None:
         position = self.entries[index, term].position
         count = 0
         for member in self._members.values():
@@ -331,7 +349,7 @@ class RaftWatch:
         quorum = len(self._members) // 2 + 1
         demand(count >= quorum, "I8 no majority on disk", leader.config.self_id, index, count)
         last = leader.commit_index
-        is_own = self._term_of(leader, last) == leader.term
+        is_own = self._term_of(leader, last) == led_term
         demand(is_own or count == len(self._members), "I8 old-term entry counted", index, term)
 
     def _term_of(self, leader: Raft, index: int) -> int:

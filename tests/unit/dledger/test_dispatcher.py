@@ -105,6 +105,23 @@ def test_frames_without_an_answer_are_sent_again_and_late_answers_count() -> Non
     assert desk.pushes() == []
 
 
+def test_what_was_sent_without_a_connection_goes_out_when_it_opens() -> None:
+    """A member that starts late is brought up at once, not when the next attempt is due."""
+    desk = Desk([1])
+    desk.propose()
+    first = desk.only_append()
+    desk.pusher.set_dialect(PeerDialect.LEDGERMQ)
+    assert desk.pusher.deadline_ms() < desk.now_ms
+    assert desk.only_append().entries == first.entries
+    desk.pusher.unreachable(desk.now_ms)
+    assert desk.pushes(999) == []
+    desk.pusher.set_dialect(PeerDialect.LEDGERMQ)
+    question = desk.only_question()
+    assert desk.pushes() == []
+    desk.pusher.set_dialect(PeerDialect.LEDGERMQ)
+    assert desk.only_question().request_id == question.request_id
+
+
 def test_answer_of_an_attempt_that_was_given_up_is_ignored() -> None:
     desk = Desk([1])
     desk.propose()
