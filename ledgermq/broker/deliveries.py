@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from ledgermq.broker.errors import BrokerError
+from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.queue_progress import Run
 from ledgermq.broker.state_log import BrokerState
-from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult
-from ledgermq.protocol.record import RECORD_FIXED_BYTES
-from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+from ledgermq.commitlog import AppendMessage, AppendResult
 
 # Told where the deliveries are, without the plan, or why they are not known to be anywhere.
 Delivered = Callable[[Sequence[AppendResult], BrokerError | None], None]
@@ -35,16 +34,9 @@ class Deliveries:
             messages: one for each delivery of the runs, in order; checked to fit into the log.
             delivered: called once.
         """
-        host, now_ms, body = self._store_host, self._now_ms(), BrokerState.plan_body(runs)
-        plan = AppendMessage(
-            STATE_TOPIC, 0, 0, TRANSACTION_PREPARED, now_ms, host, host, 0, 0, body, b""
-        )
-        size = sum(
-            RECORD_FIXED_BYTES + len(message.topic) + len(message.body) + len(message.properties)
-            for message in (plan, *messages)
-        )
+        plan = state_message(BrokerState.plan_body(runs), self._store_host, self._now_ms())
 
         def done(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
             delivered([] if results is None else results[1:], error)
 
-        self._proposals.add_own([plan, *messages], size, done)
+        self._proposals.add_own([plan, *messages], done)

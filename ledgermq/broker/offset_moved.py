@@ -19,7 +19,6 @@ from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.properties import KEYS, TAGS, format_properties
 from ledgermq.protocol.rate_limit import RateLimit
-from ledgermq.protocol.record import RECORD_FIXED_BYTES
 
 # Events of one group that are written a second, and at once.
 _EVENTS_PER_SECOND: Final = 1
@@ -60,9 +59,9 @@ class OffsetMovedEvents:
             asked: offset that the pull asked for.
             given: offset that it was told to go on with.
         """
-        if not self._leadership.takes_messages or not self._limit.take(
-            group, self._clock_ms() / 1000
-        ):
+        if not (self._leadership.takes_messages and self._proposals.has_room):
+            return
+        if not self._limit.take(group, self._clock_ms() / 1000):
             return
         event = {
             "consumerGroup": group,
@@ -80,8 +79,7 @@ class OffsetMovedEvents:
         message = AppendMessage(
             names.OFFSET_MOVED_TOPIC, 0, 0, 0, now_ms, host, host, 0, 0, body, properties
         )
-        size = RECORD_FIXED_BYTES + len(body) + len(message.topic) + len(properties)
-        self._proposals.add_own([message], size, _ignore)
+        self._proposals.add_own([message], _ignore)
         _log.info(
             "{group} asked for offset {asked} of {topic} queue {queue}, goes on at {given}",
             group=group,

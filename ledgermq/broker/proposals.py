@@ -42,6 +42,7 @@ from ledgermq.dledger.errors import (
     ProposalDroppedError,
 )
 from ledgermq.protocol.headers import encode_send_response
+from ledgermq.protocol.record import RECORD_FIXED_BYTES
 
 
 class Appender(Protocol):
@@ -168,21 +169,29 @@ class Proposals:
         request = (connection, opaque, serialize_type, queue_id, count, size_bytes, None)
         self._gather(messages, request)
 
+    @property
+    def has_room(self) -> bool:
+        """False when as much waits as may."""
+        return self.count < self._limits.messages_max and self.bytes <= self._limits.bytes_max
+
     def check_room(self) -> None:
         """Raises SystemBusyError when as much waits as may: for requests that end in `add_own`."""
-        if self.count >= self._limits.messages_max or self.bytes > self._limits.bytes_max:
+        if not self.has_room:
             raise self._busy(1)
 
-    def add_own(self, messages: Sequence[AppendMessage], size_bytes: int, done: Done) -> None:
+    def add_own(self, messages: Sequence[AppendMessage], done: Done) -> None:
         """Takes records that the broker itself makes, whatever waits: state, deliveries, retries.
 
         Who makes them on behalf of a client asks `check_room` first.
 
         Args:
             messages: at least one.
-            size_bytes: about what their records will take.
             done: called once: when all are committed, or when it is known that nobody will tell.
         """
+        size_bytes = sum(
+            RECORD_FIXED_BYTES + len(message.topic) + len(message.body) + len(message.properties)
+            for message in messages
+        )
         self._gather(messages, (None, 0, 0, 0, len(messages), size_bytes, done))
 
     def _gather(self, messages: Sequence[AppendMessage], request: Request) -> None:

@@ -35,7 +35,7 @@ from ledgermq.broker.queue_progress import HALF_QUEUE
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.waiting import Done
 from ledgermq.commitlog import AppendMessage, AppendResult, MessageIllegalError, check_message
-from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
+from ledgermq.protocol.record import Host
 
 # Units of the half queue that are looked at in one turn, and records of ends.
 _WALK_MAX: Final = 512
@@ -66,7 +66,7 @@ class Rules(NamedTuple):
 class OwnAppends(Protocol):
     """What is needed to append records outside of a plan."""
 
-    def add_own(self, messages: Sequence[AppendMessage], size_bytes: int, done: Done) -> None: ...
+    def add_own(self, messages: Sequence[AppendMessage], done: Done) -> None: ...
 
 
 # Asks one live producer about the copy of a half message that was stored at a place.
@@ -194,7 +194,7 @@ class Transactions:
                     self._ended.pop(offset, None)
             done(error)
 
-        self._own_appends.add_own(messages, _size(messages), stored)
+        self._own_appends.add_own(messages, stored)
 
     def _end_held(self, error: BrokerError | None) -> None:
         """Goes on with the ends that waited for copies.
@@ -385,10 +385,3 @@ class Transactions:
         for table in (self._ended, self._copies):
             while len(table) > _REMEMBERED_MAX and (oldest := next(iter(table))) < cursor:
                 del table[oldest]
-
-
-def _size(messages: Sequence[AppendMessage]) -> int:
-    return sum(
-        RECORD_FIXED_BYTES + len(message.topic) + len(message.body) + len(message.properties)
-        for message in messages
-    )

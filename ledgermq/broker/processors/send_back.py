@@ -113,7 +113,7 @@ class SendBackProcessor:
                     self._statistics.sent_back(record.topic, group.name)
                 done(error)
 
-            self._proposals.add_own([message], len(raw), lambda _, error: stored(error))
+            self._proposals.add_own([message], lambda _, error: stored(error))
 
         return answer_when_committed(command, store)
 

@@ -121,14 +121,13 @@ class TransactionProcessor:
         place = decode_offset_id(header.msg_id or "").physical_offset
         raw = self._store.record_at(place)
         message = None if raw is None else resumed(decode_record(raw))
-        if raw is None or message is None:
+        if message is None:
             raise InvalidRequestError(
                 f"no message in {names.HALF_EXPIRED_TOPIC} has the id {header.msg_id}"
             )
-        messages, size = [message], len(raw)
+        messages = [message]
         return answer_when_committed(
-            command,
-            lambda done: self._proposals.add_own(messages, size, lambda _, error: done(error)),
+            command, lambda done: self._proposals.add_own(messages, lambda _, error: done(error))
         )
 
 

@@ -24,9 +24,9 @@ from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.dispatch import Dispatcher, born_host
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
+from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
@@ -42,14 +42,12 @@ from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
-from ledgermq.commitlog import STATE_TOPIC, AppendMessage, AppendResult, opening_record
+from ledgermq.commitlog import opening_record
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.transfer import Transfer
-from ledgermq.protocol.record import RECORD_FIXED_BYTES
-from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from ledgermq.protocol.tls.contexts import load_client_tls, load_server_tls
 from ledgermq.protocol.transport import (
     CommandClient,
@@ -468,20 +466,9 @@ class BrokerService:
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         assert self._proposals is not None
-        now_ms = wall_clock_ms()
-        host = self._store_host
-        messages = [
-            AppendMessage(
-                STATE_TOPIC, 0, 0, TRANSACTION_PREPARED, now_ms, host, host, 0, 0, body, b""
-            )
-            for body in bodies
-        ]
-        size = sum(len(body) + RECORD_FIXED_BYTES + len(STATE_TOPIC) for body in bodies)
-
-        def answered(_: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
-            done(error)
-
-        self._proposals.add_own(messages, size, answered)
+        host, now_ms = self._store_host, wall_clock_ms()
+        messages = [state_message(body, host, now_ms) for body in bodies]
+        self._proposals.add_own(messages, lambda _, error: done(error))
 
     def _role_changed(self) -> None:
         failure = self._replica.failure if self._replica is not None else None

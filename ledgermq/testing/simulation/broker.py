@@ -14,6 +14,7 @@ from twisted.python.threadpool import ThreadPool
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.state_files import StateFile, parse_tolerant
 from ledgermq.broker.state_log import BrokerState, OnCommitted
@@ -22,7 +23,6 @@ from ledgermq.broker.topics import TopicConfig, TopicTable
 from ledgermq.commitlog import (
     STATE_TOPIC,
     AppendMessage,
-    AppendResult,
     DamagedFileError,
     FlushJob,
     GetMessageResult,
@@ -34,7 +34,6 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.flusher import Flusher
-from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from ledgermq.testing.simulation.clock import SimReactor, SimThread
 from ledgermq.testing.simulation.disk import SimDisk
 
@@ -286,28 +285,8 @@ class SimBroker:
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         now_ms = self._wall_ms()
-        messages = [
-            AppendMessage(
-                STATE_TOPIC,
-                0,
-                0,
-                TRANSACTION_PREPARED,
-                now_ms,
-                STORE_HOST,
-                STORE_HOST,
-                0,
-                0,
-                body,
-                b"",
-            )
-            for body in bodies
-        ]
-        size = sum(len(body) + 120 for body in bodies)
-
-        def answered(_: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
-            done(error)
-
-        self.proposals.add_own(messages, size, answered)
+        messages = [state_message(body, STORE_HOST, now_ms) for body in bodies]
+        self.proposals.add_own(messages, lambda _, error: done(error))
 
 
 def _ignore_damage(error: Exception) -> None:

@@ -179,11 +179,11 @@ def test_own_records_pass_every_limit_and_are_told() -> None:
     def done(results: object, error: BrokerError | None) -> None:
         told.append((len(results) if isinstance(results, list) else -1, error))
 
-    parts.proposals.add_own([message(), message()], 200, done)
+    parts.proposals.add_own([message(), message()], done)
     parts.turn.end()
     parts.proposals.committed(2)
     assert told == [(2, None)]
-    parts.proposals.add_own([message()], 100, done)
+    parts.proposals.add_own([message()], done)
     error = ServiceUnavailableError("gone")
     parts.proposals.fail_all(error)
     assert told[1] == (-1, error)
@@ -192,7 +192,7 @@ def test_own_records_pass_every_limit_and_are_told() -> None:
 def test_results_are_told_of_own_records() -> None:
     parts = Parts()
     seen: list[AppendResult] = []
-    parts.proposals.add_own([message()], 100, lambda results, error: seen.extend(results or ()))
+    parts.proposals.add_own([message()], lambda results, error: seen.extend(results or ()))
     parts.turn.end()
     parts.proposals.committed(1)
     assert [result.physical_offset for result in seen] == [48]

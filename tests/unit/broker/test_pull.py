@@ -4,13 +4,15 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from ledgermq.broker.offset_moved import OffsetMovedEvents
 from ledgermq.broker.processors.pull import PullProcessor
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
-from tests.unit.broker.parts import ListConnection, Parts
+from ledgermq.protocol.properties import decode_properties
+from tests.unit.broker.parts import HOST, ListConnection, Parts
 
 
 class OneQueue:
@@ -19,21 +21,25 @@ class OneQueue:
     def __init__(self) -> None:
         self.failing_queue = -1
 
-    def get_message(self, topic: str, queue_id: int, *arguments: object) -> GetMessageResult:
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, *arguments: object
+    ) -> GetMessageResult:
         if queue_id == self.failing_queue:
             raise ZeroDivisionError("a bug")
+        if offset > 5:
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, 5, 0, 5, [], 0, 0, 0)
         return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, 5, 0, 5, [], 0, 0, 0)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return 5
 
 
-def pull_of(queue_id: int) -> RemotingCommand:
+def pull_of(queue_id: int, offset: int = 5) -> RemotingCommand:
     fields = {
         "consumerGroup": "g",
         "topic": "T",
         "queueId": str(queue_id),
-        "queueOffset": "5",
+        "queueOffset": str(offset),
         "maxMsgNums": "32",
         # Suspend; the subscription comes with the pull.
         "sysFlag": "6",
@@ -52,6 +58,14 @@ class ParkedPullTests(SynchronousTestCase):
         self.parts = Parts().lead()
         self.parts.state.put_topic(TopicConfig("T", 4, 4))
         self.store = OneQueue()
+        self.moved = OffsetMovedEvents(
+            self.parts.leadership,
+            self.parts.proposals,
+            broker_name="b",
+            store_host=HOST,
+            now_ms=lambda: self.parts.now_ms,
+            clock_ms=lambda: float(self.parts.now_ms),
+        )
         self.pulls = PullProcessor(
             self.parts.config,
             self.parts.leadership,
@@ -62,6 +76,7 @@ class ParkedPullTests(SynchronousTestCase):
             lambda: float(self.parts.now_ms),
             1 << 30,
             Statistics("C", 0),
+            self.moved.note,
         )
         self.connection: Any = ListConnection()
         for queue_id in range(3):
@@ -78,6 +93,21 @@ class ParkedPullTests(SynchronousTestCase):
         )
         self.assertEqual(answers[1].remark, "ZeroDivisionError: a bug")
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_corrected_offset_is_told_in_a_topic_but_not_without_end(self) -> None:
+        for _ in range(50):
+            answer = self.pulls.pull(self.connection, pull_of(1, 99))
+            assert isinstance(answer, RemotingCommand)
+            self.assertEqual(answer.code, ResponseCode.PULL_OFFSET_MOVED)
+        self.parts.turn.end()
+        events = [m for m in self.parts.store.messages if m.topic == "OFFSET_MOVED_EVENT"]
+        self.assertEqual(len(events), 32)
+        self.assertEqual(
+            events[0].body,
+            b'{"consumerGroup":"g","messageQueue":{"brokerName":"b","queueId":1,"topic":"T"},'
+            b'"offsetNew":5,"offsetRequest":99}',
+        )
+        self.assertEqual(decode_properties(events[0].properties), {"KEYS": "g", "TAGS": "g"})
 
     def test_pulls_are_answered_when_the_broker_stops(self) -> None:
         self.parts.leadership.stop()

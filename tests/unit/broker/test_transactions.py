@@ -82,7 +82,7 @@ class Log:
     ) -> None:
         self._take(messages, lambda results, error: delivered(results or [], error))
 
-    def add_own(self, messages: Sequence[AppendMessage], size_bytes: int, done: Done) -> None:
+    def add_own(self, messages: Sequence[AppendMessage], done: Done) -> None:
         self._take(messages, done)
 
     def _take(self, messages: Sequence[AppendMessage], done: Done) -> None:
