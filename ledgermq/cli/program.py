@@ -64,9 +64,9 @@ def _watch_stdin(closed: Callable[[], None]) -> None:
     make(_UntilClosed(closed), stdout=os.open(os.devnull, os.O_WRONLY))
 
 
-def start_log(level: str = "info") -> None:
-    """Writes log events of at least this level as text lines on stderr."""
-    predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
+def start_log() -> None:
+    """Writes log events from level info on as text lines on stderr."""
+    predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
     # It tells each try to reach a peer that is down: a line a second that nobody reads.
     predicate.setLogLevelForNamespace(_RETRIES, LogLevel.warn)
     observer = FilteringLogObserver(textFileLogObserver(sys.stderr), [predicate])

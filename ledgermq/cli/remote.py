@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ledgermq.cli.security import Security
+from ledgermq.client.errors import code_name
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.errors import RemoteProtocolError
@@ -40,7 +41,7 @@ class RefusedError(AdminError):
     """The other side answered with an error."""
 
     def __init__(self, address: str, code: int, remark: str | None) -> None:
-        super().__init__(f"{address} answered {_code_name(code)}: {remark or 'no remark'}")
+        super().__init__(f"{address} answered {code_name(code)}: {remark or 'no remark'}")
         self.address = address
         self.code = code
         self.remark = remark
@@ -206,7 +207,3 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if not host or not colon or not is_number or not 1 <= int(port) <= 65_535:
         raise AdminError(f"address {address!r}: give host:port, the port from 1 to 65535")
     return host, int(port)
-
-
-def _code_name(code: int) -> str:
-    return f"{code} {ResponseCode(code).name}" if code in set(ResponseCode) else str(code)

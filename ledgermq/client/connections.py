@@ -116,12 +116,6 @@ class Connection(asyncio.Protocol):
         """False from the moment on when the connection is lost or closed."""
         return self._transport is not None and not self._transport.is_closing()
 
-    @property
-    def local_host(self) -> str:
-        """Address of this end, empty when it is unknown."""
-        name = self._transport.get_extra_info("sockname") if self._transport else None
-        return str(name[0]) if name else ""
-
     def expect(self, code: int, sink: AnswerSink, timeout_s: float) -> int:
         """Notes a request that is about to be written.
 

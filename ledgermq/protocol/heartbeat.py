@@ -80,11 +80,6 @@ class SubscriptionData(JsonBody, frozen=True):
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
-    @property
-    def is_tag_type(self) -> bool:
-        """True when the expression is one of tags."""
-        return self.expression_type in ("", "TAG")
-
 
 class ProducerData(JsonBody, frozen=True):
     """ProducerData: a group this client sends for."""

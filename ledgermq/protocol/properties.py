@@ -43,11 +43,9 @@ CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 INSTANCE_ID: Final = "INSTANCE_ID"
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
-MESSAGE_TTL: Final = "TTL"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 CLUSTER: Final = "CLUSTER"
-MESSAGE_TYPE: Final = "MSG_TYPE"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 
@@ -87,12 +85,6 @@ def format_properties(properties: Mapping[str, str]) -> str:
             raise LocalProtocolError("property", element, "name and value without 0x01 and 0x02")
         elements.append(element)
     return PROPERTY_SEPARATOR.join(elements)
-
-
-def append_property(text: str, name: str, value: str) -> str:
-    """Return `text` with one property more; a separator is put in where the text ends without."""
-    between = "" if not text or text.endswith(PROPERTY_SEPARATOR) else PROPERTY_SEPARATOR
-    return f"{text}{between}{name}{NAME_VALUE_SEPARATOR}{value}"
 
 
 def find_property(properties: bytes, name: bytes) -> bytes:

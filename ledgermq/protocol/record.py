@@ -42,8 +42,6 @@ TOPIC_BYTES_MAX: Final = 127
 RECORD_FIXED_BYTES: Final = 91
 V6_HOSTS_BYTES: Final = 24
 # Where fields stand that are read or written alone.
-MAGIC_OFFSET: Final = 4
-QUEUE_OFFSET_OFFSET: Final = 20
 PHYSICAL_OFFSET_OFFSET: Final = 28
 SYS_FLAG_OFFSET: Final = 36
 

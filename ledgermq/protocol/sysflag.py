@@ -41,11 +41,6 @@ assert TRANSACTION_MASK == TRANSACTION_PREPARED | TRANSACTION_COMMIT == TRANSACT
 assert COMPRESSION_MASK & COMPRESSION_ZLIB == COMPRESSION_ZLIB
 
 
-def transaction_type(sys_flag: int) -> int:
-    """Return the transaction bits alone: one of the TRANSACTION_ values."""
-    return sys_flag & TRANSACTION_MASK
-
-
 def is_queued(sys_flag: int) -> bool:
     """Tell whether a record takes a queue offset and a consume queue unit.
 

@@ -59,13 +59,6 @@ def test_go_heartbeat_with_quoted_codes_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression_type", "is_tag"), [("TAG", True), ("", True), ("SQL92", False)]
-)
-def test_empty_expression_type_is_tag(expression_type: str, is_tag: bool) -> None:
-    assert SubscriptionData("t", expression_type=expression_type).is_tag_type is is_tag
-
-
-@pytest.mark.parametrize(
     "data",
     [
         b"",

@@ -4,7 +4,6 @@ import pytest
 
 from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 from ledgermq.protocol.properties import (
-    append_property,
     decode_properties,
     find_property,
     format_properties,
@@ -54,14 +53,6 @@ def test_format_leaves_out_the_last_separator():
 def test_what_could_not_be_read_back_is_not_formatted(bad):
     with pytest.raises(LocalProtocolError):
         format_properties(bad)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", "n\x01v"), ("a\x01b", "a\x01b\x02n\x01v"), ("a\x01b\x02", "a\x01b\x02n\x01v")],
-)
-def test_append_puts_in_the_separator_that_is_missing(text, expected):
-    assert append_property(text, "n", "v") == expected
 
 
 def test_bytes_that_are_not_utf8_are_refused():

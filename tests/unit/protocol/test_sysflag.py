@@ -6,16 +6,15 @@ from ledgermq.protocol import sysflag
 
 
 @pytest.mark.parametrize(
-    ("sys_flag", "transaction", "queued"),
+    ("sys_flag", "queued"),
     [
-        (0x0, sysflag.TRANSACTION_NONE, True),
-        (0x4, sysflag.TRANSACTION_PREPARED, False),
-        (0x8, sysflag.TRANSACTION_COMMIT, True),
-        (0xC, sysflag.TRANSACTION_ROLLBACK, False),
-        (0x3F1, sysflag.TRANSACTION_NONE, True),
-        (0x3FD, sysflag.TRANSACTION_ROLLBACK, False),
+        (0x0, True),
+        (0x4, False),
+        (0x8, True),
+        (0xC, False),
+        (0x3F1, True),
+        (0x3FD, False),
     ],
 )
-def test_only_none_and_commit_take_a_place_in_a_queue(sys_flag, transaction, queued):
-    assert sysflag.transaction_type(sys_flag) == transaction
+def test_only_none_and_commit_take_a_place_in_a_queue(sys_flag: int, queued: bool) -> None:
     assert sysflag.is_queued(sys_flag) is queued
