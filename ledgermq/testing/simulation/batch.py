@@ -60,32 +60,36 @@ class BatchReport:
         return self.simulated_ms / 3.6e6 / max(self.elapsed_s / 60, 1e-9)
 
 
-def run_batch(seeds: Iterable[int], *, seconds_max: float | None = None) -> BatchReport:
+def run_batch(
+    seeds: Iterable[int], *, seconds_max: float | None = None, days: float | None = None
+) -> BatchReport:
     """Runs seeds, until they or the time are over.
 
     Args:
         seeds: in order.
         seconds_max: of real time; None: all seeds.
+        days: simulated days of chaos in each run; None: as long as each seed says.
     """
     report = BatchReport()
     began = time.monotonic()
     for seed in seeds:
         if seconds_max is not None and time.monotonic() - began > seconds_max:
             break
-        run_one(seed, report)
+        run_one(seed, report, days=days)
     report.elapsed_s = time.monotonic() - began
     return report
 
 
-def run_one(seed: int, report: BatchReport) -> None:
+def run_one(seed: int, report: BatchReport, *, days: float | None = None) -> None:
     """Runs one seed into a report."""
-    world = World(Plan.draw(seed))
+    world = World(Plan.draw(seed) if days is None else Plan.draw_days(seed, days))
+    length = "" if days is None else f" --days {days:g}"
     try:
         world.run()
     except Exception as error:
         details = "\n".join(
             (str(world.plan), *world.notes, world.describe())
-            + (f"repeat with: ledgermq simulate --seed {seed}",)
+            + (f"repeat with: ledgermq simulate --seed {seed}{length}",)
         )
         report.failures.append(Failure(seed, f"{type(error).__name__}: {error}", details))
     report.seed_count += 1

@@ -31,7 +31,6 @@ TOPICS: Final = ("TopicA", "TopicB")
 GROUP: Final = "readers"
 _TIMEOUT_MS: Final = 4_000.0
 _WAITING_MAX: Final = 64
-_PULL_MS: Final = 120.0
 _PULLED_MAX: Final = 8
 _COMMIT_MS: Final = 700.0
 
@@ -201,10 +200,10 @@ class Consumer:
 
     def begin(self) -> None:
         """Plans the first pull."""
-        self._timeline.at(self._rng.uniform(0, _PULL_MS), self._pull)
+        self._timeline.at(self._rng.uniform(0, self._plan.pull_every_ms), self._pull)
 
     def _pull(self) -> None:
-        self._timeline.at(self._rng.expovariate(1 / _PULL_MS), self._pull)
+        self._timeline.at(self._rng.expovariate(1 / self._plan.pull_every_ms), self._pull)
         member = self._members[self._rng.choice(self._plan.ids)]
         if member.reactor is None or member.is_paused:
             return

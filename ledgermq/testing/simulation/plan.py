@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from ledgermq.dledger.config import FAST_TIMING, Timing
+from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, Timing
 
 # Kinds of faults that can be taken away from a run, in the order in which a failure is made
 # smaller.
@@ -45,6 +45,8 @@ _JAVA_LIKE: Final = Timing(
 )
 
 
+_DAY_MS: Final = 86_400_000.0
+_LONG_FAULT_EVERY_MS: Final = 240_000.0
 # Lengths of the chaos, and how often each is drawn: most runs are short, for each seed is another
 # group; some are long, for logs and terms that grow.
 _CHAOS_MS: Final = ((8_000.0, 12_000.0, 15_000.0, 20_000.0, 60_000.0), (8, 8, 6, 4, 1))
@@ -87,6 +89,8 @@ class Plan:
     queue_count: int
     body_bytes_max: int
     segment_bytes: int
+    # Mean time between two pulls of a consumer.
+    pull_every_ms: float = 120.0
     timing: Timing = FAST_TIMING
     java_timing: Timing = _JAVA_LIKE
     # Chance that a machine stops inside a write of its vote, or inside a roll of its log.
@@ -134,6 +138,28 @@ class Plan:
             strand_chance=rng.choice((0.0, 0.3, 0.7)) if count >= 3 else 0.0,
             preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
             victims=tuple(rng.sample(ids, (count - 1) // 2)),
+        )
+
+    @classmethod
+    def draw_days(cls, seed: int, days: float) -> Self:
+        """Returns the plan of a seed as one long life: few faults, many segments, retention."""
+        plan = cls.draw(seed)
+        weights = dict(plan.fault_weights)
+        weights["retention"] = max(1.0, sum(weights.values()))
+        return replace(
+            plan,
+            chaos_ms=days * _DAY_MS,
+            fault_every_ms=_LONG_FAULT_EVERY_MS,
+            fault_weights=tuple(weights.items()),
+            trigger_chance=0.0,
+            strand_chance=0.0,
+            send_every_ms=4_000.0,
+            pull_every_ms=4_000.0,
+            producer_count=1,
+            body_bytes_max=900,
+            segment_bytes=65_536,
+            timing=JAVA_TIMING,
+            java_timing=JAVA_TIMING,
         )
 
     @property
