@@ -23,34 +23,7 @@ from ledgermq.protocol.heartbeat import (
     name_words,
 )
 from ledgermq.protocol.json_body import JsonBody, read_plain
-from ledgermq.protocol.route import DataVersion, TopicConfigTableBody
-
-__all__ = [
-    "BrokerStatsData",
-    "BrokerStatsItem",
-    "CheckClientRequestBody",
-    "ClientConnection",
-    "ConsumeMessageDirectlyResult",
-    "ConsumeOffsets",
-    "ConsumeStats",
-    "ConsumeStatsList",
-    "ConsumerConnection",
-    "ConsumerOffsetTableBody",
-    "DelayOffsetTableBody",
-    "GetConsumerListByGroupResponseBody",
-    "GroupList",
-    "LockBatchRequestBody",
-    "LockBatchResponseBody",
-    "MessageQueue",
-    "ProducerConnection",
-    "ResetOffsetBody",
-    "SubscriptionGroupConfig",
-    "SubscriptionGroupTableBody",
-    "TopicConfigTableBody",
-    "TopicOffset",
-    "TopicStatsTable",
-    "UnlockBatchRequestBody",
-]
+from ledgermq.protocol.route import DataVersion
 
 _V = TypeVar("_V")
 
