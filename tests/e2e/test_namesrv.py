@@ -63,6 +63,8 @@ def find_route(remote: Remote) -> TopicRouteData | None:
         return remote.route("TopicA")
     except RefusedError as error:
         assert error.code == ResponseCode.TOPIC_NOT_EXIST
+        text = "No topic route info in name server for the topic: TopicA"
+        assert error.remark is not None and error.remark.startswith(text)
         return None
 
 

@@ -116,8 +116,6 @@ class BrokerService:
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
-        if config.is_acl_on:
-            self.state.access = RulesTable(config.acl_file, wall_clock_ms)
         self._storage = Storage(config, reactor, self.state, wall_clock_ms)
         self._messages = self._storage.messages
         self._dispatcher = Dispatcher(
@@ -153,7 +151,7 @@ class BrokerService:
 
     def _new_state(self) -> BrokerState:
         config = self.config
-        return BrokerState(
+        state = BrokerState(
             TopicTable(config.topics_max),
             SubscriptionGroupTable(config.groups_max),
             ConsumerOffsetTable(_OFFSET_KEYS_MAX),
@@ -163,6 +161,9 @@ class BrokerService:
             on_topics_changed=self._topics_changed,
             on_topic_removed=self._topic_removed,
         )
+        if config.is_acl_on:
+            state.access = RulesTable(config.acl_file, wall_clock_ms)
+        return state
 
     def _new_server(self, port: int) -> CommandServer:
         config = self.config
