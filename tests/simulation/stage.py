@@ -146,7 +146,7 @@ class Stage:
         self.held: list[Held] = []
         self._producer = world.producers[0]
         self._producer._count = _FIRST_NUMBER
-        self._producer._rng = Choices(0.0, 0, below=_BODY_BYTES)
+        self._producer._rng = Choices(0.0, 0)
         for member in world.members.values():
             self._rule(member)
 
@@ -341,19 +341,23 @@ class Stage:
 
     # -- clients
 
-    def send(self, member_id: str, count: int = 1, *, body_bytes: int = _BODY_BYTES) -> None:
+    def send(
+        self, member_id: str, count: int = 1, *, body_bytes: int = _BODY_BYTES, topic_at: int = 0
+    ) -> None:
         """Sends messages to a member, whether or not it leads; they arrive within this step."""
         producer = self._producer
-        producer._rng.below = body_bytes
+        producer._rng = Choices(0.0, topic_at, below=body_bytes)
         for _ in range(count):
             producer._target_id = member_id
             producer.send()
         self.run(2)
 
-    def send_all(self, member_id: str, count: int = 1, *, body_bytes: int = _BODY_BYTES) -> None:
+    def send_all(
+        self, member_id: str, count: int = 1, *, body_bytes: int = _BODY_BYTES, topic_at: int = 0
+    ) -> None:
         """Sends messages, and waits until they are acknowledged."""
         goal = self.acked_count + count
-        self.send(member_id, count, body_bytes=body_bytes)
+        self.send(member_id, count, body_bytes=body_bytes, topic_at=topic_at)
         self.until(lambda: self.acked_count >= goal, f"{member_id} acknowledges")
 
     @property

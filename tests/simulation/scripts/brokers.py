@@ -100,8 +100,8 @@ def group_offsets_of_a_new_leader() -> None:
     _demand_offset(stage, "n1", 5)
     stage.start("n0")
     stage.holds_all(*stage.ids)
-    for _ in range(3):
-        stage.run(1_500)
+    for wait_ms in (1_500, 100, 100, 1_500):
+        stage.run(wait_ms)
         stage.restart(*stage.ids)
     stage.lead("n2")
     _demand_offset(stage, "n2", 5)

@@ -47,6 +47,23 @@ def sync_that_fails() -> None:
     stage.settle()
 
 
+def page_lost_by_a_failed_sync() -> None:
+    """D1: what a failed sync has lost counts as clean; it is written anew before it is counted."""
+    stage = group()
+    stage["n1"].disk.sync_errors = 1
+    stage.isolate("n2")
+    stage.send("n0", 3)
+    stage.run(20)
+    demand(stage["n1"].raft is None, "I33 n1 goes on after its disk has failed")
+    stage.until(lambda: stage.acked_count == 4, "n1 comes back and acknowledges")
+    stage.cut_power("n0", "n1")
+    stage.start("n1")
+    stage.heal()
+    stage.lead("n1")
+    demand(stage.commit_index("n1") >= 5, "I6 n1 has what it acknowledged")
+    stage.settle()
+
+
 def truncated_tail_after_a_kill() -> None:
     """D6: what a push has cut away does not come back behind the entries in its place."""
     stage = _half_replaced_tail()
@@ -196,6 +213,24 @@ def follower_behind_the_first_entry() -> None:
     first_index = stage["n0"].store.first_index
     demand(first_index > 1, "retention removed something", first_index)
     stage.start("n2")
+    stage.settle()
+
+
+def queue_whose_messages_are_all_gone() -> None:
+    """D9, D14: retention has removed all messages of a queue; its numbers go on."""
+    stage = group(segment_bytes=4_096)
+    stage.send_all("n0", 2, topic_at=1)
+    for _ in range(10):
+        stage.send_all("n0", body_bytes=1_500)
+    stage.run(3_000)
+    for member_id in stage.ids:
+        member = stage[member_id]
+        member.enter(lambda m=member: m.broker.clean())
+    demand(stage["n0"].store.first_index > 4, "retention removed the queue's messages")
+    stage.run(1_500)
+    stage.restart(*stage.ids)
+    stage.lead("n1")
+    stage.send_all("n1", topic_at=1)
     stage.settle()
 
 
