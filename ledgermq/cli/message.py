@@ -13,7 +13,7 @@ from typing import Final
 from ledgermq.cli.moments import local_time, moment_ms
 from ledgermq.cli.remote import AdminError, RefusedError, Remote
 from ledgermq.cli.security import read_security
-from ledgermq.cli.subcommand import Flag, Row, Subcommand, brokers_of, flag_adder
+from ledgermq.cli.subcommand import Flag, Row, Subcommand, brokers_by_name, flag_adder
 from ledgermq.cli.table import print_table
 from ledgermq.client import ClientError, Message, ProducerConfig, ReceivedMessage
 from ledgermq.client.blocking import Producer
@@ -35,7 +35,6 @@ from ledgermq.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from ledgermq.protocol.message_id import created_ms, decode_offset_id
-from ledgermq.protocol.route import MASTER_ID
 
 # The group under which brokers let tools read.
 _TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -123,7 +122,7 @@ def _by_key(
         unique_key_query=is_unique,
     )
     found: list[tuple[str, ReceivedMessage]] = []
-    for address in brokers_of(remote, topic):
+    for name, address in brokers_by_name(remote, topic).items():
         try:
             answer = remote.call(address, RequestCode.QUERY_MESSAGE, header)
         except RefusedError as error:
@@ -133,7 +132,7 @@ def _by_key(
         # The index goes by hashes: what has another key slipped through.
         found += [
             (address, message)
-            for message in _decoded(answer.body, "")
+            for message in _decoded(answer.body, name)
             if key in (message.message_id if is_unique else message.keys.split())
         ]
     return found
@@ -266,10 +265,10 @@ def _pull(
 
 
 def _address_of(remote: Remote, queue: MessageQueue) -> str:
-    for broker in remote.route(queue.topic).broker_datas:
-        if broker.broker_name == queue.broker_name:
-            return broker.broker_addrs.get(MASTER_ID) or min(broker.broker_addrs.values())
-    raise AdminError(f"topic {queue.topic!r} has no broker {queue.broker_name!r}")
+    address = brokers_by_name(remote, queue.topic).get(queue.broker_name)
+    if address is None:
+        raise AdminError(f"topic {queue.topic!r} has no broker {queue.broker_name!r}")
+    return address
 
 
 # To send.

@@ -81,10 +81,18 @@ def chosen_brokers(remote: Remote, options: argparse.Namespace) -> list[str]:
     return remote.masters(options.clusterName)
 
 
-def brokers_of(remote: Remote, topic: str) -> list[str]:
+def brokers_by_name(remote: Remote, topic: str) -> dict[str, str]:
     """The brokers of a topic that take writes, or one of each group that has none now."""
-    addresses = [broker.broker_addrs for broker in remote.route(topic).broker_datas]
-    return [known.get(MASTER_ID) or min(known.values()) for known in addresses if known]
+    return {
+        broker.broker_name: broker.broker_addrs.get(MASTER_ID) or min(broker.broker_addrs.values())
+        for broker in remote.route(topic).broker_datas
+        if broker.broker_addrs
+    }
+
+
+def brokers_of(remote: Remote, topic: str) -> list[str]:
+    """Their addresses."""
+    return list(brokers_by_name(remote, topic).values())
 
 
 BROKERS: Final = Place(add_broker_or_cluster, chosen_brokers)
