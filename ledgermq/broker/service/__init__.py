@@ -4,6 +4,7 @@
     storage.py           opens and closes what is on disk, and flushes it
     member.py            what the ledger's member is told of the broker's configuration
     applier.py           what the ledger tells: committed entries, changes of role, its end
+    farewell.py          what a stop waits for: commits, and another leader
     parts.py             what processors may be given
     processor_table.py   request code -> processor; `admin_table.py` has the tools' part of it
     upkeep.py            what is done from time to time; `schedule.py` holds every delayed call

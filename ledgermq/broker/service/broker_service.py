@@ -32,6 +32,7 @@ from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
 from ledgermq.broker.registration import Registration, split_address
 from ledgermq.broker.service.applier import BrokerApplier
+from ledgermq.broker.service.farewell import Farewell
 from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.processor_table import Processors, bind_processors
@@ -43,11 +44,9 @@ from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
 from ledgermq.commitlog import opening_record
-from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
-from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.tls.contexts import load_client_tls, load_server_tls
 from ledgermq.protocol.transport import (
     CommandClient,
@@ -58,9 +57,6 @@ from ledgermq.protocol.transport import (
 
 # Pairs of topic and group that may have offsets.
 _OFFSET_KEYS_MAX: Final = 1_000_000
-_DRAIN_CHECK_MS: Final = 10
-# How long a stopping leader waits for another one.
-_HAND_OVER_MS_MAX: Final = 2000
 # Least time between two registrations because of topics: each carries the whole table.
 _REGISTER_DISTANCE_MS: Final = 200
 # Allocations between two collections of the youngest generation; the default is 700.
@@ -379,9 +375,11 @@ class BrokerService:
         self.leadership.stop()
         # Name servers are told first, but nobody waits for a slow one before the group is left.
         unregistered = self._registration.unregister()
-        steps: Deferred[Any] = self._drained()
+        farewell = Farewell(self.leadership, self._schedule, self._clock_ms)
+        wait_ms = self.config.drain_seconds_max * 1000
+        steps: Deferred[Any] = farewell.drain(self._proposals, wait_ms)
         for step in (
-            self._hand_over,
+            lambda: farewell.hand_over(self._replica),
             self._close_port,
             self._end_copy,
             self._leave_group,
@@ -393,49 +391,6 @@ class BrokerService:
             steps.addBoth(_next_step, step)
         steps.addBoth(self._finish)
         return stopped
-
-    def _drained(self) -> Deferred[None]:
-        """Fires when nothing waits for a commit any more, or when that took too long."""
-        drained: Deferred[None] = Deferred()
-        deadline_ms = self._clock_ms() + self.config.drain_seconds_max * 1000
-
-        def check() -> None:
-            proposals = self._proposals
-            if proposals is None or proposals.is_empty or self._clock_ms() >= deadline_ms:
-                drained.callback(None)
-            else:
-                self._schedule.after(_DRAIN_CHECK_MS, check)
-
-        check()
-        return drained
-
-    def _hand_over(self) -> Deferred[None]:
-        """Asks another member to lead, so that nobody has to wait for an election time-out."""
-        handed: Deferred[None] = Deferred()
-        transfer = self._begin_transfer()
-
-        def check() -> None:
-            is_over = transfer is None or transfer.code is not None
-            if is_over or not self.leadership.is_leader or self._clock_ms() >= deadline_ms:
-                handed.callback(None)
-            else:
-                self._schedule.after(_DRAIN_CHECK_MS, check)
-
-        deadline_ms = self._clock_ms() + _HAND_OVER_MS_MAX
-        check()
-        return handed
-
-    def _begin_transfer(self) -> Transfer | None:
-        if self._replica is None or not self.leadership.is_leader:
-            return None
-        for peer_id in self._replica.peer_ids:
-            try:
-                transfer = self._replica.transfer(peer_id)
-            except LedgerError:
-                continue
-            _log.info("hands the leadership to {member}", member=peer_id)
-            return transfer
-        return None
 
     def _close_port(self) -> Deferred[Any]:
         if self._processors is not None:
