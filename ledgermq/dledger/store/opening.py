@@ -126,12 +126,7 @@ class Opening:
         verify_from = self._verify_from()
         state = self._find_walk_start(first_index, first_position, verify_from)
         walked_from = state.next_index
-        segments = [
-            (start, data.segment_at(start).buffer)
-            for start in data.starts
-            if start + data.segment_bytes > state.position
-        ]
-        walk(segments, state, self._index.units_from(state.next_index), verify_from, self._crc32c)
+        self._walk(state, verify_from)
         if is_damage(
             state,
             committed_index=self._committed_index,
@@ -139,6 +134,9 @@ class Opening:
             find_unit=self._index.find,
             is_good=self._is_good,
         ):
+            # Damage seldom comes alone: what was not verified before it may be bad, too.
+            state, walked_from = Walk(next_index=first_index, position=first_position), first_index
+            self._walk(state, 0)
             first_index, first_position, state = self._give_up_from(
                 first_index, first_position, state
             )
@@ -178,6 +176,16 @@ class Opening:
             has_start=self._start is not None,
             report=report,
         )
+
+    def _walk(self, state: Walk, verify_from: int) -> None:
+        """Moves `state` to the end of the good entries; see recovery.walk."""
+        data = self._data
+        segments = [
+            (start, data.segment_at(start).buffer)
+            for start in data.starts
+            if start + data.segment_bytes > state.position
+        ]
+        walk(segments, state, self._index.units_from(state.next_index), verify_from, self._crc32c)
 
     def _distrust_cache(self) -> None:
         """Lets the first sync bring to disk what is behind the durable mark, whatever the page

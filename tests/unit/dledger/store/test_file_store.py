@@ -380,6 +380,28 @@ def test_a_unit_that_disagrees_with_the_data_is_damage(
             read(1)
 
 
+def test_where_damage_is_found_all_before_it_is_verified(tmp_path: Path) -> None:
+    """A flipped bit made the last entry that was kept one of a term far ahead, and its member
+    raised the term of the whole group to that."""
+    store = make_store(tmp_path)
+    store.open()
+    fill(store, 30)
+    store.write_checkpoint(29)
+    store.sync()
+    store.close()
+    path = tmp_path / "dledger-n0/data" / f"{3 * SEGMENT_BYTES:020d}"
+    with path.open("r+b") as file:
+        file.seek(5 * 148 + 16)
+        assert file.read(8) == struct.pack(">q", 1)
+        file.seek(5 * 148 + 16)
+        file.write(struct.pack(">q", 1 | 1 << 50))
+    again, found = make_store(tmp_path), []
+    again.open(on_damage=found.append)
+    assert len(found) == 1
+    assert (again.last_index, again.last_term) == (22, 1)
+    again.close()
+
+
 def test_slices_of_several_terms_are_indexed_term_by_term(store: DLedgerMmapFileStore) -> None:
     source = DLedgerMemoryStore(SEGMENT_BYTES)
     for term in (1, 1, 2, 3):
