@@ -123,7 +123,7 @@ class FaultMaker:
         scene, rng = self._scene, self._rng
         if scene.is_healed or rng.random() >= scene.plan.strand_chance:
             return
-        if rng.random() < 0.6:
+        if rng.random() < 0.7:
             seeded = random.Random(rng.getrandbits(48))
             scene.timeline.at(rng.uniform(0, 1_500), self._strand, member, seeded)
         else:
@@ -137,7 +137,7 @@ class FaultMaker:
         if not self._scene.is_healed and member.is_running:
             self._scene.hit("leader paused for long")
             member.pause()
-            self._scene.timeline.at(self._rng.uniform(2_000, 4_000), member.resume)
+            self._scene.timeline.at(self._rng.uniform(2_500, 5_000), member.resume)
 
     def _make_triggered(self, what: str, kind: str, member: SimMember) -> None:
         rng, scene = self._rng, self._scene

@@ -65,7 +65,7 @@ class NetworkFaults:
         for _ in range(rng.randrange(1, 4)):
             count = rng.randrange(1, _STRANDED_SENDS_MAX)
             scene.timeline.at(rng.uniform(0, 1_000), self._send_to, leader, count)
-        self.heal_in(rng.choice((rng.uniform(1_700, 3_000), rng.uniform(3_000, 8_000))))
+        self.heal_in(rng.choice((rng.uniform(2_500, 4_000), rng.uniform(4_000, 8_000))))
 
     def leave_one_friend(self, member: SimMember, rng: random.Random) -> None:
         """Cuts a member off from all others but one."""

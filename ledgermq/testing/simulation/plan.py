@@ -135,7 +135,7 @@ class Plan:
             segment_bytes=rng.choice((8192, 8192, 16_384, 65_536)),
             timing=rng.choice((FAST_TIMING, FAST_TIMING, _CLOSE_TIMING)),
             stop_chance=rng.choice((0.0, 0.0, 0.01, 0.03)),
-            strand_chance=rng.choice((0.0, 0.3, 0.7)) if count >= 3 else 0.0,
+            strand_chance=rng.choice((0.0, 0.5, 0.9)) if count >= 3 else 0.0,
             preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
             victims=tuple(rng.sample(ids, (count - 1) // 2)),
         )
