@@ -16,10 +16,14 @@ import time
 from functools import partial
 from typing import Final
 
+from ledgermq.cli import security
 from ledgermq.cli.progress import Progress
+from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import add_name_servers
 from ledgermq.client import (
+    ClientConfig,
     ClientError,
+    ConsumerConfig,
     Message,
     Producer,
     ProducerConfig,
@@ -55,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="messages a request; default: %(default)s",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    security.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
         return 2
     measure = _produce if options.mode == "produce" else _consume
     try:
-        return asyncio.run(measure(options))
-    except ClientError as error:
+        return asyncio.run(measure(options, read_security(options).client_config()))
+    except (ClientError, SecurityError) as error:
         print(f"ledgermq bench: {error}", file=sys.stderr)
         return 1
 
@@ -75,10 +80,10 @@ def quantile(ordered: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
 
 
-async def _produce(options: argparse.Namespace) -> int:
+async def _produce(options: argparse.Namespace, client: ClientConfig) -> int:
     # Half random: neither free to compress nor all noise; bodies are not compressed here anyway.
     bodies = [(os.urandom(options.size // 2 + 1) * 2)[: options.size] for _ in range(_BODIES_COUNT)]
-    config = ProducerConfig(in_flight_max=options.in_flight, compress_from_bytes=0)
+    config = ProducerConfig(client=client, in_flight_max=options.in_flight, compress_from_bytes=0)
     progress = Progress("sent")
     latencies_ms: list[float] = []
     failures: list[BaseException] = []
@@ -127,11 +132,14 @@ async def _produce(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-async def _consume(options: argparse.Namespace) -> int:
+async def _consume(options: argparse.Namespace, client: ClientConfig) -> int:
     group = options.group or f"ledgermq_bench_{time.time_ns()}"
     progress = Progress("consumed")
     cpu_s = time.process_time()
-    async with PushConsumer(options.namesrvAddr, group, options.topic, start="first") as consumer:
+    config = ConsumerConfig(client=client)
+    async with PushConsumer(
+        options.namesrvAddr, group, options.topic, start="first", config=config
+    ) as consumer:
         try:
             async with asyncio.timeout(options.seconds) as limit:
                 async for message in consumer:

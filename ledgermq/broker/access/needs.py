@@ -103,7 +103,9 @@ def _send_back(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need
 
 def _consume(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
     yield from _topic(fields.get("topic"), Permission.SUB)
-    yield from _group(fields.get("consumerGroup") or fields.get("group"))
+    # Codes differ in the name of the field; a request that has both touches both.
+    yield from _group(fields.get("consumerGroup"))
+    yield from _group(fields.get("group"))
 
 
 def _read_topic(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:

@@ -108,7 +108,7 @@ class AdminProcessor:
         return command.response(ResponseCode.SUCCESS, body=lenient_json.write(table))
 
     def _identity(self) -> dict[str, str]:
-        leadership = self._leadership
+        leadership, access = self._leadership, self._state.access
         return {
             "brokerVersion": str(VERSION_4_9_3),
             "brokerVersionDesc": "V4_9_3",
@@ -120,6 +120,7 @@ class AdminProcessor:
             "ledgerLeaderId": leadership.leader_id or "",
             "ledgerSelfId": self._config.ledger_self_id,
             "ledgerRepair": leadership.failure or leadership.repair or "",
+            "accessAlarm": (access.alarm if access is not None else None) or "",
         }
 
     def _traffic(self) -> dict[str, str]:
