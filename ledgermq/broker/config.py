@@ -145,11 +145,6 @@ class BrokerConfig:
     ineffective_keys: tuple[str, ...] = ()
 
     @property
-    def is_sync_flush(self) -> bool:
-        """True when an answer waits for the disks of a majority."""
-        return self.flush_disk_type == "SYNC_FLUSH"
-
-    @property
     def follower_broker_id(self) -> int:
         """Broker id of this member while it does not lead: the digits of its id plus one."""
         return int(self.ledger_self_id[1:]) + 1

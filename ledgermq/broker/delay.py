@@ -160,8 +160,6 @@ class DelayedDelivery:
         self._is_waiting = False
         # Nothing is done before this time, after a failure.
         self._paused_until_ms = 0
-        # Messages delivered by this member since it started.
-        self.delivered_count = 0
 
     def run(self) -> None:
         """Delivers what is due, as far as one append takes it."""
@@ -182,7 +180,6 @@ class DelayedDelivery:
         def done(_: Sequence[AppendResult], error: BrokerError | None) -> None:
             self._is_waiting = False
             if error is None:
-                self.delivered_count += len(batch.messages)
                 self._soon(self.run)
                 return
             self._paused_until_ms = now_ms + _PAUSE_MS

@@ -88,9 +88,6 @@ class Dispatcher:
         self._send_fields = dict(send_fields)
         self._on_connection_lost = on_connection_lost
         self._unknown_codes: set[int] = set()
-        # Requests by code since the start, those that ended in an error, and unknown ones.
-        self.failed_count = 0
-        self.unknown_count = 0
 
     def install(self, processors: Mapping[int, Processor]) -> None:
         """Takes over the processors by request code; called before the first connection."""
@@ -137,7 +134,6 @@ class Dispatcher:
         self, connection: Any, opaque: int, serialize_type: int, error: errors.BrokerError
     ) -> None:
         """Answers a send whose command is no longer at hand with an error."""
-        self.failed_count += 1
         connection.send(
             RemotingCommand(
                 code=int(code_of(error)),
@@ -163,7 +159,6 @@ class Dispatcher:
         self._answer_error(connection, command, error)
 
     def _answer_unknown(self, connection: CommandProtocol, command: RemotingCommand) -> None:
-        self.unknown_count += 1
         if command.code not in self._unknown_codes and len(self._unknown_codes) < 1000:
             self._unknown_codes.add(command.code)
             _log.warn(
@@ -178,7 +173,6 @@ class Dispatcher:
     def _answer_error(
         self, connection: CommandProtocol, command: RemotingCommand, error: BaseException
     ) -> None:
-        self.failed_count += 1
         if isinstance(error, errors.BrokerError | ProtocolError):
             remark = str(error)
         else:

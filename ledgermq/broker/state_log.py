@@ -111,8 +111,6 @@ class BrokerState:
         self.snapshot_index = -1
         # Of the snapshot under way: its id, how many parts came, and where it begins.
         self._snapshot_under_way: tuple[object, int, int] = (None, 0, -1)
-        # Records applied, for status and tests.
-        self.applied_count = 0
 
     # Changes by the leader.
 
@@ -348,7 +346,6 @@ class BrokerState:
         self.progress.follow_record(record, index)
         if self._writer is not None and record.get("by") == self._writer:
             return
-        self.applied_count += 1
         match record.get("kind"):
             case "topics":
                 self._apply_topics(record)

@@ -132,9 +132,6 @@ class Transactions:
         self._next_round_ms = 0
         # Start of the round under way.
         self._round_ms: int | None = None
-        # Since the start: questions, and half messages that were put aside.
-        self.asked_count = 0
-        self.set_aside_count = 0
 
     # The end of a transaction.
 
@@ -366,11 +363,9 @@ class Transactions:
     ) -> None:
         """A half message stands at the end of its queue now, or was put aside."""
         if message.topic != names.HALF_TOPIC:
-            self.set_aside_count += 1
             return
         self._copies[half.record.queue_offset] = result.queue_offset
         if is_asked:
-            self.asked_count += 1
             self._ask(half, message, result)
 
     def _tell_place(self) -> None:

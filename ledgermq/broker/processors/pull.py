@@ -139,12 +139,10 @@ class PullProcessor:
         self._memory_bytes = memory_bytes
         self._statistics = statistics
         self._on_offset_moved = on_offset_moved
-        # Since the start: pulls that found something, pulls that did not, messages and bytes
-        # handed out.
+        # Since the start: pulls that found something, pulls that did not, messages handed out.
         self.found_count = 0
         self.missed_count = 0
         self.message_count = 0
-        self.message_bytes = 0
 
     def pull(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """Answers a pull or parks it.
@@ -405,7 +403,6 @@ class PullProcessor:
         self._statistics.got(topic, group, result.message_count, result.bytes)
         self.found_count += 1
         self.message_count += result.message_count
-        self.message_bytes += result.bytes
 
 
 def _fields(

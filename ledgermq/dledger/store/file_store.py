@@ -234,14 +234,6 @@ class DLedgerMmapFileStore:
                 raise self._disagreement(parsed.position + start, "unit", head, unit, index)
         return parsed
 
-    def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Returns a copy of so many bytes of the data log, fewer at the end of their segment.
-
-        Raises:
-            IndexError: no segment holds the position.
-        """
-        return self.data.read(position, size_bytes)
-
     def append(self, entries: EntrySlice) -> None:
         """Writes entries to the page cache; they survive a kill, and after `sync` a power cut.
 

@@ -4,8 +4,6 @@ It places entries as the file store does, blanks included, so that both give the
 sync has nothing to do: what this store holds is gone with its process.
 """
 
-from bisect import bisect_right
-
 from ledgermq.dledger.entry import EntryHead, EntrySlice, read_head
 from ledgermq.dledger.errors import CompactedError, OutOfRangeError
 from ledgermq.dledger.store.continuity import check_continues
@@ -63,25 +61,6 @@ class DLedgerMemoryStore:
             position=begin,
             last_chain_crc=read_head(self._entries[hi - 1]).chain_crc,
         )
-
-    def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Returns a copy of so many bytes of the log, zeros where there is no entry.
-
-        Fewer at the end of their segment. Raises IndexError outside of the log.
-        """
-        if not self.first_position <= position < self.end_position:
-            raise IndexError(f"position {position} is outside of the log")
-        segment_end = position - position % self.segment_bytes + self.segment_bytes
-        end = min(position + size_bytes, segment_end)
-        found = bytearray(end - position)
-        at = bisect_right(self._positions, position) - 1
-        while at < len(self._positions) and self._positions[at] < end:
-            start = self._positions[at]
-            part = self._entries[at][max(position - start, 0) : end - start]
-            offset = max(start - position, 0)
-            found[offset : offset + len(part)] = part
-            at += 1
-        return bytes(found)
 
     def append(self, entries: EntrySlice) -> None:
         """Adds entries. Raises LedgerPositionError when they do not continue the log."""

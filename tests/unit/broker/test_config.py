@@ -47,8 +47,9 @@ def test_group_file_of_upstream_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_absent_flush_type_means_durable_answers() -> None:
-    assert load_broker_config(None).is_sync_flush
-    assert not load_broker_config(None, {"flushDiskType": "ASYNC_FLUSH"}).is_sync_flush
+    assert load_broker_config(None).flush_disk_type == "SYNC_FLUSH"
+    config = load_broker_config(None, {"flushDiskType": "ASYNC_FLUSH"})
+    assert config.flush_disk_type == "ASYNC_FLUSH"
 
 
 def test_overrides_win_over_the_file(tmp_path: Path) -> None:

@@ -209,7 +209,6 @@ def test_message_that_is_asked_about_too_often_is_put_aside() -> None:
     assert bench.copy_of(half).check_count == 3
     bench.walk()
     assert bench.log.bodies(names.HALF_EXPIRED_TOPIC) == [b"lost"]
-    assert bench.transactions.set_aside_count == 1
     bench.walk()
     assert len(bench.asked) == 3 and bench.cursor == 4
     [(place, _, _)] = bench.log.units[(names.HALF_EXPIRED_TOPIC, 0)]

@@ -73,10 +73,4 @@ def test_both_stores_behave_alike(tmp_path: Path) -> None:
             for store in stores:
                 store.reset(index, position)
         assert_equal(files, memory)
-        for _ in range(10 if files.last_index >= files.first_index else 0):
-            index = rng.randint(files.first_index, files.last_index)
-            skipped = rng.randrange(40)
-            size = rng.randint(1, files.head_at(index).size - skipped)
-            position = files.position_at(index) + skipped
-            assert files.read_at(position, size) == memory.read_at(position, size)
     files.close()
