@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from ledgermq.cli import (
+    access,
     cluster,
     group,
     leader,
@@ -25,7 +26,7 @@ from ledgermq.cli.settings import add_name_servers
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # A subcommand lives in the file of its noun.
-NOUNS = (cluster, topic, group, offsets, message, status, leader, name_server)
+NOUNS = (cluster, topic, group, offsets, message, status, leader, name_server, access)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

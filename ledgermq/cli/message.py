@@ -8,14 +8,14 @@ import json
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledgermq.cli.moments import local_time, moment_ms
 from ledgermq.cli.remote import AdminError, RefusedError, Remote
 from ledgermq.cli.security import read_security
 from ledgermq.cli.subcommand import Flag, Row, Subcommand, brokers_by_name, flag_adder
 from ledgermq.cli.table import print_table
-from ledgermq.client import ClientError, Message, ProducerConfig, ReceivedMessage
+from ledgermq.client import ClientError, Message, ProducerConfig, ReceivedMessage, SendResult
 from ledgermq.client.blocking import Producer
 from ledgermq.client.queue_requests import PullStatus, decode_messages, tags_of
 from ledgermq.protocol import sysflag
@@ -194,6 +194,15 @@ def _print_queue(remote: Remote, options: argparse.Namespace) -> None:
     _print_queues(remote, options, [queue])
 
 
+def _print_some(remote: Remote, options: argparse.Namespace) -> None:
+    if (options.brokerName is None) != (options.queueId is None):
+        raise AdminError("-b and -i go together: which queue of which broker")
+    if options.brokerName is None:
+        _print_topic(remote, options)
+    else:
+        _print_queue(remote, options)
+
+
 def _print_queues(remote: Remote, options: argparse.Namespace, queues: list[MessageQueue]) -> None:
     messages = itertools.chain.from_iterable(_read(remote, options, queue) for queue in queues)
     _print_messages(itertools.islice(messages, options.messageNumber), options.json)
@@ -276,23 +285,50 @@ def _address_of(remote: Remote, queue: MessageQueue) -> str:
 
 def _send(remote: Remote, options: argparse.Namespace) -> None:
     message = Message(options.topic, options.body.encode(), keys=options.keys, tags=options.tags)
+    (sent,) = _sent(remote, options, [message])
+    row = (sent.result.broker_name, sent.result.queue_id, sent.result.queue_offset)
+    print_table(("broker", "queue", "offset", "id"), [(*row, sent.result.message_id)], options.json)
+
+
+def _time_sends(remote: Remote, options: argparse.Namespace) -> None:
+    message = Message(options.topic, b"x" * options.size)
+    rows = [
+        (sent.result.broker_name, sent.result.queue_id, round(sent.ms, 2))
+        for sent in _sent(remote, options, [message] * options.amount)
+    ]
+    print_table(("broker", "queue", "ms"), rows, options.json)
+
+
+class _Sent(NamedTuple):
+    """A message that was acknowledged, and how long that took."""
+
+    result: SendResult
+    ms: float
+
+
+def _sent(remote: Remote, options: argparse.Namespace, messages: list[Message]) -> list[_Sent]:
+    """Sends messages one after the other."""
     config = ProducerConfig(client=read_security(options).client_config())
+    outcomes: list[_Sent] = []
     try:
         with Producer(";".join(remote.name_servers), config=config) as producer:
-            sent = producer.send(message)
+            for message in messages:
+                begun_s = time.perf_counter()
+                result = producer.send(message)
+                outcomes.append(_Sent(result, (time.perf_counter() - begun_s) * 1000))
     except ClientError as error:
         raise AdminError(str(error)) from error
-    row = (sent.broker_name, sent.queue_id, sent.queue_offset, sent.message_id)
-    print_table(("broker", "queue", "offset", "id"), [row], options.json)
+    return outcomes
 
 
 _TRIAL: Final = (
     Flag("-g", "consumerGroup", "with -d: have it consumed now", None),
     Flag("-d", "clientId", "with -g: by this member", None),
 )
+_MOMENT: Final = "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS"
 _SPAN: Final = (
-    Flag("-b", "beginTimestamp", "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS", None),
-    Flag("-e", "endTimestamp", "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS", None),
+    Flag("-b", "beginTimestamp", _MOMENT, None),
+    Flag("-e", "endTimestamp", _MOMENT, None),
     Flag("-s", "subExpression", "tags joined by ||", "*"),
     Flag("-m", "messageNumber", "print so many", 1000, int),
 )
@@ -324,6 +360,28 @@ SUBCOMMANDS: Final = {
         "messages of a queue, between two moments",
         flag_adder(_TOPIC, Flag("-a", "brokerName", "name of the broker group"), _QUEUE, *_SPAN),
         _print_queue,
+    ),
+    "consumeMessage": Subcommand(
+        "messages of a topic or a queue, between two moments; nothing is committed",
+        flag_adder(
+            _TOPIC,
+            Flag("-b", "brokerName", "with -i: of one queue only", None),
+            Flag("-i", "queueId", "with -b: of one queue only", None, int),
+            Flag("-s", "beginTimestamp", _MOMENT, None),
+            Flag("-e", "endTimestamp", _MOMENT, None),
+            Flag("-c", "messageNumber", "print so many", 128, int),
+            Flag("-x", "subExpression", "tags joined by ||", "*"),
+        ),
+        _print_some,
+    ),
+    "checkMsgSendRT": Subcommand(
+        "send messages one by one and tell how long each took",
+        flag_adder(
+            _TOPIC,
+            Flag("-a", "amount", "how many", 100, int),
+            Flag("-s", "size", "bytes of a body", 128, int),
+        ),
+        _time_sends,
     ),
     "sendMessage": Subcommand(
         "send a message",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Final
+from typing import Any, Final
 
 from ledgermq.cli.moments import local_time
 from ledgermq.cli.remote import AdminError, RefusedError, Remote
@@ -22,6 +22,7 @@ from ledgermq.cli.subcommand import (
 from ledgermq.cli.table import print_table
 from ledgermq.client.allocation import allocate
 from ledgermq.client.routes import route_of
+from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import BrokerStatsData, GroupList, TopicStatsTable
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import (
@@ -29,9 +30,11 @@ from ledgermq.protocol.headers import (
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
+from ledgermq.protocol.json_body import read_plain
 from ledgermq.protocol.names import DEFAULT_TOPIC
 from ledgermq.protocol.route import TopicList
 
@@ -209,6 +212,22 @@ def _counted(remote: Remote, address: str, name: str, key: str) -> BrokerStatsDa
     return BrokerStatsData.decode(answer.body)
 
 
+def _print_units(remote: Remote, options: argparse.Namespace) -> None:
+    header = QueryConsumeQueueRequestHeader(
+        topic=options.topic, queue_id=options.queue, index=options.index, count=options.count
+    )
+    brokers = [options.broker] if options.broker else brokers_of(remote, options.topic)
+    rows: list[Row] = []
+    for address in brokers:
+        answer = remote.call(address, RequestCode.QUERY_CONSUME_QUEUE, header)
+        units = read_plain(lenient_json.read(answer.body), dict[str, Any]).get("queueData") or []
+        rows += [
+            (address, options.index + i, unit["physicOffset"], unit["physicSize"], unit["tagsCode"])
+            for i, unit in enumerate(read_plain(units, list[dict[str, Any]]))
+        ]
+    print_table(("broker", "offset", "physical_offset", "size", "tags_code"), rows, options.json)
+
+
 def _print_allocation(remote: Remote, options: argparse.Namespace) -> None:
     queues = route_of(options.topic, remote.route(options.topic)).read_queues
     members = [member.strip() for member in options.ipList.split(",") if member.strip()]
@@ -241,6 +260,17 @@ SUBCOMMANDS: Final = {
         "delete a topic",
         flag_adder(_TOPIC, Flag("-c", "clusterName", "where")),
         _delete_topic,
+    ),
+    "queryCq": Subcommand(
+        "units of a consume queue",
+        flag_adder(
+            _TOPIC,
+            Flag("-q", "queue", "number of the queue", kind=int),
+            Flag("-i", "index", "offset of the first unit", kind=int),
+            Flag("-c", "count", "how many", 10, int),
+            Flag("-b", "broker", "host:port; default: the brokers of the topic", None),
+        ),
+        _print_units,
     ),
     "statsAll": Subcommand(
         "messages sent and consumed by topic and group",

@@ -153,3 +153,31 @@ def test_broker_without_usable_rules_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "bad.yml").write_text("accounts: {}")
     bad = run_ledgermq(*words, f"aclFile={tmp_path / 'bad.yml'}")
     assert bad.returncode == 1 and "bad.yml: accounts is no list" in bad.stderr
+
+
+def test_an_operator_changes_accounts_by_admin_commands(
+    program: LiveProgram, tmp_path: Path
+) -> None:
+    who = tmp_path / "tools.yml"
+    who.write_text("accessKey: operator\nsecretKey: secret-of-all\n")
+    who.chmod(0o600)
+
+    def admin(command: str, *words: str) -> list[dict[str, Any]]:
+        asked = ("--json", "--acl-config", who, "-b", program.address, *words)
+        done = run_ledgermq("admin", command, *asked)
+        assert done.returncode == 0, done.stderr
+        assert "secret" not in done.stdout
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+        return rows
+
+    before = admin("clusterAclConfigVersion")[0]["changes"]
+    rights = ("-t", "paid=PUB", "-i", "DENY")
+    admin("updateAclConfig", "-a", "temporary", "-s", "secret-2", *rights)
+    accounts = {row["account"]: row for row in admin("getAccessConfigSubCommand")}
+    assert accounts["temporary"]["topics"] == "paid=PUB"
+    assert accounts["operator"]["admin"] is True
+    admin("deleteAccessConfig", "-a", "temporary")
+    assert "temporary" not in {row["account"] for row in admin("getAccessConfigSubCommand")}
+    assert admin("clusterAclConfigVersion")[0]["changes"] == before + 2
+    refused = run_ledgermq("admin", "clusterAclConfigVersion", "-b", program.address)
+    assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1

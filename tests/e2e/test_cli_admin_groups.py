@@ -124,6 +124,18 @@ def test_messages_of_a_topic_are_printed(place: Place) -> None:
     assert "'later'" in place.fails("printMsg", "-t", TOPIC, "-b", "later")
 
 
+def test_messages_are_read_and_their_units(place: Place) -> None:
+    first = place.sent[0]
+    queue = ("-b", first.broker_name, "-i", first.queue_id)
+    some = place.admin("consumeMessage", "-t", TOPIC, *queue, "-c", 2)
+    assert [(row["queue"], row["offset"]) for row in some] == [(first.queue_id, n) for n in (0, 1)]
+    assert len(place.admin("consumeMessage", "-t", TOPIC)) == COUNT
+    assert "-b and -i" in place.fails("consumeMessage", "-t", TOPIC, "-i", 0)
+    units = place.admin("queryCq", "-t", TOPIC, "-q", first.queue_id, "-i", 0, "-c", 2)
+    assert [unit["offset"] for unit in units] == [0, 1]
+    assert f"{units[0]['physical_offset']:016X}" == first.offset_message_id[-16:]
+
+
 def test_a_consumer_consumes_a_message_again(place: Place) -> None:
     before = len(place.seen)
     words = ("-i", place.sent[3].offset_message_id, "-g", GROUP, "-d", place.client_id)
@@ -224,3 +236,5 @@ def test_a_message_is_sent(place: Place) -> None:
     (sent,) = place.admin("sendMessage", *words)
     assert sent["offset"] == 0
     assert "illegal" in place.fails("sendMessage", "-t", "a b", "-p", "x")
+    timed = place.admin("checkMsgSendRT", "-t", "AdminSent", "-a", 3)
+    assert len(timed) == 3 and all(row["ms"] > 0 for row in timed)
