@@ -14,7 +14,10 @@ from typing import Final
 _JOBS: Final = {
     "archive": "topics into Parquet files, by topic and date, each message exactly once",
     "audit": "checks the ledgers of many stores, compares replicas, makes queues anew",
+    "dead-letters": "what consumer groups gave up on, and sending it again",
     "replay": "messages of an archive back into topics, each exactly once",
+    "trace": "what clients wrote about their own sends and deliveries",
+    "traffic": "how much goes through topics, how large it is, hot keys, lag",
 }
 _NEEDED: Final = frozenset({"pyspark", "pyarrow", "numpy", "py4j"})
 

@@ -132,9 +132,15 @@ class Cluster:
 
         Raises:
             UnknownTopicError: there is no such topic.
-            ClusterError: no name server answers.
+            ClusterError: no name server answers, or a topic may not be read.
         """
-        return [queue for topic in topics for queue in self._fetch_route(topic).read_queues]
+        found: list[MessageQueue] = []
+        for topic in topics:
+            queues = self._fetch_route(topic).read_queues
+            if not queues:
+                raise ClusterError(f"topic {topic}", "none of its queues may be read")
+            found += queues
+        return found
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Returns the offset of the oldest message."""
@@ -173,10 +179,13 @@ class Cluster:
         """Returns the connection to the broker that serves a queue now.
 
         Raises:
-            PassingError, LostError: there is none now; forget the route before the next try.
-            UnknownTopicError: there is no such topic any more.
+            PassingError, LostError: there is none now; forget the route before the next try. That
+                no name server knows the topic may pass, too: its only broker may be restarting.
         """
-        route = self._routes.get(queue.topic) or self._fetch_route(queue.topic)
+        try:
+            route = self._routes.get(queue.topic) or self._fetch_route(queue.topic)
+        except UnknownTopicError as error:
+            raise PassingError(str(error)) from error
         address = route.masters.get(queue.broker_name)
         if address is None:
             raise PassingError(f"{queue.broker_name} has no leader now")
@@ -212,6 +221,8 @@ class Cluster:
         answer = self._ask_name_server(f"the route of topic {topic}", command)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise UnknownTopicError(topic, ";".join(self._name_servers))
+        if answer.code != ResponseCode.SUCCESS:
+            raise ClusterError(f"the route of topic {topic}", refusal("the name server", answer))
         try:
             route = route_of(topic, TopicRouteData.decode(answer.body))
         except RemoteProtocolError as error:

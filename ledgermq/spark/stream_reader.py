@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from ledgermq.client import MessageQueue
 from ledgermq.spark.batches import arrow_schema, mean_record_bytes, range_batches
 from ledgermq.spark.cluster import Cluster, PassingError, Patience
-from ledgermq.spark.errors import ClusterError
+from ledgermq.spark.errors import ClusterError, UnknownTopicError
 from ledgermq.spark.offsets import backlog, from_document, limited, to_document
 from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import QueueRange, queue_name, split
@@ -134,8 +134,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A leader that is new may need a moment until it serves all that it has.
         """
         patience = Patience(self._options.timeout_s)
-        queues = find_queues(self._cluster, self._options)
         while True:
+            try:
+                queues = find_queues(self._cluster, self._options)
+            except UnknownTopicError as error:
+                # The only broker of a topic may be restarting.
+                patience.wait("the topics of the stream", error)
+                continue
             ends = {queue: self._cluster.max_offset(queue) for queue in queues}
             behind = [queue for queue in queues if ends[queue] < begun.get(queue, 0)]
             if not behind:

@@ -1,6 +1,7 @@
 """The jobs of the pipeline in a real session, started again as after a crash."""
 
 import argparse
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from ledgermq.client import Message
 from ledgermq.spark.errors import OptionError
-from ledgermq.spark.jobs import archive, archive_files, replay
+from ledgermq.spark.jobs import archive, archive_files, dead_letters, replay, trace, traffic
 from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
-from tests.spark.topics import send_numbered
+from tests.spark.topics import send_all, send_numbered
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -86,3 +88,75 @@ def test_an_archive_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_archive_is_named(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no complete batch"):
         archive_files.read_archive(spark, str(tmp_path))
+
+
+def test_dead_letters_are_told_and_sent_again_once(
+    spark: Any, cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a broker buries them: the origin stands in a property."""
+    letters = [
+        Message(
+            "%DLQ%billing",
+            f"body {number}".encode(),
+            tags="AB"[number % 2],
+            keys=f"key-{number}",
+            properties={"RETRY_TOPIC": "DeadOrigin", "number": str(number)},
+        )
+        for number in range(10)
+    ]
+    send_all(cluster.name_server, letters)
+    words = ("-g", "billing", "--resend", "--state", tmp_path / "state.json", "--json")
+    run(dead_letters, spark, cluster, *words, "--where", "tags = 'A'")
+    report = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (report["group"], report["origin"], report["messages"]) == ("billing", "DeadOrigin", 5)
+    run(dead_letters, spark, cluster, *words)
+    assert "sent 5 messages again" in capsys.readouterr().out
+    rows = direct.read_rows({"nameServer": cluster.name_server, "topic": "DeadOrigin"})
+    assert sorted(dict(row["properties"])["number"] for row in rows) == list("0123456789")
+    run(dead_letters, spark, cluster, "-g", "nobody")
+    assert "there are no dead letters" in capsys.readouterr().out
+
+
+def test_traffic_counts_what_is_there(
+    spark: Any, cluster: UpCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send_numbered(cluster.name_server, "Traffic", 30)
+    run(traffic, spark, cluster, "-t", "Traffic", "-g", "nobody", "--top", 1, "--json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    by_report: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        by_report.setdefault(line["report"], []).append(line)
+    (topic,) = by_report["topics"]
+    sizes = [len(f"body {number}") for number in range(30)]
+    assert (topic["messages"], topic["bytes"]) == (30, sum(sizes))
+    assert topic["max_bytes"] == max(sizes)
+    (hot,) = by_report["hot keys"]
+    assert (hot["key"], hot["messages"]) == ("all", 30)
+    assert sum(line["lag"] for line in by_report["lag of nobody"]) == 30
+
+
+def test_traces_of_clients_are_read(
+    spark: Any, cluster: UpCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def record(*fields: object) -> str:
+        return "\x01".join(map(str, fields)) + "\x02"
+
+    sends = "".join(
+        record(
+            "Pub", 1000 + n, "R", "producers", "Orders", f"id{n}", "A", f"k{n}", "h:1", 9,
+            n, 0, f"off{n}", "false" if n == 3 else "true", "c",
+        )
+        for n in range(10)
+    )  # fmt: skip
+    came = record("SubBefore", 2000, "R", "billing", "q1", "id3", 0, "k3", "c") + record(
+        "SubAfter", "q1", "id3", 77, "true", "k3", 0, 2077, "billing"
+    )
+    send_all(cluster.name_server, [Message("Traces", text.encode()) for text in (sends, came)])
+    run(trace, spark, cluster, "-t", "Traces", "--json")
+    send, delivery = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (send["topic"], send["count"], send["failed"], send["max_ms"]) == ("Orders", 10, 1, 9)
+    assert (delivery["group"], delivery["count"], delivery["p99_ms"]) == ("billing", 1, 77)
+    run(trace, spark, cluster, "-t", "Traces", "--message", "id3")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert "sent" in lines[2] and "consumed" in lines[3]

@@ -1,0 +1,117 @@
+"""The job ``dead-letters``: what consumer groups gave up on, and sending it again.
+
+A message that a group failed to consume too often lies in the topic %DLQ%<group>. The report says
+for each group and origin how many, since when, with which tags, and some keys. With --resend the
+chosen ones go back to the topic they came from, each once, however often the job is started.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from ledgermq.protocol.properties import RETRY_TOPIC
+from ledgermq.spark.cluster import Cluster
+from ledgermq.spark.errors import OptionError, UnknownTopicError
+from ledgermq.spark.jobs.reports import print_report
+from ledgermq.spark.jobs.running import run_job
+from ledgermq.spark.jobs.sending_once import send_once
+
+_PREFIX = "%DLQ%"
+_SHOWN_KEYS = 5
+_TIMEOUT_S = 30.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
+    parser.add_argument("-g", "--group", help="one consumer group; default: all")
+    parser.add_argument(
+        "--where", help="a condition of SQL, such as: origin = 'Orders' and tags = 'A'"
+    )
+    parser.add_argument("--resend", action="store_true", help="send the chosen ones again")
+    parser.add_argument("--state", help="with --resend: file that remembers what was sent")
+    parser.add_argument("--rows-per-second", type=int, metavar="N")
+    parser.add_argument("--json", action="store_true")
+
+
+def run(spark: SparkSession, options: argparse.Namespace) -> int:
+    """Prints the report, and sends again what is asked for.
+
+    Raises:
+        OptionError: --resend without --state.
+    """
+    if options.resend and not options.state:
+        raise OptionError("--state", None, "with --resend: a file that remembers what was sent")
+    rows = read_dead_letters(spark, options.name_server, options.group)
+    if rows is None:
+        sys.stdout.write("there are no dead letters\n")
+        return 0
+    if options.where:
+        rows = rows.where(options.where)
+    report = rows.groupBy("group", "origin").agg(
+        fn.count(fn.lit(1)).alias("messages"),
+        fn.min("storeTimestamp").alias("first"),
+        fn.max("storeTimestamp").alias("last"),
+        fn.collect_set("tags").alias("tags"),
+        fn.slice(fn.collect_set("keys"), 1, _SHOWN_KEYS).alias("some_keys"),
+    )
+    print_report("dead letters", report.orderBy("group", "origin"), as_json=options.json)
+    if options.resend:
+        sent = _resend(spark, rows, options)
+        sys.stdout.write(f"sent {sent} messages again\n")
+    return 0
+
+
+def read_dead_letters(spark: SparkSession, name_server: str, group: str | None) -> DataFrame | None:
+    """Returns the dead letters with two columns more, group and origin; None when there are none.
+
+    Args:
+        spark: reads.
+        name_server: addresses.
+        group: of one group; None for all.
+    """
+    with Cluster(tuple(name_server.split(";")), _TIMEOUT_S) as cluster:
+        try:
+            cluster.queues([f"{_PREFIX}{group}"] if group else cluster.topics((), f"{_PREFIX}.*"))
+        except UnknownTopicError:
+            return None
+    reader = spark.read.format("rocketmq").option("nameServer", name_server)
+    if group is not None:
+        reader = reader.option("topic", f"{_PREFIX}{group}")
+    else:
+        reader = reader.option("topicPattern", f"{_PREFIX}.*")
+    frame = reader.load()
+    origin = fn.col("properties")[RETRY_TOPIC]
+    return frame.withColumn("group", fn.expr(f"substr(topic, {len(_PREFIX) + 1})")).withColumn(
+        "origin", origin
+    )
+
+
+def _resend(spark: SparkSession, rows: DataFrame, options: argparse.Namespace) -> int:
+    """Sends rows to their origins; those without one cannot go anywhere and are told."""
+    lost = rows.where("origin is null").count()
+    if lost:
+        sys.stdout.write(f"{lost} messages do not say where they came from: left\n")
+    place = ("topic", "brokerName", "queueId", "queueOffset")
+    chosen = rows.where("origin is not null").select(
+        fn.concat_ws("/", *(fn.col(name) for name in place)).alias("rowId"),
+        fn.col("origin").alias("topic"),
+        "body",
+        "tags",
+        "keys",
+        "properties",
+    )
+    return send_once(
+        spark,
+        chosen,
+        name_server=options.name_server,
+        state=Path(options.state),
+        rows_per_second=options.rows_per_second,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_job(add_arguments, run))
