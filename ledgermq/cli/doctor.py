@@ -1,6 +1,6 @@
 """``ledgermq doctor [-c FILE] [key=value ...]``: would a broker with this configuration work here?
 
-Checks the configuration, the addresses and ports, the disk (space, speed of a durable write), the
+Checks the configuration, the addresses and ports, accounts and certificates, the disk (space, speed of a durable write), the
 store that lies there, the clock, the members of the group and the name servers. Prints one line for
 each check; exit code 1 when one of them failed.
 """
@@ -19,12 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ledgermq.broker.config import BrokerConfig, load_broker_config
-from ledgermq.broker.errors import ConfigError
+from ledgermq.broker.access.rules_file import read_rules
+from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
+from ledgermq.broker.errors import AccessRulesError, ConfigError
 from ledgermq.cli.program import fail
 from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.cli.security import Security
 from ledgermq.cli.settings import parse_settings
 from ledgermq.cli.store_walk import StoreDirectory
+from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, load_server_tls
 
 CONNECT_TIMEOUT_S: Final = 2.0
 SYNC_ROUNDS: Final = 20
@@ -61,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         return fail(f"configuration: {error}")
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
-        _check_address, _check_ports, _check_space, _check_sync, _check_store, _check_clock,
+        _check_address, _check_ports, _check_access, _check_tls, _check_space, _check_sync, _check_store, _check_clock,
         _check_members, _check_name_servers,
     )  # fmt: skip
     for check in checks:
@@ -94,6 +97,9 @@ def _check_address(config: BrokerConfig) -> list[Finding]:
 def _check_ports(config: BrokerConfig) -> list[Finding]:
     findings = []
     ports = [("listenPort", config.bind_host, config.listen_port)]
+    if config.has_vip_port:
+        vip_port = config.listen_port - VIP_PORT_DISTANCE
+        ports.append(("vipChannelEnable", config.bind_host, vip_port))
     if config.is_group_member:
         ports.append(("dLegerPeers", "", config.own_peer.port))
     for key, host, port in ports:
@@ -190,13 +196,42 @@ def _check_members(config: BrokerConfig) -> list[Finding]:
     return findings
 
 
+def _check_access(config: BrokerConfig) -> list[Finding]:
+    if not config.is_acl_on:
+        return []
+    try:
+        found = read_rules(config.acl_file)
+    except AccessRulesError as error:
+        return [Finding("accounts", "failed", str(error))]
+    if found.is_exposed:
+        text = f"{config.acl_file} holds secrets and can be read by others: chmod 600"
+        return [Finding("accounts", "warning", text)]
+    text = f"{len(found.rules.accounts)} in {config.acl_file}"
+    return [Finding("accounts", "good", text)]
+
+
+def _check_tls(config: BrokerConfig) -> list[Finding]:
+    try:
+        tls = load_server_tls(config.tls_file, config.tls_mode)
+    except TlsSettingsError as error:
+        return [Finding("certificate", "failed", str(error))]
+    if tls is None:
+        return []
+    kind = "refused" if tls.refuses_plain else "served, too"
+    return [Finding("certificate", "good", f"valid; plain connections are {kind}")]
+
+
 def _check_name_servers(config: BrokerConfig) -> list[Finding]:
     if not config.namesrv_addresses:
         return [Finding("name server", "warning", "namesrvAddr is not set: clients find nothing")]
+    try:
+        security = Security(tls=load_client_tls(config.tls_file) if config.uses_tls else None)
+    except TlsSettingsError as error:
+        return [Finding("name server", "failed", str(error))]
     findings = []
     for address in config.namesrv_addresses:
         try:
-            with Remote(address, CONNECT_TIMEOUT_S) as remote:
+            with Remote(address, CONNECT_TIMEOUT_S, security) as remote:
                 count = len(remote.clusters().broker_addr_table)
         except AdminError as error:
             findings.append(Finding("name server", "failed", str(error)))

@@ -17,9 +17,10 @@ import pytest
 from tests.certificate_files import AUTHORITY, OTHER_AUTHORITY, write_tls_file
 from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.programs import name_server
+from tests.interop import corpus
 from tests.interop.builds import HERE, java_program, maven_class_path
 from tests.interop.mqadmin import LOGBACK
-from tests.interop.programs import Report, run
+from tests.interop.programs import PROGRAMS, Report, consume_command, run, send_command
 
 DEADLINE_SECONDS = 120.0
 # A test is a few runs of a JVM.
@@ -167,6 +168,60 @@ def test_traces_are_stored(guarded: Site) -> None:
     assert {record[2] for record in records if record[0] == "Pub"} == {"DefaultRegion"}
     assert "SubBefore" in {record[0] for record in records}
     assert "SubAfter" in {record[0] for record in records}
+
+
+@pytest.fixture(scope="module")
+def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """With access control and without TLS, which not all clients speak."""
+    folder = tmp_path_factory.mktemp("signing")
+    rules = folder / "plain_acl.yml"
+    names = [program.name for program in PROGRAMS]
+    permissions = ", ".join(f"{many_topic(name)}=PUB|SUB" for name in names)
+    groups = ", ".join(f"{many_topic(name)}_{name.replace('-', '_')}=SUB" for name in names)
+    rules.write_text(
+        "accounts:\n"
+        "- {accessKey: operator, secretKey: secret-of-all, admin: true}\n"
+        f"- {{accessKey: orders-app, secretKey: secret-1, topicPerms: [{permissions}],"
+        f" groupPerms: [{groups}]}}\n"
+    )
+    with name_server(folder) as namesrv:
+        settings = ("aclEnable=true", f"aclFile={rules}")
+        with broker(folder, *settings, namesrv=namesrv) as running:
+            yield Site(namesrv, running.wait_until_serving(), folder)
+
+
+def many_topic(name: str) -> str:
+    return f"many_{name.replace('-', '_').replace('.', '_')}"
+
+
+@pytest.mark.parametrize("name", ["go", "cpp", "node"])
+def test_other_clients_sign_as_the_broker_checks(
+    signing: Site, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [program] = [program for program in PROGRAMS if program.name == name]
+    topic = many_topic(name)
+    mqadmin(signing, "updateTopic", "-n", signing.namesrv, "-b", signing.broker.address,
+            "-t", topic, "-r", "4", "-w", "4")  # fmt: skip
+    file = signing.folder / f"{name}.corpus"
+    wanted = corpus.write(file, name, 20, 1)
+    monkeypatch.setenv("INTEROP_ACCESS_KEY", "orders-app")
+    monkeypatch.setenv("INTEROP_SECRET_KEY", "secret-1")
+    reports: list[Report] = []
+    run(
+        send_command(program, namesrv=signing.namesrv, topic=topic, corpus=file, queues=4),
+        reports.append,
+        log_path=signing.folder / f"{name}-send.log",
+        deadline_seconds=DEADLINE_SECONDS,
+    )
+    assert {report["seq"] for report in of(reports, "sent")} == set(wanted)
+    run(
+        consume_command(program, namesrv=signing.namesrv, topic=topic, expect=20, idle_seconds=1),
+        reports.append,
+        log_path=signing.folder / f"{name}-consume.log",
+        deadline_seconds=DEADLINE_SECONDS,
+    )
+    digests = {report["sha256"] for report in of(reports, "message")}
+    assert digests == {expected.digest for expected in wanted.values()}
 
 
 def test_mqadmin_changes_the_rules(guarded: Site) -> None:

@@ -60,6 +60,9 @@ class RulesTable:
         """
         self._looks = self._look()
         self._take(read_rules(self.path))
+        more = self.path.parent / "acl"
+        if any(more.rglob("*.yml")) or any(more.rglob("*.yaml")):
+            _log.warn("{more} is not read: put its accounts into {path}", more=more, path=self.path)
 
     def reload(self) -> bool:
         """Reads the file again when it was changed; returns whether other rules are in force."""

@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import hashlib
 import json
+import os
 import queue
 import struct
 import sys
@@ -78,6 +79,7 @@ def send(options: argparse.Namespace) -> None:
         options.group, timeout=SEND_TIMEOUT_MS, max_message_size=SEND_BODY_BYTES_MAX
     )
     producer.set_namesrv_addr(options.namesrv)
+    sign(producer)
     producer.start()
     inboxes: list[queue.Queue[Item | None]] = [queue.Queue(16) for _ in range(options.queues)]
     results: list[tuple[int, int]] = []
@@ -110,6 +112,13 @@ def send(options: argparse.Namespace) -> None:
     )
 
 
+def sign(client: Producer | PushConsumer) -> None:
+    """Gives the client the account of the environment, if there is one."""
+    access_key = os.environ.get("INTEROP_ACCESS_KEY")
+    if access_key:
+        client.set_session_credentials(access_key, os.environ["INTEROP_SECRET_KEY"], "ALIYUN")
+
+
 def send_one(producer: Producer, topic: str, item: Item) -> bool:
     """Send one message to the queue of its lane, again when it is refused."""
     for attempt in range(1, SEND_ATTEMPTS_MAX + 1):
@@ -136,6 +145,7 @@ def consume(options: argparse.Namespace) -> None:
     """Consume until `expect` different messages came, or none came for `idle` seconds."""
     consumer = PushConsumer(options.group, orderly=options.orderly)
     consumer.set_namesrv_addr(options.namesrv)
+    sign(consumer)
     consumer.set_instance_name(options.group)
     consumer.set_thread_count(4)
     lock = threading.Lock()

@@ -119,6 +119,14 @@ func (laneSelector) Select(m *primitive.Message, queues []*primitive.MessageQueu
 	return nil
 }
 
+// Empty, which signs nothing, when the environment has no account.
+func credentials() primitive.Credentials {
+	return primitive.Credentials{
+		AccessKey: os.Getenv("INTEROP_ACCESS_KEY"),
+		SecretKey: os.Getenv("INTEROP_SECRET_KEY"),
+	}
+}
+
 func send(namesrv, topic, group, corpus string, queues int) error {
 	sender, err := rocketmq.NewProducer(
 		producer.WithNameServer([]string{namesrv}),
@@ -127,6 +135,7 @@ func send(namesrv, topic, group, corpus string, queues int) error {
 		producer.WithSendMsgTimeout(sendTimeout),
 		producer.WithQueueSelector(laneSelector{}),
 		producer.WithRetry(0),
+		producer.WithCredentials(credentials()),
 	)
 	if err != nil {
 		return err
@@ -210,6 +219,7 @@ func consume(namesrv, topic, group string, expect int, idle time.Duration, order
 		consumer.WithConsumerModel(consumer.Clustering),
 		consumer.WithConsumerOrder(orderly),
 		consumer.WithPullThresholdSizeForQueue(32),
+		consumer.WithCredentials(credentials()),
 	)
 	if err != nil {
 		return err

@@ -36,8 +36,8 @@ function connection(options) {
     logger: quiet,
     nameSrv: options.namesrv,
     onsAddr: null,
-    accessKeyId: '',
-    accessKeySecret: '',
+    accessKeyId: process.env.INTEROP_ACCESS_KEY || '',
+    accessKeySecret: process.env.INTEROP_SECRET_KEY || '',
     instanceName: options.group,
   };
 }

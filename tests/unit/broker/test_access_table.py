@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import LogEvent, globalLogPublisher
 
 from ledgermq.broker.access.rules import parse_rules
 from ledgermq.broker.access.rules_file import read_rules, write_rules
@@ -199,3 +200,19 @@ def test_rules_count_also_where_the_file_cannot_be_written(path: Path, tmp_path:
     table.path = tmp_path / "gone" / "plain_acl.yml"
     table.follow(record_of(tmp_path / "leader.yml", TWO, 2000))
     assert keys(table) == ["orders-app", "second-app"] and "cannot be written" in str(table.alarm)
+
+
+def test_folder_of_more_files_is_named_as_not_read(path: Path) -> None:
+    events: list[LogEvent] = []
+    # Twisted's interfaces are unknown to the type checker.
+    observer: Any = events.append
+    (path.parent / "acl").mkdir()
+    globalLogPublisher.addObserver(observer)
+    try:
+        loaded(path)
+        assert events == []
+        (path.parent / "acl" / "more.yml").write_text(TWO)
+        assert keys(loaded(path)) == ["orders-app"]
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    assert [event["more"] for event in events] == [path.parent / "acl"]

@@ -12,6 +12,7 @@ import pytest
 
 from ledgermq.cli import doctor
 from ledgermq.cli.main import main
+from tests.certificate_files import EXPIRED, write_tls_file
 from tests.unit.cli.stores import SEGMENT_BYTES, data_files, ledger, make_store
 
 SMALL = ("mappedFileSizeCommitLog=65536", "mappedFileSizeDLedgerIndex=32768", "maxMessageSize=1024")
@@ -143,3 +144,26 @@ def test_findings_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["good", "configuration"]
     assert len(lines) == 7
+
+
+def test_accounts_and_certificates_are_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules, store = tmp_path / "plain_acl.yml", tmp_path / "store"
+    rules.write_text("accounts: [{accessKey: orders-app, secretKey: secret-1}]")
+    rules.chmod(0o600)
+    good = write_tls_file(tmp_path / "good.properties")
+    acl = ("aclEnable=true", f"aclFile={rules}")
+    code, found = findings(capsys, store, *acl, f"tls.config.file={good}")
+    assert code == 0
+    assert found["accounts"]["text"] == f"1 in {rules}"
+    assert found["certificate"]["text"] == "valid; plain connections are served, too"
+    rules.chmod(0o644)
+    expired = write_tls_file(tmp_path / "bad.properties", tls_server_certPath=EXPIRED)
+    code, found = findings(capsys, store, *acl, f"tls.config.file={expired}")
+    assert code == 1 and found["accounts"]["verdict"] == "warning"
+    assert "certificate has expired" in found["certificate"]["text"]
+    rules.write_text("accounts: [{accessKey: orders-app}]")
+    code, found = findings(capsys, store, *acl)
+    assert code == 1 and "secretKey is missing" in found["accounts"]["text"]
+    assert "certificate" not in found
