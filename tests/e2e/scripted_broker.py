@@ -29,6 +29,8 @@ class ScriptedBroker:
         self.send_script: deque[Answer] = deque()
         # Queue -> bodies that were acknowledged, in their order.
         self.stored: dict[int, list[bytes]] = {number: [] for number in range(QUEUES)}
+        # Headers of the sends that were stored, in their order.
+        self.headers: list[SendMessageRequestHeaderV2] = []
         # Codes of all requests, in their order.
         self.codes: list[int] = []
         # Answers other codes; None leaves it to this class.
@@ -109,7 +111,8 @@ class ScriptedBroker:
             writer.write(encode(answer))
 
     def _store(self, request: RemotingCommand) -> RemotingCommand:
-        queue_id = request.header(SendMessageRequestHeaderV2).queue_id
+        self.headers.append(request.header(SendMessageRequestHeaderV2))
+        queue_id = self.headers[-1].queue_id
         offset = len(self.stored[queue_id])
         self.stored[queue_id].append(request.body)
         header = SendMessageResponseHeader(

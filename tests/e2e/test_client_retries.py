@@ -1,6 +1,7 @@
 """What a producer does when a broker refuses, falls silent or hangs up: a scripted broker."""
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
@@ -10,15 +11,23 @@ from ledgermq.client import (
     ClientConfig,
     ClosedError,
     Message,
+    MessageError,
     NameServerError,
     Producer,
     ProducerConfig,
     PushConsumer,
+    ReceivedMessage,
+    RefusedError,
     SendError,
     SendResult,
+    TransactionalProducer,
+    TransactionState,
     blocking,
 )
+from ledgermq.protocol import sysflag
 from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.headers import EndTransactionRequestHeader
+from ledgermq.protocol.properties import parse_properties
 from tests.e2e.scripted_broker import HANG_UP, QUEUES, ScriptedBroker
 from tests.free_ports import free_ports
 
@@ -236,3 +245,63 @@ def test_blocking_producer_without_a_name_server_fails_in_time() -> None:
     assert caught.value.retriable
     with pytest.raises(ClosedError):
         producer.send(Message("T", b"x"))
+
+
+async def unknown(message: ReceivedMessage) -> TransactionState:
+    return TransactionState.UNKNOWN
+
+
+def test_end_of_a_transaction_is_told_until_the_broker_takes_it() -> None:
+    """A leader may change between the half message and its end; what stays refused is raised."""
+
+    async def scenario() -> None:
+        async with (
+            ScriptedBroker() as broker,
+            TransactionalProducer(broker.address, "g", unknown, config=QUICK) as producer,
+        ):
+            ends: list[Any] = []
+            script: deque[Any] = deque([int(ResponseCode.SLAVE_NOT_AVAILABLE), HANG_UP, 0])
+
+            def answer(request: Any) -> Any:
+                if request.code != RequestCode.END_TRANSACTION:
+                    return None
+                ends.append(request.header(EndTransactionRequestHeader))
+                code = script.popleft()
+                return HANG_UP if code == HANG_UP else request.response(code, "as the script says")
+
+            broker.on_request = answer
+            half = await producer.send_half(Message("T", b"x"))
+            await producer.commit(half)
+            assert [end.commit_or_rollback for end in ends] == [8, 8, 8]
+            assert ends[-1].tran_state_table_offset == half.queue_offset
+            script.append(int(ResponseCode.INVALID_PARAMETER))
+            with pytest.raises(RefusedError) as caught:
+                await producer.rollback(half)
+            assert ends[-1].commit_or_rollback == 12
+            assert (caught.value.code, caught.value.retriable) == (29, False)
+
+    run(scenario())
+
+
+def test_half_message_says_what_it_is() -> None:
+    async def scenario() -> None:
+        async with (
+            ScriptedBroker() as broker,
+            TransactionalProducer(broker.address, "g", unknown, config=QUICK) as producer,
+        ):
+            await producer.send_half(Message("T", b"x", properties={"mine": "1"}))
+            header = broker.headers[-1]
+            properties = parse_properties(header.properties or "")
+            assert header.sys_flag & sysflag.TRANSACTION_PREPARED
+            assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "g")
+            assert properties["mine"] == "1"
+            with pytest.raises(MessageError, match="delayed"):
+                await producer.send_half(Message("T", b"x", delay_level=3))
+            with pytest.raises(MessageError, match="no half message"):
+                await producer.commit(
+                    (await producer.send_half(Message("T", b"x")))._replace(
+                        offset_message_id="nowhere"
+                    )
+                )
+
+    run(scenario())
