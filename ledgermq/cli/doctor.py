@@ -1,8 +1,8 @@
 """``ledgermq doctor [-c FILE] [key=value ...]``: would a broker with this configuration work here?
 
-Checks the configuration, the addresses and ports, accounts and certificates, the disk (space, speed of a durable write), the
-store that lies there, the clock, the members of the group and the name servers. Prints one line for
-each check; exit code 1 when one of them failed.
+Checks the configuration, the addresses and ports, accounts and certificates, the disk (space, speed
+of a durable write), the store that lies there, the clock, the members of the group and the name
+servers. Prints one line for each check; exit code 1 when one of them failed.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def run(options: argparse.Namespace) -> int:
         return fail(f"configuration: {error}")
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
-        _check_address, _check_ports, _check_access, _check_tls, _check_space, _check_sync, _check_store, _check_clock,
-        _check_members, _check_name_servers,
+        _check_address, _check_ports, _check_access, _check_tls, _check_space, _check_sync,
+        _check_store, _check_clock, _check_members, _check_name_servers,
     )  # fmt: skip
     for check in checks:
         findings += check(config)
