@@ -3,14 +3,14 @@
 Written in fastjson's pretty form: one tab for each level, alphabetical keys in objects, maps with
 integer keys unquoted on one line. Read with a tolerant parser, because that form is not JSON:
 unquoted integer keys, any layout. A file is replaced whole: new content under another name,
-synced, the old content kept as `.bak`, then renamed over the old file, so that at every moment one
-of the two is complete. Source: `MixAll.string2File`, `ConfigManager.java`.
+synced when it has to last, the old content kept as `.bak`, then renamed over the old file, so that
+at every moment one of the two is complete. Source: `MixAll.string2File`, `ConfigManager.java`.
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ from ledgermq.broker.errors import StateFileError
 
 # A larger file was not written by a broker.
 _FILE_BYTES_MAX: Final = 64 << 20
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_INTEGERS: Final = {int}
+# A text in quotes, with its escapes.
+_quoted: Final[Callable[[Any], str]] = json.encoder.encode_basestring
 # Strings are matched first, so that a colon inside one is never taken for the end of a key.
 _STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?[0-9]+)(?=\s*:)')
 
@@ -25,12 +29,15 @@ _STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?[0-9]+)(
 class StateFile:
     """One file under `config/` and its `.bak` copy.
 
-    Commit point of a write: the rename over the old file.
+    Commit point of a write: the rename over the old file. Of several writes that are not durable
+    the copy keeps none: a power cut may empty them all, and the copy must outlast it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._backup = path.with_name(path.name + ".bak")
+        # The file is known to survive a power cut.
+        self._is_durable = False
 
     def load(self) -> dict[str, Any] | None:
         """Returns the content of the file, or of its copy when the file is missing or broken.
@@ -90,11 +97,12 @@ class StateFile:
             if is_durable:
                 file.flush()
                 os.fdatasync(file.fileno())
-        if self._path.exists():
+        if self._path.exists() and (self._is_durable or not self._backup.exists()):
             spare = self._path.with_name(self._path.name + suffix + ".bak")
             spare.unlink(missing_ok=True)
             os.link(self._path, spare)
             spare.replace(self._backup)
+        self._is_durable = False
         temporary.replace(self._path)
         if is_durable:
             directory = os.open(self._path.parent, os.O_RDONLY)
@@ -102,6 +110,7 @@ class StateFile:
                 os.fsync(directory)
             finally:
                 os.close(directory)
+            self._is_durable = True
 
 
 def parse_tolerant(text: str) -> Any:
@@ -129,20 +138,35 @@ def format_pretty(value: object) -> str:
 
 
 def _write(value: object, level: int, parts: list[str]) -> None:
-    if not isinstance(value, Mapping):
-        parts.append(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-        return
-    if not value:
+    """Appends a value's text; tables of a large broker have a million of them, so each is cheap."""
+    kind = type(value)
+    if kind is int:
+        parts.append(str(value))
+    elif kind is bool:
+        parts.append("true" if value else "false")
+    elif kind is str:
+        parts.append(_quoted(value))
+    elif not isinstance(value, Mapping):
+        parts.append(_ENCODER.encode(value))
+    elif not value:
         parts.append("{}")
-        return
-    indent = "\t" * (level + 1)
-    parts.append("{")
-    if all(isinstance(key, int) for key in value):
-        for count, key in enumerate(sorted(value)):
-            parts.append(f"{',' if count else ''}{key}:")
-            _write(value[key], level + 1, parts)
     else:
-        for count, key in enumerate(sorted(value)):
-            parts.append(f"{',' if count else ''}\n{indent}{json.dumps(key, ensure_ascii=False)}:")
+        _write_map(value, level, parts)
+
+
+def _write_map(value: Mapping[Any, object], level: int, parts: list[str]) -> None:
+    parts.append("{")
+    if set(map(type, value)) == _INTEGERS:
+        begin = ""
+        for key in sorted(value):
+            parts.append(f"{begin}{key}:")
             _write(value[key], level + 1, parts)
+            begin = ","
+    else:
+        indent = "\n" + "\t" * (level + 1)
+        begin = indent
+        for key in sorted(value):
+            parts.append(f"{begin}{_quoted(key)}:")
+            _write(value[key], level + 1, parts)
+            begin = "," + indent
     parts.append("\n" + "\t" * level + "}")

@@ -52,10 +52,23 @@ def test_saved_value_comes_back_and_the_old_one_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "config" / "topics.json.bak").read_text() == '{\n\t"a":1\n}'
 
 
+def test_copy_is_one_that_survives_a_power_cut(tmp_path: Path) -> None:
+    """Files that were not synced may both be empty then."""
+    file = StateFile(tmp_path / "topics.json")
+    for number in range(5):
+        file.save({"a": number}, is_durable=number in (1, 3))
+    (tmp_path / "topics.json").write_text("")
+    assert file.load() == {"a": 3}
+    file.save({"a": 9}, is_durable=True)
+    file.save({"a": 10}, is_durable=True)
+    (tmp_path / "topics.json").write_text("")
+    assert file.load() == {"a": 9}
+
+
 @pytest.mark.parametrize("broken", ["", "{", "[1]", "\x00\x01"])
 def test_broken_file_falls_back_to_its_copy(tmp_path: Path, broken: str) -> None:
     file = StateFile(tmp_path / "topics.json")
-    file.save({"a": 1}, is_durable=False)
+    file.save({"a": 1}, is_durable=True)
     file.save({"a": 2}, is_durable=False)
     (tmp_path / "topics.json").write_text(broken)
     assert file.load() == {"a": 1}
