@@ -7,6 +7,7 @@ from typing import Any
 
 from ledgermq.broker.proposals import Proposals
 from ledgermq.commitlog import reading
+from ledgermq.commitlog import store as message_store
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.dledger.member_state import Role
@@ -213,3 +214,22 @@ def serving_when_elected() -> list[Patch]:
         self._queue_offsets.rebuild(self._queues)
 
     return [(Applying, "change_role", change_role), (MessageStore, "become_leader", become_leader)]
+
+
+def lost_pages_not_rewritten() -> list[Patch]:
+    """What a failed sync has lost counts as written after a restart."""
+    return [(Segment, "rewrite", lambda *_: None)]
+
+
+def queues_outlive_their_log() -> list[Patch]:
+    """A log that was begun afresh goes on in the queues of the one before."""
+
+    def committed(self: Any, start_index: int, end_index: int) -> None:
+        self._dispatcher.committed(start_index, end_index)
+
+    return [(MessageStore, "committed", committed)]
+
+
+def queue_ends_not_adopted() -> list[Patch]:
+    """A queue without messages in the log begins anew."""
+    return [(message_store, "adopt_queue_ends", lambda *_: None)]

@@ -1,7 +1,6 @@
 """The mistakes that are planted: what is broken, the script that sees it, plans that bring it out.
 
-The numbers M1 to M35 are those of the catalogue of mistakes that replicated logs had; M36 is one of
-our own.
+M1 to M35 are mistakes that replicated logs are known to have had; those behind them were ours.
 """
 
 from collections.abc import Callable, Iterator
@@ -295,7 +294,7 @@ MUTATIONS = (
     ),
     Mutation(
         "M31",
-        "group offsets without their file",
+        "group offsets and topics without their files",
         store_twins.offsets_not_saved_with_mark,
         brokers.group_offsets_of_a_new_leader,
         30,
@@ -336,6 +335,24 @@ MUTATIONS = (
         "commits are told before the loss of the lead",
         store_twins.commits_told_before_the_loss,
         brokers.leader_that_wakes_up_deposed,
+    ),
+    Mutation(
+        "M37",
+        "pages that a failed sync lost count as written",
+        store_twins.lost_pages_not_rewritten,
+        disks.page_lost_by_a_failed_sync,
+    ),
+    Mutation(
+        "M38",
+        "queues outlive the log that they are of",
+        store_twins.queues_outlive_their_log,
+        disks.follower_behind_the_first_entry,
+    ),
+    Mutation(
+        "M39",
+        "a queue without messages begins anew",
+        store_twins.queue_ends_not_adopted,
+        disks.queue_whose_messages_are_all_gone,
     ),
 )
 

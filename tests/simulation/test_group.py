@@ -69,22 +69,16 @@ def test_the_faults_were_met() -> None:
 @pytest.mark.parametrize(
     "seed",
     [
-        # A segment that was full at a kill was never synced, and counted as durable.
+        # Drawn by plans of their time; what they found has scripts, or tests of the disk, by now.
         1,
-        # The queues of a follower that was begun afresh stopped it.
         6,
-        28,
-        # A page that a failed sync lost counted as durable after a restart.
         10,
+        28,
         52,
-        # Group offsets were thrown back by two quick restarts.
         225,
-        # Retention without room for its mark left log and queues apart.
         282,
-        # A send was answered for an entry that another leader had put in its place.
-        1102,
-        # A queue began anew when retention had dropped all that told its end.
         1019,
+        1102,
     ],
 )
 def test_seed_that_found_a_defect(seed: int) -> None:

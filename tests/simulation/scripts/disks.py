@@ -217,20 +217,30 @@ def follower_behind_the_first_entry() -> None:
 
 
 def queue_whose_messages_are_all_gone() -> None:
-    """D9, D14: retention has removed all messages of a queue; its numbers go on."""
+    """D9, D14: retention has removed all messages of a queue; its numbers go on, also on a member
+    that never saw them.
+    """
     stage = group(segment_bytes=4_096)
+    stage.kill("n2")
     stage.send_all("n0", 2, topic_at=1)
     for _ in range(10):
         stage.send_all("n0", body_bytes=1_500)
     stage.run(3_000)
-    for member_id in stage.ids:
+    for member_id in ("n0", "n1"):
         member = stage[member_id]
         member.enter(lambda m=member: m.broker.clean())
     demand(stage["n0"].store.first_index > 4, "retention removed the queue's messages")
-    stage.run(1_500)
+    stage.start("n2")
+    stage.until(lambda: stage.last_index("n2") == stage.last_index("n0"), "n2 has the log")
+    stage.run(2_500)
     stage.restart(*stage.ids)
-    stage.lead("n1")
-    stage.send_all("n1", topic_at=1)
+    for member_id in ("n2", "n1"):
+        stage.favorite = member_id
+        stage.restart("n0")
+        stage.lead(member_id)
+        stage.send_all(member_id, topic_at=1)
+        stage.kill(member_id)
+        stage.start(member_id)
     stage.settle()
 
 
