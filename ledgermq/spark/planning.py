@@ -35,7 +35,10 @@ def start_offsets(
     """
     wanted = options.starting_offsets
     if options.starting_ms is not None:
-        return {queue: cluster.offset_at(queue, options.starting_ms) for queue in queues}
+        # Of several messages of that very time Java may answer with any; none is before the
+        # answer for the millisecond before, and the rows are compared with the time.
+        before_ms = max(0, options.starting_ms - 1)
+        return {queue: cluster.offset_at(queue, before_ms) for queue in queues}
     if wanted == _LATEST:
         return {queue: cluster.max_offset(queue) for queue in queues}
     starts = {queue: cluster.min_offset(queue) for queue in queues}
