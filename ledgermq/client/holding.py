@@ -131,7 +131,6 @@ class Holding:
 
     def made_room(self, process_queue: ProcessQueue) -> None:
         """Notes that a message of a queue was consumed."""
-        process_queue.consumed_ms = now_ms()
         held = self._held.get(process_queue.queue)
         if held is not None:
             held.room.set()
@@ -248,6 +247,7 @@ class Holding:
     async def _commit(self, process_queue: ProcessQueue) -> None:
         offset = process_queue.committable()
         if offset != process_queue.committed:
+            process_queue.moved_ms = now_ms()
             await self._offsets.commit(process_queue.queue, offset)
             process_queue.committed = offset
 

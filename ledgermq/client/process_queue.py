@@ -22,7 +22,7 @@ class ProcessQueue:
     """
 
     __slots__ = (
-        "_bytes", "_consumed", "_pending", "committed", "consumed_ms", "is_dropped", "next_offset",
+        "_bytes", "_consumed", "_pending", "committed", "is_dropped", "moved_ms", "next_offset",
         "pulled_ms", "queue",
     )  # fmt: skip
 
@@ -40,9 +40,9 @@ class ProcessQueue:
         self.committed: int | None = None
         # True when the queue is another consumer's now: nothing of it is to be consumed any more.
         self.is_dropped = False
-        # Of the last pull that was answered and the last message consumed, ms since 1970; 0: never.
+        # When a pull was last answered, and when a commit last found more consumed, ms since 1970.
         self.pulled_ms = 0
-        self.consumed_ms = 0
+        self.moved_ms = 0
         # Offsets of messages that are pulled, from the lowest unconsumed one on.
         self._pending: deque[int] = deque()
         # Those of them that are consumed.

@@ -148,7 +148,7 @@ class Questions:
             cached_msg_size_in_mib=held.pending_bytes // _MIB,
             locked=locks is not None and locks.is_valid(held.queue),
             last_pull_timestamp=held.pulled_ms,
-            last_consume_timestamp=held.consumed_ms,
+            last_consume_timestamp=held.moved_ms,
         )
 
     def _try_message(self, request: RemotingCommand) -> Answer:
