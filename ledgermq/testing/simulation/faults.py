@@ -130,7 +130,12 @@ class FaultMaker:
             scene.timeline.at(rng.uniform(0, 1_500), self._pause_long, member)
 
     def _strand(self, member: SimMember, rng: random.Random) -> None:
-        if not self._scene.is_healed and member is self._scene.find_leader():
+        if self._scene.is_healed or member is not self._scene.find_leader():
+            return
+        if self._scene.network.cuts:
+            # The leader before is still alone: this one comes next.
+            self._scene.timeline.at(rng.uniform(500, 3_000), self._strand, member, rng)
+        else:
             self._links.strand(rng)
 
     def _pause_long(self, member: SimMember) -> None:

@@ -53,10 +53,10 @@ class NetworkFaults:
     def strand(self, rng: random.Random) -> None:
         """A leader is cut off from all others, but not from those who send to it."""
         scene = self._scene
-        leader = scene.find_leader()
-        if leader is None:
+        leader, cuts = scene.find_leader(), scene.network.cuts
+        if leader is None or cuts:
+            # With others cut off, too, nobody would be elected in its place.
             return
-        cuts = scene.network.cuts
         for other in scene.plan.ids:
             if other != leader.id:
                 cuts |= {(leader.id, other), (other, leader.id)}
@@ -65,7 +65,7 @@ class NetworkFaults:
         for _ in range(rng.randrange(1, 4)):
             count = rng.randrange(1, _STRANDED_SENDS_MAX)
             scene.timeline.at(rng.uniform(0, 1_000), self._send_to, leader, count)
-        self.heal_in(rng.choice((rng.uniform(2_500, 4_000), rng.uniform(4_000, 8_000))))
+        self.heal_in(rng.choice((rng.uniform(2_500, 4_000), rng.uniform(3_000, 6_000))))
 
     def leave_one_friend(self, member: SimMember, rng: random.Random) -> None:
         """Cuts a member off from all others but one."""

@@ -49,7 +49,7 @@ _DAY_MS: Final = 86_400_000.0
 _LONG_FAULT_EVERY_MS: Final = 240_000.0
 # Lengths of the chaos, and how often each is drawn: most runs are short, for each seed is another
 # group; some are long, for logs and terms that grow.
-_CHAOS_MS: Final = ((8_000.0, 12_000.0, 15_000.0, 20_000.0, 60_000.0), (8, 8, 6, 4, 1))
+_CHAOS_MS: Final = ((8_000.0, 12_000.0, 15_000.0, 20_000.0, 60_000.0), (4, 8, 8, 5, 1))
 # Waits that differ little: votes are split.
 _CLOSE_TIMING: Final = replace(FAST_TIMING, vote_wait_min_ms=150, vote_wait_max_ms=190)
 
@@ -135,7 +135,7 @@ class Plan:
             segment_bytes=rng.choice((8192, 8192, 16_384, 65_536)),
             timing=rng.choice((FAST_TIMING, FAST_TIMING, _CLOSE_TIMING)),
             stop_chance=rng.choice((0.0, 0.0, 0.01, 0.03)),
-            strand_chance=rng.choice((0.0, 0.5, 0.9)) if count >= 3 else 0.0,
+            strand_chance=rng.choice((0.3, 0.6, 0.9)) if count >= 3 else 0.0,
             preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
             victims=tuple(rng.sample(ids, (count - 1) // 2)),
         )
@@ -209,10 +209,10 @@ def _draw_weights(
     }
     weights = []
     for kind, is_possible in possible.items():
-        is_drawn, weight = rng.random() < 0.5, rng.choice((0.3, 1.0, 3.0))
-        if kind == "rot":
-            # Most of it is found late, and only once.
-            weight *= 3
+        # Most rot is found late and only once, and not each stranded leader gets a tail of its own.
+        is_rare = kind in ("rot", "wipe", "strand")
+        is_drawn = rng.random() < (0.8 if is_rare else 0.5)
+        weight = rng.choice((0.3, 1.0, 3.0)) * (3 if is_rare else 1)
         if is_possible and is_drawn:
             weights.append((kind, weight))
     return tuple(weights)
