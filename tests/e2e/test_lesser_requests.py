@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -46,9 +47,12 @@ def test_pull_outside_of_its_queue_is_an_event(client: WireClient) -> None:
     assert (event["consumerGroup"], event["offsetRequest"], event["offsetNew"]) == ("strays", 77, 1)
     assert event["messageQueue"] == {"brokerName": "broker-a", "queueId": 1, "topic": "Moved"}
     assert b"TAGS\x01strays" in record.properties
+    begun_s = time.monotonic()
     for _ in range(100):
         client.ask(RequestCode.PULL_MESSAGE.value, fields)
-    assert len(client.read_queue("OFFSET_MOVED_EVENT", 0)) < 60
+    # So many at once, and then one a second.
+    allowed = 32 + time.monotonic() - begun_s + 10
+    assert len(client.read_queue("OFFSET_MOVED_EVENT", 0)) <= min(allowed, 100)
 
 
 def test_all_producers_are_listed(client: WireClient) -> None:
