@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import end_to_end, limits, startup
+from bench import end_to_end, limits, startup, sync_ratio
 from ledgermq import __version__
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -60,6 +60,7 @@ def main() -> int:
     )
     rows = end_to_end.table(seconds)
     sections.append("### Replicated sends\n\n" + markdown(end_to_end.COLUMNS, rows))
+    sections.append(sync_ratio.row(3 if is_quick else 7, seconds))
     pulls = [end_to_end.pull_row(seconds)]
     sections.append("### Pulls\n\n" + markdown(end_to_end.PULL_COLUMNS, pulls))
     recovered = run_module("recovery", *(["128"] if is_quick else []))
