@@ -90,7 +90,7 @@ def range_batches(wanted: QueueRange, options: ReadOptions, schema: Any) -> Iter
         SparkSourceError: the range cannot be read whole.
     """
     constants = {"topic": wanted.topic, "brokerName": wanted.broker_name}
-    with Cluster(options.name_servers, options.timeout_s) as cluster:
+    with Cluster(options.name_servers, options.timeout_s, options.access) as cluster:
         pull = RangePull(
             cluster,
             wanted,

@@ -31,6 +31,7 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.headers.header import Header
 from ledgermq.protocol.route import TopicList, TopicRouteData
+from ledgermq.spark.access import OPEN_ACCESS, Access
 from ledgermq.spark.errors import ClusterError, UnknownTopicError
 from ledgermq.spark.partitions import queue_name
 from ledgermq.spark.wire import LostError, Wire
@@ -81,13 +82,17 @@ class Patience:
 class Cluster:
     """Name servers and brokers, as a reader asks them; use it in a ``with`` block."""
 
-    def __init__(self, name_servers: tuple[str, ...], timeout_s: float) -> None:
+    def __init__(
+        self, name_servers: tuple[str, ...], timeout_s: float, access: Access = OPEN_ACCESS
+    ) -> None:
         """Opens nothing yet.
 
         Args:
             name_servers: addresses, host:port.
             timeout_s: how long a call may take with all its tries.
+            access: account and TLS.
         """
+        self._access = access
         self._name_servers = name_servers
         self.timeout_s = timeout_s
         self._wires: dict[str, Wire] = {}
@@ -256,7 +261,7 @@ class Cluster:
     def _wire(self, address: str) -> Wire:
         wire = self._wires.get(address)
         if wire is None:
-            wire = self._wires[address] = Wire(address, min(self.timeout_s, 10.0))
+            wire = self._wires[address] = Wire(address, min(self.timeout_s, 10.0), self._access)
         return wire
 
     def _drop(self, address: str) -> None:

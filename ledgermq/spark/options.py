@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ledgermq.client import MessageQueue
+from ledgermq.spark.access import ACCESS_OPTIONS, Access, access_of
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.offsets import FORM, read_offsets
 from ledgermq.spark.option_table import (
@@ -36,6 +37,7 @@ _OFFSETS_ALLOWED: Final = f"earliest, latest, or JSON {FORM}"
 
 _READ: Final[Mapping[str, Option]] = {
     "nameServer": _NAME_SERVER,
+    **ACCESS_OPTIONS,
     "topic": Option(words, "a topic, or several with commas between"),
     "topics": Option(words, "topics with commas between"),
     "topicPattern": Option(pattern, "a regular expression for whole names of topics"),
@@ -66,6 +68,7 @@ _STREAM_READ: Final[Mapping[str, Option]] = {
 }
 _WRITE: Final[Mapping[str, Option]] = {
     "nameServer": _NAME_SERVER,
+    **ACCESS_OPTIONS,
     "topic": Option(word, "the topic of rows that have none of their own"),
     "producerGroup": Option(word, "the name of a producer group", "ledgermq_spark"),
     "rowIdProperty": Option(word, "the name of a property", "SPARK_ROW_ID"),
@@ -79,6 +82,7 @@ class ReadOptions:
     """What a batch or streaming read is told."""
 
     name_servers: tuple[str, ...]
+    access: Access
     # Names; empty when there is a pattern.
     topics: tuple[str, ...]
     # A regular expression that whole names must match; "" when there are names.
@@ -119,6 +123,7 @@ class WriteOptions:
     """What a batch or streaming write is told."""
 
     name_servers: tuple[str, ...]
+    access: Access
     # None: each row names its topic.
     topic: str | None
     producer_group: str
@@ -137,6 +142,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     values = read_table(given, _STREAM_READ if is_stream else _BATCH_READ)
     return ReadOptions(
         name_servers=values["nameServer"],
+        access=access_of(values),
         topics=_topics(values),
         topic_pattern=values["topicPattern"] or "",
         starting_offsets=_bound(values, "starting", "latest" if is_stream else "earliest"),
@@ -178,6 +184,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     values = read_table(given, _WRITE)
     return WriteOptions(
         name_servers=values["nameServer"],
+        access=access_of(values),
         topic=values["topic"],
         producer_group=values["producerGroup"],
         row_id_property=values["rowIdProperty"],

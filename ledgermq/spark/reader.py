@@ -48,7 +48,7 @@ class RangeReader(DataSourceReader):
             SparkSourceError: a topic or an offset is not there.
         """
         options = self._options
-        with Cluster(options.name_servers, options.timeout_s) as cluster:
+        with Cluster(options.name_servers, options.timeout_s, options.access) as cluster:
             queues = find_queues(cluster, options)
             starts = start_offsets(cluster, options, queues)
             ends = end_offsets(cluster, options, queues)

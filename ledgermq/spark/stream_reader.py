@@ -42,7 +42,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_read_schema(schema)
         self._options = options
         self._schema = schema
-        self._cluster = Cluster(options.name_servers, options.timeout_s)
+        self._cluster = Cluster(options.name_servers, options.timeout_s, options.access)
         # Where a run with Trigger.AvailableNow ends; None: nowhere.
         self._target: dict[MessageQueue, int] | None = None
 

@@ -13,6 +13,7 @@ from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.spark.access import OPEN_ACCESS, Access
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -24,12 +25,13 @@ class LostError(Exception):
 class Wire:
     """An open connection; use it in a ``with`` block or close it."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
+    def __init__(self, address: str, timeout_s: float, access: Access = OPEN_ACCESS) -> None:
         """Connects.
 
         Args:
             address: host:port.
             timeout_s: longest wait for the connection and for each answer.
+            access: account and TLS.
 
         Raises:
             LostError: it cannot be made.
@@ -38,10 +40,15 @@ class Wire:
         self._decoder = FrameDecoder()
         self._answers: dict[int, RemotingCommand] = {}
         self._opaque = 0
+        self._credentials = access.credentials()
+        context = access.tls_context()
         host, _, port = address.rpartition(":")
+        host = host.strip("[]")
         try:
-            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+            self._socket = socket.create_connection((host, int(port)), timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is not None:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except (OSError, ValueError) as error:
             raise LostError(f"no connection to {address}: {error}") from error
 
@@ -65,6 +72,8 @@ class Wire:
         self._opaque += 1
         command.opaque = self._opaque
         command.language = int(LanguageCode.PYTHON)
+        if self._credentials is not None:
+            command.ext_fields = self._credentials.signed(command.ext_fields, command.body)
         try:
             self._socket.sendall(encode(command))
         except OSError as error:

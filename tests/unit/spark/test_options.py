@@ -74,6 +74,8 @@ def test_a_bad_value_is_answered_with_what_is_allowed(name: str, text: str) -> N
         ({**GOOD, "topicPattern": "("}, "a regular expression"),
         ({**GOOD, "nonsense": "1"}, "option nonsense is '1'; allowed: no such option; known are"),
         ({**GOOD, "startingOffsets": "latest", "startingTimestamp": "5"}, "not both"),
+        ({**GOOD, "accessKey": "a"}, "option secretKey is missing; allowed: accessKey and secret"),
+        ({**GOOD, "tlsConfigFile": "a"}, "option tls is 'false'; allowed: true where"),
     ],
 )
 def test_what_does_not_go_together_is_named(given: dict[str, str], words: str) -> None:
@@ -100,3 +102,13 @@ def test_a_write_needs_only_a_name_server() -> None:
     assert (options.topic, options.row_id_property) == (None, "SPARK_ROW_ID")
     with pytest.raises(OptionError, match="producerGroup"):
         write_options({"nameServer": "h:1", "producerGroup": ""})
+
+
+def test_secrets_travel_but_are_not_shown() -> None:
+    given = {**GOOD, "accessKey": "me", "secretKey": "hidden", "tls": "true"}
+    options = read_options(given, is_stream=True)
+    assert "hidden" not in repr(options)
+    credentials = pickle.loads(pickle.dumps(options)).access.credentials()
+    assert credentials.signed({"a": "1"}, b"")["AccessKey"] == "me"
+    assert options.access.tls_context() is not None
+    assert read_options(GOOD, is_stream=True).access.tls_context() is None

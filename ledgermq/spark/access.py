@@ -1,0 +1,77 @@
+"""Access: with which account and over which connections a source speaks to its cluster.
+
+A value that travels with a read or write to where Spark runs its tasks; what cannot travel (an SSL
+context) is made there. The names of its options are those by which Spark keeps secrets out of its
+plans and logs.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ledgermq.protocol.signature import Credentials
+from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.option_table import Option, truth, word
+
+ACCESS_OPTIONS: Final[Mapping[str, Option]] = {
+    "accessKey": Option(word, "the name of an account"),
+    "secretKey": Option(word, "its secret"),
+    "tls": Option(truth, "true or false", False),
+    "tlsConfigFile": Option(word, "path of a tls.properties, on every worker"),
+}
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Access:
+    """An account, or none, and TLS, or none."""
+
+    access_key: str = ""
+    # Never shown.
+    secret_key: str = field(default="", repr=False)
+    uses_tls: bool = False
+    # "" takes the certificates of the system.
+    tls_file: str = ""
+
+    def credentials(self) -> Credentials | None:
+        """Returns what requests are signed with; None without an account."""
+        if not self.access_key:
+            return None
+        return Credentials(access_key=self.access_key, secret_key=self.secret_key)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Returns what connections need; None for plain ones.
+
+        Raises:
+            OptionError: the file cannot be used.
+        """
+        if not self.uses_tls:
+            return None
+        try:
+            return load_client_tls(self.tls_file)
+        except (OSError, TlsSettingsError) as error:
+            raise OptionError("tlsConfigFile", self.tls_file, f"a usable file: {error}") from error
+
+
+# Neither account nor TLS.
+OPEN_ACCESS: Final = Access()
+
+
+def access_of(values: Mapping[str, Any]) -> Access:
+    """Returns the access that options describe.
+
+    Raises:
+        OptionError: one is given without the other that it needs.
+    """
+    if (values["accessKey"] is None) != (values["secretKey"] is None):
+        missing = "accessKey" if values["accessKey"] is None else "secretKey"
+        raise OptionError(missing, None, "accessKey and secretKey together, or neither")
+    if values["tlsConfigFile"] is not None and not values["tls"]:
+        raise OptionError("tls", "false", "true where tlsConfigFile is given")
+    return Access(
+        access_key=values["accessKey"] or "",
+        secret_key=values["secretKey"] or "",
+        uses_tls=values["tls"],
+        tls_file=values["tlsConfigFile"] or "",
+    )
