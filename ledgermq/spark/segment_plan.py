@@ -99,6 +99,12 @@ def _begins_with_entry(path: Path) -> bool:
         return file.read(4) == b"\0\0\0\1"
 
 
+def _begins_written(path: Path) -> bool:
+    """Tells a file that was only made from one that is used, or damaged: it has zeros in it."""
+    with open(path, "rb") as file:
+        return file.read(8) != bytes(8)
+
+
 def plan_segments(log: LogFiles, *, reads_open_segment: bool) -> list[SegmentRange]:
     """Returns a partition for each file that holds something committed.
 
@@ -111,13 +117,16 @@ def plan_segments(log: LogFiles, *, reads_open_segment: bool) -> list[SegmentRan
     """
     _check_run(log.paths)
     committed, first_position = -1, int(log.paths[0].name)
-    paths = list(log.paths)
+    written = list(log.paths)
     if log.is_ledger:
         committed, first_position = _committed(log)
-        paths = [path for path in paths if _first_index(path, first_position) <= committed]
-    elif not reads_open_segment:
-        paths.pop()
-    following = dict(zip(log.paths, log.paths[1:], strict=False))
+        paths = [path for path in written if _first_index(path, first_position) <= committed]
+    else:
+        # A broker makes files ahead.
+        while len(written) > 1 and not _begins_written(written[-1]):
+            written.pop()
+        paths = written if reads_open_segment else written[:-1]
+    following = dict(zip(written, written[1:], strict=False))
     return [
         SegmentRange(
             path=str(path),

@@ -161,6 +161,21 @@ def test_the_open_file_of_a_plain_log_may_be_left_out(tmp_path: Path) -> None:
         direct.read_segments({"path": tmp_path})
 
 
+def test_files_that_a_broker_made_ahead_are_no_hole(tmp_path: Path) -> None:
+    files = write_any(tmp_path, "plain")
+    for _ in range(2):
+        ahead = files[-1].with_name(f"{int(files[-1].name) + SEGMENT_BYTES:020d}")
+        ahead.write_bytes(bytes(SEGMENT_BYTES))
+        files.append(ahead)
+    rows = direct.read_segments({"path": tmp_path})
+    assert numbers(rows) == list(range(COUNT))
+    closed = direct.read_segments({"path": tmp_path, "openSegment": "false"})
+    assert 0 < len(closed) < COUNT
+    files[2].write_bytes(bytes(SEGMENT_BYTES))
+    with pytest.raises(SparkSourceError, match="neither a record's nor the end"):
+        direct.read_segments({"path": tmp_path})
+
+
 def test_places_that_hold_no_log_are_named(tmp_path: Path) -> None:
     with pytest.raises(SparkSourceError, match="option path .* a directory with commitlog/"):
         direct.read_segments({"path": tmp_path})
