@@ -15,6 +15,7 @@ from ledgermq.cli import (
     message,
     name_server,
     offsets,
+    queue_message,
     security,
     status,
     topic,
@@ -26,7 +27,18 @@ from ledgermq.cli.settings import add_name_servers
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # A subcommand lives in the file of its noun.
-NOUNS = (cluster, topic, group, offsets, message, status, leader, name_server, access)
+NOUNS = (
+    cluster,
+    topic,
+    group,
+    offsets,
+    message,
+    queue_message,
+    status,
+    leader,
+    name_server,
+    access,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
