@@ -133,6 +133,9 @@ def _compare_queues(store: StoreAudit) -> None:
 
 def _compare_replicas(spark: SparkSession, stores: list[StoreAudit]) -> None:
     """Compares what all have committed and could be checked, piece by piece."""
+    stores = [store for store in stores if store.end_position]
+    if len(stores) < 2:
+        return
     start = max(store.first_position for store in stores)
     end = min(store.end_position for store in stores)
     work = [(i, part.path, start, end) for i, store in enumerate(stores) for part in store.segments]
