@@ -16,8 +16,8 @@ from tests.free_ports import free_ports
 from tests.waiting import wait_until
 
 _STOP_S = 30.0
-# Ledger ports lie this much above and have to fit, so the system's own choice is of no use.
-_PORTS_FROM, _PORTS_TO = 12_000, 30_000
+# Ledger ports lie so much above.
+_LEDGER_PORT_STEP = 30_000
 
 
 class UpCluster:
@@ -57,7 +57,8 @@ class UpCluster:
 
     def __enter__(self) -> Self:
         (name_server_port,) = free_ports(1)
-        base_port = _PORTS_FROM + (os.getpid() * 97 + name_server_port) % (_PORTS_TO - _PORTS_FROM)
+        reach = [10 * i for i in range(self._node_count)]
+        (base_port,) = free_ports(1, spread=[*reach, *(_LEDGER_PORT_STEP + i for i in reach)])
         words = [
             sys.executable, "-m", "ledgermq.cli.main", "up", "--data", str(self._folder / "data"),
             "--nodes", str(self._node_count), "--namesrv-port", str(name_server_port),
