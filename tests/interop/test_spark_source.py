@@ -48,7 +48,8 @@ def stock(
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:
-    return sorted(int(row["body"].split()[0]) for row in rows)
+    """The numbers of the messages; a send that was tried again may be stored twice."""
+    return sorted({int(row["body"].split()[0]) for row in rows})
 
 
 def test_all_messages_of_a_stock_broker_are_rows(stock: JavaCluster) -> None:
@@ -73,9 +74,9 @@ def test_times_bound_a_read_from_a_stock_broker(stock: JavaCluster) -> None:
     later = len(direct.read_rows({**options, "startingTimestamp": middle}))
     earlier = len(direct.read_rows({**options, "endingTimestamp": middle}))
     assert later == len([at for at in times if at >= middle])
-    assert later + earlier == COUNT + 1
+    assert later + earlier == len(times)
     # A stock broker answers a search behind its end with the last message.
-    assert len(direct.read_rows({**options, "endingTimestamp": times[-1] + 1})) == COUNT + 1
+    assert len(direct.read_rows({**options, "endingTimestamp": times[-1] + 1})) == len(times)
     assert direct.read_rows({**options, "startingTimestamp": times[-1] + 1}) == []
 
 
