@@ -28,7 +28,8 @@ def send_numbered(name_server: str, topic: str, count: int, *, start: int = 0) -
 
 def send_all(name_server: str, messages: Sequence[Message]) -> None:
     """Sends messages, waits until all are acknowledged and the name server knows the topic."""
-    config = ProducerConfig(timeout_s=60, compress_from_bytes=1000)
+    # A slow machine is no reason to send twice.
+    config = ProducerConfig(timeout_s=60, attempt_timeout_s=60, compress_from_bytes=1000)
     with Producer(name_server, config=config) as producer:
         futures = [producer.submit(message) for message in messages]
         assert not wait(futures, 60).not_done
