@@ -145,6 +145,9 @@ class LogReader:
         # Not a call more in the loop than it takes: this is the way of every message.
         for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
             if physical_offset < removed_before:
+                if physical_offset < 0:
+                    # No record was ever there: a bit of the unit has flipped.
+                    raise self._not_proven(b"", queue, offset + looked_at, physical_offset)
                 looked_at += 1
                 continue
             if parts:

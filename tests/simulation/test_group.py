@@ -79,6 +79,8 @@ def test_the_faults_were_met() -> None:
         282,
         1019,
         1102,
+        # A unit of a queue with its sign flipped was passed over, and with it the message.
+        5020,
     ],
 )
 def test_seed_that_found_a_defect(seed: int) -> None:
