@@ -58,7 +58,7 @@ def run_parsed(
     session = make_session()
     try:
         return run(session, options)
-    except SparkSourceError as error:
+    except (SparkSourceError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except PySparkException as error:
