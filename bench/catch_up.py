@@ -8,22 +8,24 @@ load of 4 x 64 messages in flight runs all the time, so the log goes on growing.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import threading
 import time
 
 from bench.cluster import Running, cluster
-from bench.end_to_end import TOPIC, Row, measure
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import KVTable
 
-LOAD = Row("1 KiB, 4 x 64 in flight")
-FILL = Row("10 KiB, 4 x 64 in flight", body_bytes=10_240)
+LOAD_BYTES = 1024
+FILL_BYTES = 10_240
 ENTRY_BYTES_MORE = 250
+TOPIC = "CatchUpTopic"
 WINDOW_S = 2.0
 # Nearer than this the follower is in step: less than what is in flight.
 NEAR_BYTES = 1 << 20
@@ -61,9 +63,20 @@ def log_end(remote: Remote, address: str) -> int:
     return int(KVTable.decode(answer.body).table["commitLogMaxOffset"])
 
 
+def load(running: Running, seconds: float, body_bytes: int = LOAD_BYTES) -> dict[str, float]:
+    """Sends to the leader, 4 x 64 messages in flight; a follower may be down."""
+    words = ["--address", str(running.leader()["address"]), "--topic", TOPIC]
+    words += ["--seconds", str(seconds), "--body-bytes", str(body_bytes)]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.load", *words], check=True, capture_output=True, text=True
+    )
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
 def rate(running: Running, windows: int = 3) -> float:
     """Messages a second, the median of some windows."""
-    rates = [measure(LOAD, running, WINDOW_S)["messages_per_second"] for _ in range(windows)]
+    rates = [load(running, WINDOW_S)["messages_per_second"] for _ in range(windows)]
     return statistics.median(rates)
 
 
@@ -71,8 +84,8 @@ def fill(running: Running, total_bytes: int) -> int:
     """Sends until the log has grown by that much; returns by how much it has."""
     grown = 0
     while grown < total_bytes:
-        messages = int(measure(FILL, running, 1.0)["messages"])
-        grown += messages * (FILL.body_bytes + ENTRY_BYTES_MORE)
+        messages = int(load(running, 1.0, FILL_BYTES)["messages"])
+        grown += messages * (FILL_BYTES + ENTRY_BYTES_MORE)
     return grown
 
 
@@ -82,7 +95,7 @@ def main() -> None:
     settings = [word for word in sys.argv[2:] if "=" in word]
     with cluster(3, tuple(settings)) as running:
         running.create_topic(TOPIC, 4)
-        measure(LOAD, running, WINDOW_S)
+        load(running, WINDOW_S)
         follower = next(broker for broker in running.brokers() if broker["role"] == "FOLLOWER")
         pid, address = int(str(follower["pid"])), str(follower["address"])
         os.kill(pid, signal.SIGSTOP)
@@ -95,7 +108,7 @@ def main() -> None:
         watch.start()
         during = []
         while not watch.is_near.is_set():
-            during.append(measure(LOAD, running, WINDOW_S)["messages_per_second"])
+            during.append(load(running, WINDOW_S)["messages_per_second"])
             if time.perf_counter() > watch.begun + PATIENCE_S:
                 raise RuntimeError("the follower does not catch up")
         watch.join()
