@@ -20,8 +20,8 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 # How long the thread waits for the interpreter while the reactor computes, before each sync and
-# behind it. Python's 5 ms are longer than a disk needs. Means of a request, a reactor in turns of
-# 1 ms, on a busy machine: 19 ms with Python's value, 12 with this one, 8 of them for the disk.
+# behind it. Python's 5 ms are longer than a disk needs. To be confirmed on a quiet machine: what
+# was measured on a busy one had more noise than difference (bench/sync_ratio.py).
 _SWITCH_S: Final = 0.0005
 
 
