@@ -63,6 +63,7 @@ class Holding:
         arrived: Arrived,
         config: ConsumerConfig,
         *,
+        starts: Mapping[str, str],
         offsets: OffsetStore,
         shares: Shares,
         locks: QueueLocks | None,
@@ -75,6 +76,7 @@ class Holding:
             requests: asks brokers.
             arrived: gets what is pulled.
             config: limits.
+            starts: topic -> where to begin without an offset, "last" or (by default) "first".
             offsets: where to begin, and what to tell of what is consumed.
             shares: which queues are this member's.
             locks: taken for each queue, given back after it; None takes none.
@@ -84,13 +86,12 @@ class Holding:
         self._requests = requests
         self._arrived = arrived
         self._config = config
+        self._starts = starts
         self._offsets = offsets
         self._shares = shares
         self._locks = locks
         self._settled = settled
         self._held: dict[MessageQueue, _Held] = {}
-        # Where a group without an offset begins; by topic.
-        self._starts: dict[str, str] = {}
 
     @property
     def pending_count(self) -> int:
@@ -100,12 +101,6 @@ class Holding:
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the queues of a topic that this member has now, sorted."""
         return sorted(queue for queue in self._held if queue.topic == topic)
-
-    def begin_at(self, topic: str, start: str) -> None:
-        """Says where a group without an offset begins in a topic: "first" (so by default) or
-        "last".
-        """
-        self._starts[topic] = start
 
     async def share_out(self, topic: str, tags: str) -> bool:
         """Takes and drops queues of a topic until they are this member's part.

@@ -51,6 +51,8 @@ class ClientInstance:
         *,
         default_queue_nums: int = 4,
         on_request: OnRequest | None = None,
+        heartbeat: Callable[[], HeartbeatData] | None = None,
+        stays_connected: bool = False,
     ) -> None:
         """Opens nothing yet.
 
@@ -59,6 +61,8 @@ class ClientInstance:
             config: times.
             default_queue_nums: queues of a topic that a send creates.
             on_request: gets the requests of brokers.
+            heartbeat: makes what the next heartbeat says; None sends none.
+            stays_connected: True for whom brokers ask: a connection that is lost is made again.
 
         Raises:
             ConfigError: the addresses are wrong.
@@ -74,10 +78,8 @@ class ClientInstance:
         self.connections = Connections(config, on_request or _answer_nothing, self._connected)
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
         self.routes = RouteCache(self.name_servers, default_queue_nums)
-        # What the next heartbeat says; None sends none.
-        self.heartbeat: Callable[[], HeartbeatData] | None = None
-        # True for a consumer: a broker that lost it would share its queues out to others.
-        self.stays_connected = False
+        self._heartbeat = heartbeat
+        self._stays_connected = stays_connected
         self._addresses = frozenset(addresses)
         self._tending: asyncio.Task[None] | None = None
 
@@ -162,9 +164,9 @@ class ClientInstance:
         await asyncio.gather(*map(self.connections.open, lost), return_exceptions=True)
 
     def _connected(self, connection: Connection) -> None:
-        if self.heartbeat is None or connection.address in self._addresses:
+        if self._heartbeat is None or connection.address in self._addresses:
             return
-        command = RemotingCommand.request(RequestCode.HEART_BEAT, body=self.heartbeat().encode())
+        command = RemotingCommand.request(RequestCode.HEART_BEAT, body=self._heartbeat().encode())
         with contextlib.suppress(ClientError):
             connection.send(command, NOBODY, self.config.request_timeout_s)
 
@@ -180,7 +182,7 @@ class ClientInstance:
             for route in guesses:
                 with contextlib.suppress(ClientError):
                     await self.routes.refresh(route.topic, may_create=True)
-            if self.stays_connected:
+            if self._stays_connected:
                 await self._reconnect()
             if loop.time() >= routes_due:
                 routes_due = loop.time() + self.config.route_interval_s

@@ -56,8 +56,8 @@ class Producer:
             name_servers,
             self.config.client,
             default_queue_nums=self.config.default_topic_queue_nums,
+            heartbeat=self._heartbeat,
         )
-        self._instance.heartbeat = self._heartbeat
         self._road: SendRoad | None = None
 
     async def __aenter__(self) -> Self:

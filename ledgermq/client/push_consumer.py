@@ -117,10 +117,13 @@ class PushConsumer:
         self.config = config or ConsumerConfig()
         self._wake = asyncio.Event()
         self._instance = ClientInstance(
-            name_servers, self.config.client, on_request=self._requested
+            name_servers,
+            self.config.client,
+            on_request=self._requested,
+            heartbeat=self._heartbeat,
+            # A broker that lost this member would share its queues out to others.
+            stays_connected=True,
         )
-        self._instance.heartbeat = self._heartbeat
-        self._instance.stays_connected = True
         self._subscriptions = self._subscribe()
         self._requests = QueueRequests(self._instance, group, self.config)
         self._arrived: Arrived = asyncio.Queue()
@@ -134,7 +137,6 @@ class PushConsumer:
             self._listening = Listening(group, function)
             self._work = self._make_work(self._listening)
         self._holding = self._make_holding()
-        self._holding.begin_at(topic, start)
         self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_open = False
@@ -185,6 +187,8 @@ class PushConsumer:
             self._requests,
             self._arrived,
             config,
+            # What was given back is consumed from the begin of the retry topic.
+            starts={self.topic: self.start},
             offsets=LocalOffsets(path) if is_broadcast else self._requests,
             shares=EveryQueue() if is_broadcast else GroupShare(self._instance, self.group),
             locks=self._locks,

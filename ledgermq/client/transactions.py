@@ -89,10 +89,10 @@ class TransactionalProducer:
             self.config.client,
             default_queue_nums=self.config.default_topic_queue_nums,
             on_request=self._requested,
+            heartbeat=self._heartbeat,
+            # A new leader must know whom to ask.
+            stays_connected=True,
         )
-        self._instance.heartbeat = self._heartbeat
-        # A new leader must know whom to ask.
-        self._instance.stays_connected = True
         self._check = UserFunction(check, _CHECK_THREADS)
         self._checks: set[asyncio.Task[None]] = set()
         self._road: SendRoad | None = None
