@@ -114,8 +114,6 @@ def test_up_tells_why_it_cannot_start(up: LiveProgram) -> None:
     data = data_of(up)
     text = refusal_of_up(*ports, "--data", data, "--", *SMALL_STORE)
     assert "n0 does not start" in text and str(data / "n0") in text
-    text = refusal_of_up(*ports, "--", *SMALL_STORE, "flushDiskType=MAYBE")
-    assert "n0 does not start" in text and "SYNC_FLUSH" in text
 
 
 def test_a_taken_port_refuses_to_start(tmp_path: Path) -> None:
