@@ -12,6 +12,7 @@ from ledgermq.broker.access.rules_file import read_rules, write_rules
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import AccessRulesError
+from tests.unit.broker.parts import Parts
 
 UPSTREAM = """
 globalWhiteRemoteAddresses:
@@ -216,3 +217,42 @@ def test_folder_of_more_files_is_named_as_not_read(path: Path) -> None:
     finally:
         globalLogPublisher.removeObserver(observer)
     assert [event["more"] for event in events] == [path.parent / "acl"]
+
+
+def with_rules(parts: Parts, path: Path) -> Parts:
+    parts.state.access = loaded(path)
+    return parts
+
+
+def test_edit_of_the_leaders_file_reaches_all_members(tmp_path: Path) -> None:
+    files = [tmp_path / "leader.yml", tmp_path / "follower.yml"]
+    leader, follower = (with_rules(Parts(), file) for file in files)
+    leader.lead()
+    assert leader.state.access is not None and follower.state.access is not None
+    leader.commit_state()
+    put(files[0], TWO, 2000)
+    leader.state.reload_access()
+    for index, body in enumerate(leader.commit_state()):
+        follower.state.apply(body, index)
+    assert keys(follower.state.access) == ["orders-app", "second-app"]
+    assert "second-app" in files[1].read_text()
+    put(files[1], ONE, 3000)
+    follower.state.reload_access()
+    assert keys(follower.state.access) == ["orders-app"], "an edit counts where it was made"
+    assert follower.commit_state() == [], "a follower writes nothing"
+
+
+def test_snapshot_of_a_leader_brings_its_rules(tmp_path: Path) -> None:
+    leader = with_rules(Parts(), tmp_path / "leader.yml")
+    put(tmp_path / "leader.yml", TWO, 2000)
+    leader.state.reload_access()
+    follower = with_rules(Parts(), tmp_path / "follower.yml")
+    # A member without access control leaves the rules out.
+    plain = Parts()
+    for index, body in enumerate(leader.lead().commit_state()):
+        follower.state.apply(body, index)
+        plain.state.apply(body, index)
+    assert follower.state.access is not None
+    assert keys(follower.state.access) == ["orders-app", "second-app"]
+    assert plain.state.access is None
+    assert plain.state.topics.to_json() == follower.state.topics.to_json()
