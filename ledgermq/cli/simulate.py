@@ -8,19 +8,25 @@ and the command that repeats it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterable
 
 from twisted.logger import globalLogBeginner
 
-from ledgermq.testing.simulation.batch import BatchReport, run_batch
+from ledgermq.testing.simulation.batch import BatchReport, Failure, run_batch
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.shrink import shrink
 
 _SHOWN_MAX = 3
 # Fewer seeds meet rare things too unevenly to be compared with floors.
 _JUDGED_SEEDS = 1_000
+# What a process runs before it reports, and how often the reader of stderr is told.
+_SLICE_SEEDS = 20
+_TOLD_EVERY_S = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,25 +61,44 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_all(options: argparse.Namespace) -> BatchReport:
-    seconds_max = None if options.minutes is None else options.minutes * 60
+    """Runs the seeds in slices; stderr tells of failures at once, and how far the batch is."""
     end = options.seed + options.seeds
-    if options.processes <= 1:
-        _be_quiet()
-        seeds = range(options.seed, end)
-        return run_batch(seeds, seconds_max=seconds_max, days=options.days)
-    shares = [range(options.seed + i, end, options.processes) for i in range(options.processes)]
+    seconds_max = None if options.minutes is None else options.minutes * 60
+    began = time.monotonic()
+    deadline = None if seconds_max is None else began + seconds_max
+    slices = [
+        (range(start, min(start + _SLICE_SEEDS, end)), deadline, options.days)
+        for start in range(options.seed, end, _SLICE_SEEDS)
+    ]
     report = BatchReport()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(options.processes, initializer=_be_quiet) as pool:
-        jobs = [(share, seconds_max, options.days) for share in shares]
-        for part in pool.imap_unordered(_run_share, jobs):
+    told_at = began
+    with contextlib.ExitStack() as stack:
+        parts: Iterable[BatchReport] = map(_run_slice, slices)
+        if options.processes > 1:
+            context = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(context.Pool(options.processes, initializer=_be_quiet))
+            parts = pool.imap_unordered(_run_slice, slices)
+        else:
+            _be_quiet()
+        for part in parts:
             report.add(part)
+            for failure in part.failures:
+                print(f"FAILED seed {failure.seed}: {_first_line(failure)}", file=sys.stderr)
+            now = time.monotonic()
+            if now - told_at >= _TOLD_EVERY_S:
+                told_at = now
+                print(
+                    f"{report.seed_count:,} of {options.seeds:,} seeds,"
+                    f" {len(report.failures)} violations, {now - began:.0f} s",
+                    file=sys.stderr,
+                )
+    report.elapsed_s = time.monotonic() - began
     return report
 
 
-def _run_share(job: tuple[Sequence[int], float | None, float | None]) -> BatchReport:
-    seeds, seconds_max, days = job
-    return run_batch(seeds, seconds_max=seconds_max, days=days)
+def _run_slice(job: tuple[range, float | None, float | None]) -> BatchReport:
+    seeds, deadline, days = job
+    return run_batch(seeds, deadline=deadline, days=days)
 
 
 def _be_quiet() -> None:
@@ -107,7 +132,7 @@ def _print_text(report: BatchReport, below: dict[str, tuple[int, int]]) -> None:
     for failure in report.failures[:_SHOWN_MAX]:
         print(f"\nFAILED seed {failure.seed}: {failure.reason}\n{failure.details}")
     for failure in report.failures[_SHOWN_MAX:]:
-        print(f"FAILED seed {failure.seed}: {failure.reason.splitlines()[0][:150]}")
+        print(f"FAILED seed {failure.seed}: {_first_line(failure)}")
     for name, (count, floor) in below.items():
         print(f"BELOW FLOOR {name}: {count}, must be {floor}")
     print(
@@ -116,6 +141,10 @@ def _print_text(report: BatchReport, below: dict[str, tuple[int, int]]) -> None:
         f" {len(report.failures)} violations, in {report.elapsed_s:.0f} s:"
         f" {report.hours_per_minute:.1f} simulated hours per minute"
     )
+
+
+def _first_line(failure: Failure) -> str:
+    return failure.reason.splitlines()[0][:150]
 
 
 def _print_shrunk(seed: int) -> None:
