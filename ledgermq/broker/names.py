@@ -10,16 +10,16 @@ from typing import Final
 from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.commitlog import SCHEDULE_TOPIC
 from ledgermq.commitlog import STATE_TOPIC as STATE_TOPIC
+from ledgermq.protocol.names import DEAD_LETTER_PREFIX as DEAD_LETTER_PREFIX
+from ledgermq.protocol.names import DEFAULT_TOPIC as DEFAULT_TOPIC
+from ledgermq.protocol.names import RETRY_PREFIX as RETRY_PREFIX
 
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 
 TOPIC_CHARS_MAX: Final = 127
 GROUP_CHARS_MAX: Final = 255
 
-DEFAULT_TOPIC: Final = "TBW102"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ledgermq.broker.access.rules import Permission
-from ledgermq.broker.names import RETRY_PREFIX
 from ledgermq.protocol.bodies import CheckClientRequestBody, LockBatchRequestBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import HeartbeatData
 from ledgermq.protocol.message_id import decode_offset_id
+from ledgermq.protocol.names import RETRY_PREFIX
 
 # Of the topic of replies, behind the name of the cluster.
 _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
