@@ -19,7 +19,7 @@ from ledgermq.broker.config_key import Key, Kind
 from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS
 from ledgermq.broker.delay_levels import LEVELS_MAX, DelayLevels
 from ledgermq.broker.errors import ConfigError
-from ledgermq.dledger.replica.config import ConfigValueError, parse_peers
+from ledgermq.dledger.addresses import ConfigValueError, parse_peers
 from ledgermq.protocol.properties_file import parse_properties_file
 
 # DLedger's DLedgerUtils and our vote file both expect a short id; upstream derives the broker id

@@ -20,7 +20,7 @@ from ledgermq.cli import (
     status,
     topic,
 )
-from ledgermq.cli.program import fail
+from ledgermq.cli.failure import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import add_name_servers

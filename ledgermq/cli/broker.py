@@ -19,7 +19,8 @@ from twisted.python.failure import Failure
 from ledgermq.broker.config import BrokerConfig, effective_properties, load_broker_config
 from ledgermq.broker.errors import BrokerError, ConfigError
 from ledgermq.broker.service import BrokerService
-from ledgermq.cli.program import fail, print_line, reactor, run_program, start_log
+from ledgermq.cli.failure import fail
+from ledgermq.cli.program import print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError
 from ledgermq.dledger.errors import LedgerError

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from ledgermq.broker.access.rules_file import read_rules
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
 from ledgermq.broker.errors import AccessRulesError, ConfigError
-from ledgermq.cli.program import fail
+from ledgermq.cli.failure import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import Security
 from ledgermq.cli.settings import parse_settings

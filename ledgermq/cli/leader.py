@@ -17,9 +17,8 @@ from typing import Any, Final
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.subcommand import Subcommand
 from ledgermq.cli.table import print_table
-from ledgermq.dledger.messages import DLedgerCode
-from ledgermq.dledger.replica.config import ConfigValueError, parse_peers
-from ledgermq.dledger.replica.wire_json import JsonCode
+from ledgermq.dledger.addresses import ConfigValueError, parse_peers
+from ledgermq.dledger.messages import DLedgerCode, JsonCode
 from ledgermq.protocol.codes import RequestCode
 
 # A leader that is handing over, or is being elected, is asked again for so long.

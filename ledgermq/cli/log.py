@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from ledgermq.cli.program import fail
+from ledgermq.cli.failure import fail
 from ledgermq.cli.replica_compare import compare_replicas
 from ledgermq.cli.store_check import StoreReport, check_store
 from ledgermq.cli.store_walk import StoreDirectory, StoreWalk, find_stores

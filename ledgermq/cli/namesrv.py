@@ -13,7 +13,8 @@ from pathlib import Path
 
 from twisted.internet.defer import Deferred
 
-from ledgermq.cli.program import fail, print_line, reactor, run_program, start_log
+from ledgermq.cli.failure import fail
+from ledgermq.cli.program import print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
 from ledgermq.namesrv.config import NamesrvConfig, load_namesrv_config
 from ledgermq.namesrv.errors import NamesrvError

@@ -29,6 +29,8 @@ from twisted.logger import (
 )
 from twisted.python.failure import Failure
 
+from ledgermq.cli.failure import fail
+
 _RETRIES: Final = "twisted.application._client_service"
 
 # Twisted's reactor is a module that stands for an object: it has no usable static type.
@@ -81,12 +83,6 @@ def print_line(text: str, event: dict[str, object], as_json: bool) -> None:
     except BrokenPipeError:
         # Nobody reads our status any more; serving goes on.
         sys.stdout = open(os.devnull, "w")
-
-
-def fail(reason: str) -> int:
-    """Prints why a command failed on stderr; returns its exit code."""
-    print(f"ledgermq: {reason}", file=sys.stderr)
-    return 1
 
 
 def run_program(

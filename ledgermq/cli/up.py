@@ -31,7 +31,8 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
-from ledgermq.cli.program import fail, reactor
+from ledgermq.cli.failure import fail
+from ledgermq.cli.program import reactor
 
 HOST: Final = "127.0.0.1"
 DLEDGER_PORT_STEP: Final = 30_000

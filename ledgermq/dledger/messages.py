@@ -20,6 +20,19 @@ from ledgermq.dledger.entry import EntryId, EntrySlice
 UNCOUNTED_ROUND: Final = 0
 
 
+class JsonCode(IntEnum):
+    """Request codes of DLedger's JSON RPC (DLedgerRequestCode)."""
+
+    METADATA = 50000
+    APPEND = 50001
+    GET = 50002
+    VOTE = 51001
+    HEART_BEAT = 51002
+    PULL = 51003
+    PUSH = 51004
+    LEADERSHIP_TRANSFER = 51005
+
+
 class DLedgerCode(IntEnum):
     """Response codes (DLedgerResponseCode)."""
 

@@ -19,12 +19,11 @@ UINT32_MASK: Final = 0xFFFFFFFF
 # Length of the keys that hash_unique_ids takes: an id with an IPv4 address.
 UNIQUE_ID_CHARS: Final = 32
 
-# _POWERS[n] holds 31^(n-1) .. 31^0, for texts of n units; longer texts are cut into pieces.
+# _WEIGHTS[n] is 31^n; _POWERS[n] holds 31^(n-1) .. 31^0, for texts of n units. Longer texts are cut
+# into pieces.
 _PIECE_UNITS: Final = 256
-_POWERS: Final[list[list[int]]] = [
-    [int(pow(31, n - 1 - i, 1 << 32)) for i in range(n)] for n in range(_PIECE_UNITS + 1)
-]
 _WEIGHTS: Final[list[int]] = [int(pow(31, n, 1 << 32)) for n in range(_PIECE_UNITS + 1)]
+_POWERS: Final[list[list[int]]] = [_WEIGHTS[:n][::-1] for n in range(_PIECE_UNITS + 1)]
 # Keys that are folded together; more is not faster, and every lane beyond the keys costs the same.
 _LANES_MAX: Final = 64
 

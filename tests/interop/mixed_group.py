@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ledgermq.cli.leader import LedgerGroup
 from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.dledger.addresses import parse_peers
 from ledgermq.dledger.entry import EntryCodec
-from ledgermq.dledger.replica import parse_peers
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.checksum import crc32c

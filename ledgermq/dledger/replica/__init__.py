@@ -7,21 +7,12 @@ is in peers.py (outgoing), listener.py (incoming), wire_binary.py and wire_json.
 """
 
 from ledgermq.dledger.replica.applying import Applier
-from ledgermq.dledger.replica.config import (
-    ConfigValueError,
-    FlushDiskType,
-    PeerAddress,
-    ReplicaConfig,
-    parse_peers,
-)
+from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.driver import Replica
 
 __all__ = [
     "Applier",
-    "ConfigValueError",
     "FlushDiskType",
-    "PeerAddress",
     "Replica",
     "ReplicaConfig",
-    "parse_peers",
 ]

@@ -25,7 +25,7 @@ from ledgermq.dledger.errors import (
     TransferRefusedError,
 )
 from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.messages import DLedgerCode
+from ledgermq.dledger.messages import DLedgerCode, JsonCode
 from ledgermq.dledger.replica import wire_json
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.json_bodies import (
@@ -39,7 +39,6 @@ from ledgermq.dledger.replica.json_bodies import (
     RpcBody,
     TransferBody,
 )
-from ledgermq.dledger.replica.wire_json import JsonCode
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.command import RemotingCommand

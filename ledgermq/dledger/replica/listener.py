@@ -21,6 +21,7 @@ from ledgermq.dledger.messages import (
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
+    JsonCode,
     PushResponse,
     TransferResponse,
     VoteRequest,
@@ -33,7 +34,7 @@ from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.json_bodies import RequestBody, TransferBody
 from ledgermq.dledger.replica.peers import MemberEvents, send_binary
 from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
-from ledgermq.dledger.replica.wire_json import JsonCode, MemberAnswer, MemberRequest
+from ledgermq.dledger.replica.wire_json import MemberAnswer, MemberRequest
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError

@@ -13,7 +13,6 @@ Source: DLedgerRpcNettyService.java and protocol/*.java.
 """
 
 from collections.abc import Callable
-from enum import IntEnum
 from struct import Struct
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from ledgermq.dledger.messages import (
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
+    JsonCode,
     PushKind,
     PushRequest,
     PushResponse,
@@ -52,20 +52,6 @@ from ledgermq.dledger.replica.json_bodies import (
     VoteBody,
 )
 from ledgermq.protocol.errors import RemoteProtocolError
-
-
-class JsonCode(IntEnum):
-    """Request codes (DLedgerRequestCode.java)."""
-
-    METADATA = 50000
-    APPEND = 50001
-    GET = 50002
-    VOTE = 51001
-    HEART_BEAT = 51002
-    PULL = 51003
-    PUSH = 51004
-    LEADERSHIP_TRANSFER = 51005
-
 
 MemberRequest = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest
 MemberAnswer = VoteResponse | HeartBeatResponse | PushResponse | TransferResponse

@@ -39,6 +39,16 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert "--json" in text or command in ("up", "log", "admin", "pipeline")
 
 
+@pytest.mark.parametrize("command", ["admin", "send", "consume", "log", "doctor"])
+def test_a_quick_command_loads_no_reactor(command: str) -> None:
+    ask = f"import sys, ledgermq.cli.{command}; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", ask], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert f"ledgermq.cli.{command}" in loaded
+    assert not [name for name in loaded if name.startswith("twisted")]
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome("--version") == 0
     assert capsys.readouterr().out == f"ledgermq {__version__}\n"

@@ -24,6 +24,7 @@ from ledgermq.dledger.messages import (
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
+    JsonCode,
     Message,
     PeerDialect,
     PushKind,
@@ -39,7 +40,6 @@ from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.wire_binary import Hello
-from ledgermq.dledger.replica.wire_json import JsonCode
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.checksum import crc32c
