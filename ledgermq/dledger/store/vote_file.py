@@ -3,7 +3,7 @@
 Two files, both replaced durably before `save` returns:
 
     identity   ours, with a checksum, written first:
-               group=, self_id=, incarnation=, term=, voted_for=, crc32=
+               group=, self_id=, term=, voted_for=, crc32=
     currterm   upstream's, so that Java can take over the directory: voteLeader=, currTerm=; its
                former content is kept in currterm.bak
 
@@ -46,7 +46,6 @@ class VoteFile:
         self_id: str,
         *,
         group: str = "",
-        incarnation: str = "",
     ) -> None:
         """Binds the files; nothing is read or written yet.
 
@@ -55,14 +54,11 @@ class VoteFile:
             directory: of this member's store (`.../dledger-n0`).
             self_id: a directory that belongs to another member is refused.
             group: a directory of another group is refused; empty accepts any.
-            incarnation: names this life of the directory, written when there is none yet.
         """
         self._file_system = file_system
         self._directory = directory
         self._self_id = self_id
         self._group = group
-        # Name of this life of the directory; known after `load`.
-        self.incarnation = incarnation
 
     def load(self) -> HardState | None:
         """Returns the state, or None in a directory that was never used.
@@ -107,7 +103,6 @@ class VoteFile:
                 {
                     "group": self._group,
                     "self_id": self._self_id,
-                    "incarnation": self.incarnation,
                     "term": str(state.term),
                     "voted_for": vote,
                 }
@@ -131,7 +126,6 @@ class VoteFile:
             found = values.get(key, "")
             if expected and found and found != expected:
                 raise StoreFormatError(self._path(IDENTITY), key, expected, found)
-        self.incarnation = values.get("incarnation", "") or self.incarnation
         return HardState(term, values.get("voted_for") or None)
 
     def _load_current(self, name: str) -> HardState | None:

@@ -112,8 +112,7 @@ class CommandProtocol(Protocol):
         self._handed_bytes = 0
         self._is_blocked = False
         self._is_registering = False
-        self._is_paused_by_output = False
-        self._is_paused_by_owner = False
+        self._is_reading_paused = False
         self._close_reason: str | None = None
         self._has_received_frame = False
         # Seconds on the clock: of the last read or write, of the first byte of an unfinished frame,
@@ -250,16 +249,6 @@ class CommandProtocol(Protocol):
         self._outbox.clear()
         self._link.abortConnection()
 
-    def pause_reading(self) -> None:
-        """Reads nothing more from the peer until resume_reading."""
-        self._is_paused_by_owner = True
-        self._apply_pause()
-
-    def resume_reading(self) -> None:
-        """Undoes pause_reading."""
-        self._is_paused_by_owner = False
-        self._apply_pause()
-
     def check(self, now_s: float) -> None:
         """Applies the times of ConnectionLimits; the owner calls it about once a second."""
         limits = self._limits
@@ -281,9 +270,7 @@ class CommandProtocol(Protocol):
             self.connected_at, now_s, limits.first_frame_timeout_s
         ):
             self.close(f"no frame in {limits.first_frame_timeout_s:g} s")
-        elif not self._is_paused_by_owner and _is_over(
-            self._active_at, now_s, limits.idle_timeout_s
-        ):
+        elif _is_over(self._active_at, now_s, limits.idle_timeout_s):
             self.close(f"idle for {limits.idle_timeout_s:g} s")
 
     # What Twisted calls.
@@ -359,9 +346,10 @@ class CommandProtocol(Protocol):
         self._handed_bytes = 0
         self._link.unregisterProducer()
         self.flush()
-        if self._is_paused_by_output and self.unsent_bytes < self._limits.pause_bytes // 2:
-            self._is_paused_by_output = False
-            self._apply_pause()
+        if self._is_reading_paused and self.unsent_bytes < self._limits.pause_bytes // 2:
+            self._is_reading_paused = False
+            if not self._is_lost:
+                self._link.resumeProducing()
 
     def stopProducing(self) -> None:
         """The connection is going away; connectionLost does the rest."""
@@ -401,9 +389,10 @@ class CommandProtocol(Protocol):
                 limit_bytes=self._limits.unsent_bytes_max,
             )
             self.abort(f"slow peer: {unsent} bytes unsent")
-        elif unsent > self._limits.pause_bytes and not self._is_paused_by_output:
-            self._is_paused_by_output = True
-            self._apply_pause()
+        elif unsent > self._limits.pause_bytes and not self._is_reading_paused:
+            self._is_reading_paused = True
+            if not self._is_lost:
+                self._link.pauseProducing()
 
     def _hand_over(self) -> None:
         """Gives Twisted the front of the outbox, so that it says when the socket takes more."""
@@ -416,14 +405,6 @@ class CommandProtocol(Protocol):
         self._is_registering = True
         self._link.registerProducer(self, False)
         self._is_registering = False
-
-    def _apply_pause(self) -> None:
-        if self._is_lost:
-            return
-        if self._is_paused_by_owner or self._is_paused_by_output:
-            self._link.pauseProducing()
-        else:
-            self._link.resumeProducing()
 
 
 def _is_over(begun_s: float | None, now_s: float, timeout_s: float) -> bool:

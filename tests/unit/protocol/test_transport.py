@@ -186,17 +186,6 @@ class ProtocolTests(SynchronousTestCase):
         wire.drain(66_000)
         self.assertTrue(wire.is_reading)
 
-    def test_owner_and_output_pause_independently(self) -> None:
-        limits = ConnectionLimits(pause_bytes=1_000)
-        wire = self.wire(room=0, limits=limits)
-        wire.protocol.pause_reading()
-        self.assertFalse(wire.is_reading)
-        wire.protocol.send_frame(bytes(2_000))
-        wire.protocol.resume_reading()
-        self.assertFalse(wire.is_reading)
-        wire.drain(2_000)
-        self.assertTrue(wire.is_reading)
-
     def test_slow_peer_is_cut_off_at_the_limit(self) -> None:
         limits = ConnectionLimits(pause_bytes=100_000, unsent_bytes_max=1_000_000)
         wire = self.wire(room=0, limits=limits)

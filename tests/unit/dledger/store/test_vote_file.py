@@ -14,7 +14,7 @@ from tests.fault.lossy_disk import new_disk, stop_after
 
 
 def make(directory: Path, self_id: str = "n0", group: str = "g") -> VoteFile:
-    return VoteFile(RealFileSystem(), str(directory), self_id, group=group, incarnation="first")
+    return VoteFile(RealFileSystem(), str(directory), self_id, group=group)
 
 
 def test_a_new_directory_has_no_state(tmp_path: Path) -> None:
@@ -112,13 +112,6 @@ def test_the_directory_of_another_member_is_refused(
     with pytest.raises(StoreFormatError) as caught:
         make(tmp_path, self_id, group).load()
     assert caught.value.field == field
-
-
-def test_the_incarnation_stays(tmp_path: Path) -> None:
-    make(tmp_path).save(HardState(3, "n0"))
-    later = VoteFile(RealFileSystem(), str(tmp_path), "n0", group="g", incarnation="second")
-    later.load()
-    assert later.incarnation == "first"
 
 
 def test_two_votes_in_one_term_are_lost(tmp_path: Path) -> None:
