@@ -188,6 +188,7 @@ class MemberProcess(LineReceiver):
             reactor.callLater(0, self._feed)
 
     def failed(self, error: BaseException) -> None:
+        self.fed.clear()
         self._say(f"failed {error!r}")
 
 

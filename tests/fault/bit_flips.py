@@ -131,6 +131,8 @@ class StoreMember:
             self.messages.become_leader()
 
     def failed(self, error: BaseException) -> None:
+        self.messages.resign()
+        self.is_ready = False
         self.damage.append(str(error))
 
     async def repair(self) -> None:

@@ -21,7 +21,7 @@ class Applier(Protocol):
         """Role, term or leader changed; `is_ready`: leads, and all of former terms is applied."""
 
     def failed(self, error: BaseException) -> None:
-        """The member has stopped for good; told once, last."""
+        """The member has stopped for good and has no role any more; told once, last."""
 
 
 class Applying:
@@ -94,8 +94,7 @@ class Applying:
             return
         self._applier.role_changed(change.role, change.term, change.leader_id, is_ready)
 
-    def fail(self, term: int, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Tells that the member has stopped."""
         self._coming = None
-        self._applier.role_changed(Role.CANDIDATE, term, None, False)
         self._applier.failed(error)

@@ -307,7 +307,7 @@ class Replica:
             term=self.term,
         )
         self._leave()
-        self._applying.fail(self.term, error)
+        self._applying.fail(error)
 
     # MemberEvents: what the connections tell.
 

@@ -181,6 +181,8 @@ class SimBroker:
         """The member has stopped for good."""
         self.failure = error
         self.leadership.fail(str(error))
+        self.messages.resign()
+        self.state.follow()
         self.proposals.fail_all(self.leadership.refusal())
 
     # -- clients

@@ -90,8 +90,13 @@ def test_leader_that_steps_down_before_it_was_ready_never_becomes_ready() -> Non
     assert applier.heard == [("CANDIDATE", 3, None, False), (0, 10), (10, 15)]
 
 
-def test_failure_is_told_last() -> None:
+def test_failure_is_told_once_and_a_coming_leader_is_forgotten() -> None:
     applier = HeardApplier()
     error = OSError("disk")
-    Applying(applier, 10).fail(3, error)
-    assert applier.heard == [("CANDIDATE", 3, None, False), error]
+    applying = Applying(applier, 10)
+    applying.advance(15)
+    applying.change_role(leading(is_ready=True), 14)
+    assert applying.is_leader_coming
+    applying.fail(error)
+    assert not applying.is_leader_coming
+    assert applier.heard == [error]
