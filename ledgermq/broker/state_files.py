@@ -36,8 +36,8 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._backup = path.with_name(path.name + ".bak")
-        # The file is known to survive a power cut.
-        self._is_durable = False
+        # The content is known to survive a power cut.
+        self.is_durable = False
 
     def load(self) -> dict[str, Any] | None:
         """Returns the content of the file, or of its copy when the file is missing or broken.
@@ -97,12 +97,12 @@ class StateFile:
             if is_durable:
                 file.flush()
                 os.fdatasync(file.fileno())
-        if self._path.exists() and (self._is_durable or not self._backup.exists()):
+        if self._path.exists() and (self.is_durable or not self._backup.exists()):
             spare = self._path.with_name(self._path.name + suffix + ".bak")
             spare.unlink(missing_ok=True)
             os.link(self._path, spare)
             spare.replace(self._backup)
-        self._is_durable = False
+        self.is_durable = False
         temporary.replace(self._path)
         if is_durable:
             directory = os.open(self._path.parent, os.O_RDONLY)
@@ -110,7 +110,7 @@ class StateFile:
                 os.fsync(directory)
             finally:
                 os.close(directory)
-            self._is_durable = True
+            self.is_durable = True
 
 
 def parse_tolerant(text: str) -> Any:

@@ -239,7 +239,8 @@ class BrokerState:
         if not self.is_leading:
             return
         self.is_snapshot_due = False
-        self.offsets.take_changes()
+        if self.offsets.take_changes():
+            self.are_offsets_unsaved = True
         pieces: list[tuple[str, str, Any]] = [
             *(("topics", topic.name, topic.to_json()) for topic in self.topics.all()),
             *(("groups", group.name, group.to_json()) for group in self.groups.all()),

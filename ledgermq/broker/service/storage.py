@@ -7,13 +7,14 @@ the changes the files may lack.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.state_files import StateFile
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import (
@@ -84,11 +85,7 @@ class Storage:
             now_ms,
             self.ledger_store.data.read,
         )
-        folder = config.store_root / "config"
-        self._topics_file = StateFile(folder / "topics.json")
-        self._groups_file = StateFile(folder / "subscriptionGroup.json")
-        self._offsets_file = StateFile(folder / "consumerOffset.json")
-        self._delays_file = StateFile(folder / "delayOffset.json")
+        self._tables = StateTables(config.store_root / "config", state)
         self._flusher = Flusher(reactor, self._run_flush)
         # The flush under way, and the state files to be written by it.
         self._job: FlushJob | None = None
@@ -117,12 +114,12 @@ class Storage:
                     reason=ledger.cut_reason,
                     copies=", ".join(ledger.copies),
                 )
-            self._load_state()
+            self._tables.load()
             self._state.progress.attach(
                 self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
             )
             self.messages.watch_topic(STATE_TOPIC, self._state.apply)
-            report = self.messages.open(self._save_state)
+            report = self.messages.open(self._tables.save)
         except BaseException:
             self._lock.release(is_clean=False)
             raise
@@ -167,46 +164,17 @@ class Storage:
         else:
             self.repair_mark.suspect(str(error))
 
-    def _load_state(self) -> None:
-        state = self._state
-        topics = self._topics_file.load()
-        if topics is not None:
-            state.topics.load_json(topics)
-        groups = self._groups_file.load()
-        if groups is not None:
-            state.groups.load_json(groups)
-        offsets = self._offsets_file.load()
-        if offsets is not None:
-            state.offsets.load_json(offsets)
-        delays = self._delays_file.load()
-        if delays is not None:
-            state.progress.load_json(delays)
-
-    def _save_state(self) -> None:
-        """Writes all state files, durably."""
-        state = self._state
-        self._topics_file.save(state.topics.to_json(), is_durable=True)
-        self._groups_file.save(state.groups.to_json(), is_durable=True)
-        self._offsets_file.save(state.offsets.to_json(), is_durable=True)
-        self._delays_file.save(state.progress.to_json(), is_durable=True)
-
     # State files between two flushes: replaced, not yet durable.
 
     def save_topics_and_groups(self) -> None:
-        """Writes the two files if their tables changed."""
-        state = self._state
-        if state.are_topics_unsaved:
-            self._topics_file.save(state.topics.to_json(), is_durable=False)
-            state.are_topics_unsaved = False
-        if state.are_groups_unsaved:
-            self._groups_file.save(state.groups.to_json(), is_durable=False)
-            state.are_groups_unsaved = False
+        """Writes the two files if their tables changed; a flush under way writes them itself."""
+        if self._job is None:
+            self._tables.save_topics_and_groups()
 
     def save_offsets(self) -> None:
         """Writes the offsets if they changed."""
-        if self._state.are_offsets_unsaved:
-            self._offsets_file.save(self._state.offsets.to_json(), is_durable=False)
-            self._state.are_offsets_unsaved = False
+        if self._job is None:
+            self._tables.save_offsets()
 
     # Flushes.
 
@@ -219,14 +187,7 @@ class Storage:
         now_ms = self._now_ms()
         if self._job is not None or not self.messages.is_flush_due(now_ms):
             return
-        state = self._state
-        tables: tuple[tuple[StateFile, Mapping[str, Any]], ...] = (
-            (self._topics_file, state.topics.to_json()),
-            (self._groups_file, state.groups.to_json()),
-            (self._offsets_file, state.offsets.to_json()),
-            (self._delays_file, state.progress.to_json()),
-        )
-        self._job_files = [(file, file.encode(value)) for file, value in tables]
+        self._job_files = self._tables.take_unsaved()
         self._job = self.messages.begin_flush(now_ms)
         flushed: Deferred[Any] = self._flusher.request()
         flushed.addCallbacks(lambda _: self._flushed(), lambda failure: failed(failure.value))
@@ -294,7 +255,7 @@ class Storage:
         self._is_open = False
         is_clean = self.messages.failure is None and self._job is None
         try:
-            self._save_state()
+            self._tables.save()
             if self._job is None:
                 self.messages.close()
             if self._rebuilds:

@@ -142,8 +142,9 @@ class SimBroker:
             files.append((_TOPICS_PATH, StateFile.encode(state.topics.to_json())))
         if state.are_groups_unsaved:
             files.append((_GROUPS_PATH, StateFile.encode(state.groups.to_json())))
-        files.append((_OFFSETS_PATH, StateFile.encode(state.offsets.to_json())))
-        state.are_topics_unsaved = state.are_groups_unsaved = False
+        if state.are_offsets_unsaved or state.offsets.has_changes:
+            files.append((_OFFSETS_PATH, StateFile.encode(state.offsets.to_json())))
+        state.are_topics_unsaved = state.are_groups_unsaved = state.are_offsets_unsaved = False
         return files
 
     def attach(self, replica: Replica, store: VerifyingStore) -> None:
