@@ -81,6 +81,8 @@ def test_the_faults_were_met() -> None:
         1102,
         # A unit of a queue with its sign flipped was passed over, and with it the message.
         5020,
+        # A flipped position in a unit of the index was no damage, but a failure.
+        1531,
     ],
 )
 def test_seed_that_found_a_defect(seed: int) -> None:

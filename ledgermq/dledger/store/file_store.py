@@ -186,11 +186,13 @@ class DLedgerMmapFileStore:
             starts.append(position - begin)
             end += size
             term = unit_term
+        self._check(first, read_head(self.data.read(begin, HEAD_BYTES)))
+        last = read_head(self.data.read(begin + starts[-1], HEAD_BYTES))
+        expected = (first_index + len(starts) - 1, term, end - begin - starts[-1])
+        found = (last.index, last.term, last.size)
+        if found != expected:
+            raise self._disagreement(begin + starts[-1], "head", expected, found, expected[0])
         data = self.data.read(begin, end - begin)
-        self._check(first, read_head(data))
-        last = read_head(data, starts[-1])
-        if (last.index, last.term) != (first_index + len(starts) - 1, term):
-            raise self._disagreement(begin + starts[-1], "term", term, last.term, last.index)
         return EntrySlice(
             data,
             starts,
@@ -444,15 +446,22 @@ class DLedgerMmapFileStore:
             raise OutOfRangeError(index, self.first_index, self.last_index)
         unit = self._index.find(index)
         if unit is None or unit.index != index:
-            found = "nothing" if unit is None else unit.index
-            offset = index * INDEX_UNIT_BYTES
-            segments = self._index.segments
-            path = os.path.join(
-                segments.directory, segment_name(offset - offset % segments.segment_bytes)
-            )
-            offset %= segments.segment_bytes
-            raise CorruptStoreError(path, offset, "index", index, found, index)
+            raise self._bad_unit("index", index, "nothing" if unit is None else unit.index, index)
+        position, size = unit.position, unit.size
+        rest = self.segment_bytes - position % self.segment_bytes
+        end = min(position + rest, self.end_position)
+        if position < self.first_position or size < HEAD_BYTES or position + size > end:
+            place = f"at least {HEAD_BYTES} bytes of one segment, from {self.first_position} on"
+            raise self._bad_unit("position and size", place, (position, size), index)
         return unit
+
+    def _bad_unit(
+        self, field: str, expected: object, found: object, index: int
+    ) -> CorruptStoreError:
+        offset, segments = index * INDEX_UNIT_BYTES, self._index.segments
+        start = offset - offset % segments.segment_bytes
+        path = os.path.join(segments.directory, segment_name(start))
+        return CorruptStoreError(path, offset - start, field, expected, found, index)
 
     def _check(self, unit: IndexUnit, head: EntryHead) -> None:
         if unit != (head.magic, head.position, head.size, head.index, head.term):

@@ -28,6 +28,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.storage import HardState
+from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.testing.simulation.member import SimMember
 
@@ -274,6 +275,15 @@ class RaftWatch:
         self._seen[member.id] = state
         return True
 
+    def known_to(self, term: int) -> int:
+        """Returns the last index that was committed in this term or before: what a leader of the
+        term knows, which may not have heard of a later one.
+        """
+        index = self.commit_index
+        while index >= 0 and self._commit_terms.get(index, -1) > term:
+            index -= 1
+        return index
+
     def look_last(self, member: SimMember) -> None:
         """A process ended in the middle of a step: what it had told others as committed counts."""
         raft = member.replica._raft if member.replica is not None else None
@@ -319,8 +329,13 @@ class RaftWatch:
         end_index = min(raft.commit_index, store.last_index) + 1
         has_old = False
         for index in range(max(start_index, store.first_index), end_index):
-            term = raft._log.term_at(index)
             known = self.committed.get(index)
+            try:
+                term = raft._log.term_at(index)
+            except CorruptStoreError:
+                # We looked before the member did: its own look must tell.
+                demand(member.id in self.losers, "I14 damage that nobody did", member.id, index)
+                continue
             if known is not None:
                 demand(known == term, "I7 committed entry differs", member.id, index, known, term)
                 continue
@@ -361,7 +376,9 @@ class RaftWatch:
             del self._matches[key]
 
     def _check_matches(self, leader: SimMember, raft: Raft) -> None:
-        """I11: what a leader believes of a follower's log is on that follower's disk."""
+        """I11: what a leader believes of a follower's log is on that follower's disk, until another
+        term begins there.
+        """
         duty = raft._duty
         assert isinstance(duty, Leader)
         for peer_id, dispatcher in duty._dispatchers.items():
@@ -370,6 +387,9 @@ class RaftWatch:
             known = self._matches.get(key, -1)
             self._matches[key] = match_index
             if match_index <= known or peer_id in self.losers:
+                continue
+            if self._seen.get(peer_id, (-1,))[0] > raft.term:
+                # Answers that were on their way: a later leader may have cut what they told of.
                 continue
             if match_index < self.first_indexes.get(peer_id, 0):
                 continue

@@ -81,11 +81,11 @@ class TableWatch:
         self._acked[table, config.name] = config
         self._hit("configuration acknowledged")
 
-    def on_serving(self, member_id: str, state: BrokerState) -> None:
-        """A leader begins to serve: it knows all that is committed."""
+    def on_serving(self, member_id: str, state: BrokerState, known_index: int) -> None:
+        """A leader begins to serve: it knows all that was committed up to its term."""
         for _ in {key for key, _ in self._offsets}:
             self._hit("consumer offset read from new leader")
-        self.check(member_id, state, None)
+        self.check(member_id, state, known_index)
 
     def check(self, member_id: str, state: BrokerState, applied_index: int | None) -> None:
         """I25, I26 of one member.

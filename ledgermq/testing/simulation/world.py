@@ -214,8 +214,9 @@ class World:
             self.faults.trigger(what, member)
 
     def _on_serving(self, member: SimMember) -> None:
-        assert member.broker is not None
-        self.tables.on_serving(member.id, member.broker.state)
+        assert member.broker is not None and member.raft is not None
+        known_index = self.raft_watch.known_to(member.raft.term)
+        self.tables.on_serving(member.id, member.broker.state, known_index)
         self.faults.on_serving(member)
         self.faults.trigger("serving", member)
 

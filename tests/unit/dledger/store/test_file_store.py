@@ -380,6 +380,23 @@ def test_a_unit_that_disagrees_with_the_data_is_damage(
             read(1)
 
 
+@pytest.mark.parametrize("offset, bit", [(4, 0x00200000), (8, 0x40), (12, 0x80000000), (12, 0x40)])
+def test_a_unit_that_points_outside_the_log_is_damage(
+    tmp_path: Path, store: DLedgerMmapFileStore, offset: int, bit: int
+) -> None:
+    """A flipped bit of a position or a size is no failure of a kind that nobody repairs."""
+    fill(store, 4)
+    path = tmp_path / "dledger-n0/index" / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.seek(2 * 32 + offset)
+        (word,) = struct.unpack(">I", file.read(4))
+        file.seek(2 * 32 + offset)
+        file.write(struct.pack(">I", word ^ bit))
+    for read in (store.head_at, lambda index: store.read(index, 1 << 20)):
+        with pytest.raises(CorruptStoreError):
+            read(2)
+
+
 def test_where_damage_is_found_all_before_it_is_verified(tmp_path: Path) -> None:
     """A flipped bit made the last entry that was kept one of a term far ahead, and its member
     raised the term of the whole group to that."""
