@@ -72,6 +72,9 @@ def place(up_cluster: UpCluster) -> Iterator[Place]:
     with blocking.PushConsumer(place.name_server, GROUP, TOPIC, listen, start="first") as consumer:
         assert done.wait(30)
         consumer.commit()
+        # Subcommands find the group's brokers by the route of this topic.
+        retries = ("admin", "topicRoute", "-n", place.name_server, "-t", f"%RETRY%{GROUP}")
+        wait_until(lambda: run(*retries)[0] == 0, what="the route of the retry topic")
         place.client_id = consumer.client_id
         yield place
 
