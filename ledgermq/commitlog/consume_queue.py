@@ -42,6 +42,7 @@ class ConsumeQueue:
         "_last_path",
         "_segment_bytes",
         "_starts",
+        "dropped_position",
         "gathered",
         "gathered_end",
         "max_offset",
@@ -59,6 +60,8 @@ class ConsumeQueue:
         self.min_offset = 0
         # Offset that the next unit gets.
         self.max_offset = 0
+        # No unit of the queue points below: what did went with the log's head. 0 when not known.
+        self.dropped_position = 0
         # Units that dispatch has gathered and not yet put, and the offset behind them.
         self.gathered: list[bytes] = []
         self.gathered_end = 0
@@ -184,6 +187,7 @@ class ConsumeQueue:
         Returns: how many segments were removed.
         """
         self.min_offset = self.first_offset_at(physical_offset)
+        self.dropped_position = physical_offset
         keep = bisect_right(self._starts, self.min_offset * QUEUE_UNIT_BYTES) - 1
         removed = self._starts[: max(0, min(keep, len(self._starts) - 1))]
         for start in removed:
@@ -232,6 +236,7 @@ class ConsumeQueue:
                 self._files.remove(self._directory, segment_name(start))
                 self._starts.remove(start)
         self.min_offset, self.max_offset = min_offset, max_offset
+        self.dropped_position = 0
         self.gathered_end = max_offset
         self.gathered.clear()
         if self._starts:

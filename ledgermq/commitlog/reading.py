@@ -141,12 +141,13 @@ class LogReader:
         parts: list[bytes] = []
         found_bytes = looked_at = physical_offset = 0
         status = GetMessageStatus.NO_MATCHED_MESSAGE
-        removed_before = 0
+        # The queue has no unit that points below: there a bit of one has flipped.
+        lowest = queue.dropped_position + HEAD_BYTES
+        removed_before = lowest
         # Not a call more in the loop than it takes: this is the way of every message.
         for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
             if physical_offset < removed_before:
-                if physical_offset < 0:
-                    # No record was ever there: a bit of the unit has flipped.
+                if physical_offset < lowest:
                     raise self._not_proven(b"", queue, offset + looked_at, physical_offset)
                 looked_at += 1
                 continue
@@ -186,7 +187,7 @@ class LogReader:
                 raise self._not_proven(raw, queue, offset + looked_at - 1, physical_offset)
             parts.append(record)
             found_bytes += size_bytes
-            removed_before = 0
+            removed_before = lowest
         if parts:
             status = GetMessageStatus.FOUND
         low, high, behind = queue.min_offset, queue.max_offset, end_position - physical_offset

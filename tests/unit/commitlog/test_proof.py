@@ -20,6 +20,12 @@ def flip(broker, path, offset):
         file.close()
 
 
+def point_at(broker, path, queue_offset, place):
+    file = broker.file_system.map(str(path))
+    file.buffer[20 * queue_offset : 20 * queue_offset + 8] = place.to_bytes(8, "big")
+    file.close()
+
+
 def queue_path(tmp_path):
     return tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020d}"
 
@@ -46,6 +52,33 @@ def test_a_flipped_unit_is_not_followed_and_blamed_on_the_queue(broker, tmp_path
         broker.store.get_message("TopicTest", 0, 0, 32, None)
     assert caught.value.file == "consume queue"
     assert caught.value.is_derived
+
+
+@pytest.mark.parametrize("place", [0, 47])
+def test_a_unit_that_points_before_the_first_record_is_no_removed_one(broker, tmp_path, place):
+    point_at(broker, queue_path(tmp_path), 3, place)
+    for offset in (0, 3):
+        with pytest.raises(DamagedFileError) as caught:
+            broker.store.get_message("TopicTest", 0, offset, 32, None)
+        assert "unit 3" in str(caught.value)
+
+
+def test_a_unit_that_points_into_what_retention_dropped_is_no_removed_one(tmp_path):
+    broker = Broker(tmp_path, segment_bytes=4096).lead()
+    broker.send(*[message(b"x" * 1000) for _ in range(12)])
+    first_position = 8192
+    broker.ledger_store.drop_before(first_position)
+    queue = broker.store._queues.find("TopicTest", 0)
+    queue.drop_before(first_position)
+    offset = queue.min_offset + 1
+    assert broker.pull(offset=offset).message_count > 0
+    path = next((tmp_path / "consumequeue" / "TopicTest" / "0").iterdir())
+    for place in (0, 4144, first_position):
+        point_at(broker, path, offset, place)
+        with pytest.raises(DamagedFileError) as caught:
+            broker.pull(offset=offset)
+        assert f"unit {offset}" in str(caught.value)
+    broker.close()
 
 
 def test_the_scrub_finds_what_no_reader_would_see(broker, tmp_path):
