@@ -11,7 +11,17 @@ import os
 import time
 from typing import Final
 
-from ledgermq.client import ClientError, Message, Producer, PullConsumer, PullStatus
+from ledgermq.client import (
+    ClientConfig,
+    ClientError,
+    ConsumerConfig,
+    Message,
+    Producer,
+    ProducerConfig,
+    PullConsumer,
+    PullStatus,
+    load_client_tls,
+)
 
 TOPIC: Final = "LedgerMQ_RoundTrip"
 GROUP: Final = "ledgermq_round_trip"
@@ -24,11 +34,12 @@ class RoundTripError(Exception):
     """What came back is not what was sent."""
 
 
-def check_round_trip(namesrv_address: str) -> str:
+def check_round_trip(namesrv_address: str, tls_file: str | None = None) -> str:
     """Sends one message and reads it back; runs an event loop of its own, in any thread.
 
     Args:
         namesrv_address: ``host:port`` of a name server.
+        tls_file: use TLS, as this tls.properties says.
 
     Returns:
         What was done and how long it took, for a person.
@@ -36,16 +47,18 @@ def check_round_trip(namesrv_address: str) -> str:
     Raises:
         ClientError: the cluster did not take the message or did not give it back.
         RoundTripError: another message came back.
+        TlsSettingsError: the file says nothing of the client's end.
     """
-    return asyncio.run(_round_trip(namesrv_address))
+    tls = load_client_tls(tls_file) if tls_file else None
+    return asyncio.run(_round_trip(namesrv_address, ClientConfig(tls=tls)))
 
 
-async def _round_trip(namesrv_address: str) -> str:
+async def _round_trip(namesrv_address: str, config: ClientConfig) -> str:
     body = b"round trip " + os.urandom(8).hex().encode()
     begun = time.perf_counter()
     async with (
-        Producer(namesrv_address, GROUP) as producer,
-        PullConsumer(namesrv_address, GROUP) as consumer,
+        Producer(namesrv_address, GROUP, config=ProducerConfig(client=config)) as producer,
+        PullConsumer(namesrv_address, GROUP, config=ConsumerConfig(client=config)) as consumer,
     ):
         sent = await producer.send(Message(TOPIC, body, tags="RoundTrip"))
         acknowledged = time.perf_counter()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from typing import Final
 
 _DEFAULT_NAME_SERVERS: Final = "127.0.0.1:9876"
+# Begins settings of a cluster that its name server gets, without it, and no broker.
+_NAMESRV_PREFIX: Final = "namesrv."
+TLS_FILE: Final = "tls.config.file"
+TLS_MODE: Final = "tls.server.mode"
 
 
 def add_name_servers(parser: argparse.ArgumentParser) -> None:
@@ -34,3 +39,19 @@ def parse_settings(words: list[str]) -> dict[str, str]:
             raise ValueError(f"setting {word!r} is not of the form key=value")
         settings[key] = value
     return settings
+
+
+def split_settings(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns what the brokers of a cluster are told, and what its name server is told."""
+    brokers: dict[str, str] = {}
+    own: dict[str, str] = {}
+    for key, value in settings.items():
+        if key.startswith(_NAMESRV_PREFIX):
+            own[key.removeprefix(_NAMESRV_PREFIX)] = value
+        else:
+            brokers[key] = value
+    namesrv = {key: brokers[key] for key in (TLS_FILE, TLS_MODE) if key in brokers} | own
+    if namesrv.get(TLS_MODE) == "enforcing":
+        # Otherwise no broker could register.
+        brokers.setdefault("tls.enable", "true")
+    return brokers, namesrv

@@ -2,9 +2,10 @@
 
 A name server and a group of brokers (n0, n1, ...) are started as children, restarted when they die,
 and stopped together; one that cannot start at all ends the cluster, with the reason. Node i listens
-on base port + 10 * i, its ledger port is that + 30000. Prints one line for each part, then
-``ready`` once a leader serves; with ``--ready-file`` the same is written as JSON (replaced in one
-step whenever a process or a role changes):
+on base port + 10 * i, its ledger port is that + 30000. Settings go to all brokers; those that begin
+with ``namesrv.`` go to the name server instead, and those of TLS to both. Prints one line for each
+part, then ``ready`` once a leader serves; with ``--ready-file`` the same is written as JSON
+(replaced in one step whenever a process or a role changes):
 
     {"namesrv": "127.0.0.1:9876", "console": null,
      "brokers": [{"id": "n0", "pid": 17, "address": "127.0.0.1:10911",
@@ -33,6 +34,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.cli.failure import fail
 from ledgermq.cli.program import reactor
+from ledgermq.cli.settings import TLS_FILE, TLS_MODE, parse_settings, split_settings
 
 HOST: Final = "127.0.0.1"
 DLEDGER_PORT_STEP: Final = 30_000
@@ -92,7 +94,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--round-trip", action="store_true", help="send and consume one message when ready"
     )
-    parser.add_argument("settings", nargs="*", metavar="key=value", help="settings of all brokers")
+    parser.add_argument(
+        "settings",
+        nargs="*",
+        metavar="key=value",
+        help="setting of all brokers; namesrv.key=value: of the name server",
+    )
 
 
 class Child(ProcessProtocol):
@@ -179,9 +186,19 @@ class Child(ProcessProtocol):
             self.stopped.callback(None)
             return self.stopped
         self.signal(signal.SIGTERM)
-        kill = reactor.callLater(STOP_PATIENCE_S, self.signal, signal.SIGKILL)
+        kill = reactor.callLater(STOP_PATIENCE_S, self._kill)
         self.stopped.addBoth(lambda _: kill.cancel() if kill.active() else None)
         return self.stopped
+
+    def _kill(self) -> None:
+        """Ends a process that does not stop; its store is as after a crash."""
+        print(
+            f"{self.name:<8} did not stop in {STOP_PATIENCE_S:g} s, killed; "
+            f"see {self.cluster.log_path(self.name)}",
+            flush=True,
+        )
+        self.cluster.exit_code = 1
+        self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
         """Sends a signal, unless the process is gone."""
@@ -203,9 +220,15 @@ class Cluster:
         self._round_trip: bool = options.round_trip
         self._is_ready = False
         self._said: dict[str, str] = {}
+        broker_settings, namesrv_settings = split_settings(parse_settings(options.settings))
+        # Plain connections are closed: the round trip takes TLS, too.
+        self._round_trip_tls = (
+            broker_settings.get(TLS_FILE) if broker_settings.get(TLS_MODE) == "enforcing" else None
+        )
         self.namesrv_address = f"{HOST}:{options.namesrv_port}"
         (data / "logs").mkdir(parents=True, exist_ok=True)
-        self._namesrv = Child(self, "namesrv", self._namesrv_words(options), self.namesrv_address)
+        words = self._namesrv_words(options.namesrv_port, namesrv_settings)
+        self._namesrv = Child(self, "namesrv", words, self.namesrv_address)
         peers = ";".join(
             f"n{i}-{HOST}:{options.base_port + NODE_PORT_STEP * i + DLEDGER_PORT_STEP}"
             for i in range(options.nodes)
@@ -213,17 +236,19 @@ class Cluster:
         self._brokers = []
         for i in range(options.nodes):
             port = options.base_port + NODE_PORT_STEP * i
-            words = self._broker_words(i, port, peers, options.settings)
+            words = self._broker_words(i, port, peers, broker_settings)
             self._brokers.append(Child(self, f"n{i}", words, f"{HOST}:{port}"))
 
-    def _namesrv_words(self, options: argparse.Namespace) -> list[str]:
-        kv_path = self._data / "namesrv" / "kvConfig.json"
-        return [
-            "namesrv", "--json", "--until-stdin-closes", f"listenPort={options.namesrv_port}",
-            f"kvConfigPath={kv_path}", f"bindAddress={HOST}",
-        ]  # fmt: skip
+    def _namesrv_words(self, port: int, settings: dict[str, str]) -> list[str]:
+        keys = {
+            "listenPort": str(port),
+            "kvConfigPath": str(self._data / "namesrv" / "kvConfig.json"),
+            "bindAddress": HOST,
+            **settings,
+        }
+        return ["namesrv", "--json", "--until-stdin-closes", *_words(keys)]
 
-    def _broker_words(self, i: int, port: int, peers: str, settings: list[str]) -> list[str]:
+    def _broker_words(self, i: int, port: int, peers: str, settings: dict[str, str]) -> list[str]:
         keys = {
             "brokerClusterName": "DefaultCluster",
             "brokerName": "broker-a",
@@ -236,10 +261,9 @@ class Cluster:
             "dLegerPeers": peers,
             "dLegerSelfId": f"n{i}",
             **SMALL_STORE,
-            **dict(setting.split("=", 1) for setting in settings),
+            **settings,
         }
-        words = [f"{key}={value}" for key, value in keys.items()]
-        return ["broker", "--json", "--until-stdin-closes", *words]
+        return ["broker", "--json", "--until-stdin-closes", *_words(keys)]
 
     def log_path(self, name: str) -> Path:
         """The log file of a child."""
@@ -269,7 +293,9 @@ class Cluster:
             if self._round_trip:
                 # Loaded when it is needed: the supervisor itself has no use for a client.
                 round_trip = importlib.import_module("ledgermq.cli.round_trip")
-                told = deferToThread(round_trip.check_round_trip, self.namesrv_address)
+                told = deferToThread(
+                    round_trip.check_round_trip, self.namesrv_address, self._round_trip_tls
+                )
                 told.addCallbacks(self._tell_round_trip, self._round_trip_failed)
         elif self._is_ready:
             self._write_ready_file()
@@ -319,6 +345,10 @@ class Cluster:
         partial.replace(self._ready_file)
 
 
+def _words(keys: dict[str, str]) -> list[str]:
+    return [f"{key}={value}" for key, value in keys.items()]
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs the cluster until a signal; returns the exit code."""
     reason = _find_refusal(options)
@@ -357,10 +387,10 @@ def _find_refusal(options: argparse.Namespace) -> str | None:
     ports = range(options.base_port, last + 1, NODE_PORT_STEP)
     if options.namesrv_port in ports or options.namesrv_port - DLEDGER_PORT_STEP in ports:
         return f"--namesrv-port {options.namesrv_port} is also the port of a node"
-    for setting in options.settings:
-        key, equals, _ = setting.partition("=")
-        if not equals or not key:
-            return f"setting {setting!r} is not of the form key=value"
+    try:
+        parse_settings(options.settings)
+    except ValueError as error:
+        return str(error)
     for option, port in [
         ("--namesrv-port", options.namesrv_port),
         *(("--base-port", port) for port in ports),

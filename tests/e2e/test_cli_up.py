@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificate_files import write_tls_file
 from tests.e2e.live_program import SMALL_STORE, LiveProgram, broker, run_ledgermq
 from tests.e2e.wire_client import WireClient
 from tests.fault.up_group import free_first_port
@@ -70,7 +71,8 @@ def test_up_stops_all_and_leaves_nothing(up: LiveProgram, number: signal.Signals
     pids, data = children(up), data_of(up)
     assert len(pids) == 2 and all(map(is_alive, pids))
     os.kill(up.pid, number)
-    assert up.wait(10) == 0
+    # Longer than its own patience with them, so that it can say who did not stop.
+    assert up.wait(30) == 0, up.lines
     assert not any(map(is_alive, pids))
     assert not data.exists()
 
@@ -114,6 +116,20 @@ def test_up_tells_why_it_cannot_start(up: LiveProgram) -> None:
     data = data_of(up)
     text = refusal_of_up(*ports, "--data", data, "--", *SMALL_STORE)
     assert "n0 does not start" in text and str(data / "n0") in text
+
+
+def test_up_with_tls_only(tmp_path: Path) -> None:
+    base = free_first_port()
+    tls = write_tls_file(tmp_path / "tls.properties")
+    words = [
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5, "--round-trip", "--",
+        *SMALL_STORE, f"tls.config.file={tls}", "tls.server.mode=enforcing",
+    ]  # fmt: skip
+    with LiveProgram(words, tmp_path / "up.log") as up:
+        wait_until(lambda: any("read back" in line for line in up.lines), what="the round trip")
+        asked = ("admin", "clusterList", "-n", f"127.0.0.1:{base + 5}")
+        assert "broker-a" in run_ledgermq(*asked, "--tls-config", tls).stdout
+        assert run_ledgermq(*asked).returncode == 1
 
 
 def test_a_taken_port_refuses_to_start(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ledgermq import __version__
 from ledgermq.cli.main import COMMANDS, main
-from ledgermq.cli.settings import parse_settings
+from ledgermq.cli.settings import parse_settings, split_settings
 from ledgermq.cli.table import print_table
 
 
@@ -207,3 +207,14 @@ def test_a_table_without_rows_shows_its_columns(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "name  n\n"
     print_table(("name", "n"), [], True)
     assert capsys.readouterr().out == "[]\n"
+
+
+def test_settings_of_a_cluster_reach_the_programs_they_are_meant_for() -> None:
+    tls = {"tls.config.file": "f", "tls.server.mode": "permissive"}
+    assert split_settings({"brokerName": "a", "namesrv.topicsMax": "7", **tls}) == (
+        {"brokerName": "a", **tls},
+        {"topicsMax": "7", **tls},
+    )
+    brokers, namesrv = split_settings({**tls, "namesrv.tls.server.mode": "enforcing"})
+    assert brokers == {**tls, "tls.enable": "true"}
+    assert namesrv == {**tls, "tls.server.mode": "enforcing"}
