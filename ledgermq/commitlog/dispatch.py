@@ -87,8 +87,8 @@ class Dispatcher:
 
         Raises:
             DispatchError: entries between were never seen, or one does not continue its queue.
-            RemoteProtocolError: an entry is no record.
-            LedgerError, OSError: the log cannot be read, or a file not be made.
+            RemoteProtocolError: an entry is no record, and was written so.
+            LedgerError, OSError: the log is damaged, cannot be read, or a file not be made.
             After any of them dispatch has ended: `failure` says why, and every call raises it.
         """
         if self.failure is not None:
@@ -104,8 +104,14 @@ class Dispatcher:
                 rows = self._rows_from(first, end_index)
                 self._apply_parts(rows, first, arrivals)
                 first += len(rows)
-        except (CommitLogError, LedgerError, RemoteProtocolError, OSError) as error:
+        except (LedgerError, OSError) as error:
             self.failure = error
+            raise
+        except (CommitLogError, RemoteProtocolError) as error:
+            damage = self._find_damage(first)
+            self.failure = damage or error
+            if damage is not None:
+                raise damage from error
             raise
         if arrivals and self.on_dispatched is not None:
             self.on_dispatched(arrivals)
@@ -132,7 +138,13 @@ class Dispatcher:
         while first < end_index:
             entries = self._store.read(first, _READ_BYTES)
             stop = min(end_index, entries.last_index + 1)
-            rows = row_maker.rows_of(entries, first, stop)
+            try:
+                rows = row_maker.rows_of(entries, first, stop)
+            except RemoteProtocolError as error:
+                damage = self._find_damage(first)
+                if damage is not None:
+                    raise damage from error
+                raise
             if with_keys:
                 self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
             self._apply([row for row in rows if row[0] in queues], first, None, with_keys=False)
@@ -165,6 +177,14 @@ class Dispatcher:
         if runs and first < runs[0].first_index < stop:
             stop = runs[0].first_index
         return self._row_maker.rows_of(entries, first, stop)
+
+    def _find_damage(self, first: int) -> LedgerError | None:
+        """Tell what is wrong with the log where it could not be made sense of; None if nothing."""
+        try:
+            self._store.read_verified(first, _READ_BYTES)
+        except LedgerError as damage:
+            return damage
+        return None
 
     def _drop_run(self) -> None:
         self._pending_records -= len(self._runs.popleft().rows)

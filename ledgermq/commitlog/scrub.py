@@ -9,22 +9,11 @@ step is small, so that the reactor stays free; how often it is called bounds the
 Not here: what is done about damage.
 """
 
-from typing import Protocol
-
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.rows import Row, RowMaker
-from ledgermq.dledger.entry import EntrySlice
-
-
-class VerifyingStore(Protocol):
-    """A log that can be read with all its checks."""
-
-    @property
-    def first_index(self) -> int: ...
-
-    def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice: ...
+from ledgermq.dledger.storage import LedgerStore
 
 
 class Scrub:
@@ -32,7 +21,7 @@ class Scrub:
 
     def __init__(
         self,
-        store: VerifyingStore,
+        store: LedgerStore,
         dispatcher: Dispatcher,
         row_maker: RowMaker,
         key_index: KeyIndex,

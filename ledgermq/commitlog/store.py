@@ -45,7 +45,7 @@ from ledgermq.commitlog.reading import (
 from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
 from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
 from ledgermq.commitlog.rows import Arrival, RowMaker
-from ledgermq.commitlog.scrub import Scrub, VerifyingStore
+from ledgermq.commitlog.scrub import Scrub
 from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -202,9 +202,9 @@ class MessageStore:
         """Have `notify` called when a read comes upon damage, before the read fails."""
         self._reader.on_damage = notify
 
-    def scrub_with(self, store: VerifyingStore) -> Scrub:
-        """Return a scrub of this store's log, read through `store`, and of what derives from it."""
-        return Scrub(store, self._dispatcher, self._row_maker, self._key_index)
+    def make_scrub(self) -> Scrub:
+        """Return a scrub of this store's log and of what derives from it."""
+        return Scrub(self._store, self._dispatcher, self._row_maker, self._key_index)
 
     def discard_checkpoint(self) -> None:
         """After `close`: have the next opening make queues and key index again from the log."""

@@ -83,6 +83,13 @@ class LedgerStore(Protocol):
         """
         ...
 
+    def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
+        """Read as `read` does, and make every check.
+
+        Raises CorruptStoreError when something does not fit.
+        """
+        ...
+
     def append(self, entries: EntrySlice) -> None:
         """Write entries to the page cache.
 

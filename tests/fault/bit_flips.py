@@ -74,7 +74,7 @@ class StoreMember:
             self.store.data.read,
         )
         self.report = self.messages.open()
-        self.scrub: Scrub = self.messages.scrub_with(self.store)
+        self.scrub: Scrub = self.messages.make_scrub()
         self.is_ready = False
         self.replica = Replica(
             self.config,

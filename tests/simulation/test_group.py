@@ -83,6 +83,8 @@ def test_the_faults_were_met() -> None:
         5020,
         # A flipped position in a unit of the index was no damage, but a failure.
         1531,
+        # A record that had rotted stopped each start of its broker, and nobody repaired it.
+        630,
     ],
 )
 def test_seed_that_found_a_defect(seed: int) -> None:

@@ -94,7 +94,7 @@ class Storage:
         self._is_clean_wanted = False
         # Queues and key index are to be made again at the next start.
         self._rebuilds = False
-        self.scrub = self.messages.scrub_with(self.ledger_store)
+        self.scrub = self.messages.make_scrub()
 
     def open(self) -> None:
         """Opens everything.
@@ -120,7 +120,10 @@ class Storage:
             )
             self.messages.watch_topic(STATE_TOPIC, self._state.apply)
             report = self.messages.open(self._tables.save)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, CorruptStoreError):
+                # Below what the ledger verified when it opened: the next start looks at all.
+                self.distrust(error)
             self._lock.release(is_clean=False)
             raise
         self._is_open = True

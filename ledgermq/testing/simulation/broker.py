@@ -29,7 +29,7 @@ from ledgermq.commitlog import (
     MessageStore,
     StoreReport,
 )
-from ledgermq.commitlog.scrub import Scrub, VerifyingStore
+from ledgermq.commitlog.scrub import Scrub
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
@@ -147,10 +147,10 @@ class SimBroker:
         state.are_topics_unsaved = state.are_groups_unsaved = state.are_offsets_unsaved = False
         return files
 
-    def attach(self, replica: Replica, store: VerifyingStore) -> None:
-        """Names the ledger and its store, and begins the periodic work."""
+    def attach(self, replica: Replica) -> None:
+        """Names the ledger, and begins the periodic work."""
         self._replica = replica
-        self._scrub = self.messages.scrub_with(store)
+        self._scrub = self.messages.make_scrub()
         self.messages.attach(replica)
         self._reactor.callLater(_TICK_MS / 1000, self._keep_up)
 

@@ -99,7 +99,7 @@ class Endings:
         self._scene.coverage.on_found(member.id, "data")
         self._faults.end(member, is_power_cut=False, down_ms=400.0)
         if is_rot:
-            self._faults.wipe(member)
+            member.suspect(str(error))
 
     def _is_wanted(self, member: SimMember, error: BaseException) -> bool:
         """Whether a forged message broke an assertion just now; then the member must be silent."""

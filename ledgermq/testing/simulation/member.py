@@ -237,11 +237,11 @@ class SimMember:
         broker.on_damage = lambda error: self.on_found(self, error)
         try:
             broker.open()
-        except (OSError, DiskFullError) as error:
+        except (OSError, DiskFullError, CorruptStoreError) as error:
             broker.failure = error
             return
         self.replica = self._make_replica(store, votes, mark, broker, thread)
-        broker.attach(self.replica, store)
+        broker.attach(self.replica)
         started = self.replica.start(applied_index=messages.dispatched_index)
         started.addErrback(self._not_started)
 
