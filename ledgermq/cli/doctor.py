@@ -34,6 +34,9 @@ SYNC_ROUNDS: Final = 20
 # A durable write slower than this makes every acknowledged send slow under SYNC_FLUSH.
 SLOW_SYNC_MS: Final = 30.0
 CLOCK_BACK_S_MAX: Final = 2.0
+# Linux: the ports from which outgoing connections take theirs, and those left out of them.
+OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+RESERVED_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_reserved_ports")
 
 
 class Finding(NamedTuple):
@@ -64,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
         return fail(f"configuration: {error}")
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
-        _check_address, _check_ports, _check_access, _check_tls, _check_space, _check_sync,
-        _check_store, _check_clock, _check_members, _check_name_servers,
+        _check_address, _check_ports, _check_outgoing_ports, _check_access, _check_tls,
+        _check_space, _check_sync, _check_store, _check_clock, _check_members, _check_name_servers,
     )  # fmt: skip
     for check in checks:
         findings += check(config)
@@ -94,15 +97,20 @@ def _check_address(config: BrokerConfig) -> list[Finding]:
     return [Finding("address", "good", f"clients connect to {found[0][4][0]}")]
 
 
-def _check_ports(config: BrokerConfig) -> list[Finding]:
-    findings = []
+def _ports_of(config: BrokerConfig) -> list[tuple[str, str, int]]:
+    """Key, interface and number of each port that the broker listens on."""
     ports = [("listenPort", config.bind_host, config.listen_port)]
     if config.has_vip_port:
         vip_port = config.listen_port - VIP_PORT_DISTANCE
         ports.append(("vipChannelEnable", config.bind_host, vip_port))
     if config.is_group_member:
         ports.append(("dLegerPeers", "", config.own_peer.port))
-    for key, host, port in ports:
+    return ports
+
+
+def _check_ports(config: BrokerConfig) -> list[Finding]:
+    findings = []
+    for key, host, port in _ports_of(config):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -112,6 +120,28 @@ def _check_ports(config: BrokerConfig) -> list[Finding]:
             else:
                 findings.append(Finding("port", "good", f"{key} {port} is free"))
     return findings
+
+
+def _check_outgoing_ports(config: BrokerConfig) -> list[Finding]:
+    """While a broker is down, a connection of any program may take a port of that range."""
+    try:
+        first, last = map(int, OUTGOING_PORTS.read_text().split())
+        parts = [part.partition("-") for part in RESERVED_PORTS.read_text().strip().split(",")]
+        reserved = [(int(low), int(high or low)) for low, _, high in parts if low]
+    except (OSError, ValueError):
+        return []
+    exposed = [
+        f"{key} {port}"
+        for key, _, port in _ports_of(config)
+        if first <= port <= last and not any(low <= port <= high for low, high in reserved)
+    ]
+    if not exposed:
+        return [Finding("outgoing ports", "good", "take none of this broker's")]
+    text = (
+        f"any connection may take {', '.join(exposed)} while the broker is down: add it to sysctl"
+        " net.ipv4.ip_local_reserved_ports"
+    )
+    return [Finding("outgoing ports", "warning", text)]
 
 
 def _existing_parent(path: Path) -> Path:

@@ -23,6 +23,7 @@ def free_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """No socket is opened here; the ports of a real machine are a matter of tests/e2e."""
     monkeypatch.setattr(doctor, "_check_ports", lambda config: [])
     monkeypatch.setattr(doctor, "_check_members", lambda config: [])
+    monkeypatch.setattr(doctor, "OUTGOING_PORTS", Path("not there"))
 
 
 def findings(
@@ -167,3 +168,28 @@ def test_accounts_and_certificates_are_looked_at(
     code, found = findings(capsys, store, *acl)
     assert code == 1 and "secretKey is missing" in found["accounts"]["text"]
     assert "certificate" not in found
+
+
+@pytest.mark.parametrize(
+    ("reserved", "verdict"),
+    [
+        ("\n", "warning"),
+        ("40912,40921-40931\n", "warning"),
+        ("40911\n", "good"),
+        ("8080,40900-40931\n", "good"),
+    ],
+)
+def test_a_port_that_outgoing_connections_may_take_is_a_warning(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    reserved: str,
+    verdict: str,
+) -> None:
+    for name, text in (("OUTGOING_PORTS", "32768\t60999\n"), ("RESERVED_PORTS", reserved)):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(doctor, name, tmp_path / name)
+    group = ("dLegerPeers=n0-127.0.0.1:40911", "dLegerSelfId=n0", "enableDLegerCommitLog=true")
+    _, found = findings(capsys, tmp_path / "store", *group)
+    assert found["outgoing ports"]["verdict"] == verdict
+    assert ("dLegerPeers 40911" in found["outgoing ports"]["text"]) == (verdict == "warning")
