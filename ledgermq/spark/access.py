@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ledgermq.protocol.signature import Credentials
+from ledgermq.client import ClientConfig, Credentials
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.option_table import Option, truth, word
@@ -52,6 +52,14 @@ class Access:
             return load_client_tls(self.tls_file)
         except (OSError, TlsSettingsError) as error:
             raise OptionError("tlsConfigFile", self.tls_file, f"a usable file: {error}") from error
+
+    def client_config(self) -> ClientConfig:
+        """Returns the settings of a producer or consumer.
+
+        Raises:
+            OptionError: the file cannot be used.
+        """
+        return ClientConfig(credentials=self.credentials(), tls=self.tls_context())
 
 
 # Neither account nor TLS.

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
-from ledgermq.client import ClientConfig, ClientError, MessageError, Producer, ProducerConfig
+from ledgermq.client import ClientError, MessageError, Producer, ProducerConfig
 from ledgermq.spark.errors import ClusterError, OptionError, RowError
 from ledgermq.spark.message_rows import messages_of
 from ledgermq.spark.options import WriteOptions
@@ -104,9 +104,7 @@ async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -
     Nothing is on its way while Spark makes the next batch: the loop stands still then.
     """
     name_servers = ";".join(options.name_servers)
-    access = options.access
-    client = ClientConfig(credentials=access.credentials(), tls=access.tls_context())
-    config = ProducerConfig(client=client, timeout_s=options.timeout_s)
+    config = ProducerConfig(client=options.access.client_config(), timeout_s=options.timeout_s)
     count, started_s = 0, time.monotonic()
     try:
         async with Producer(name_servers, options.producer_group, config=config) as producer:

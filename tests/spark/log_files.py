@@ -25,7 +25,12 @@ def make_record(topic: str, number: int, *, sys_flag: int = 0, body_bytes: int =
 
 
 def write_ledger(
-    directory: Path, records: Sequence[bytes], *, committed_index: int, is_java: bool = False
+    directory: Path,
+    records: Sequence[bytes],
+    *,
+    committed_index: int,
+    is_java: bool = False,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> list[Path]:
     """Writes a ledger directory and returns its segment files.
 
@@ -34,12 +39,13 @@ def write_ledger(
         records: one entry each.
         committed_index: what the checkpoint says.
         is_java: leaves the checksums of the entries empty.
+        segment_bytes: of each file.
     """
     codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
     log = bytearray()
     chain_crc = 0
     for index, record in enumerate(records):
-        position = place(len(log), 48 + len(record), SEGMENT_BYTES)
+        position = place(len(log), 48 + len(record), segment_bytes)
         if position > len(log):
             log += BLANK.pack(-1, position - len(log)).ljust(position - len(log), b"\0")
         run = codec.encode(
@@ -52,7 +58,7 @@ def write_ledger(
         log += data
     directory.mkdir(parents=True)
     (directory / "checkpoint").write_text(f"committedIndex={committed_index}\nendIndex=0\n")
-    return _write_segments(directory / "data", log)
+    return _write_segments(directory / "data", log, segment_bytes)
 
 
 def write_plain(directory: Path, records: Sequence[bytes]) -> list[Path]:
@@ -65,16 +71,16 @@ def write_plain(directory: Path, records: Sequence[bytes]) -> list[Path]:
         data = bytearray(record)
         data[28:36] = len(log).to_bytes(8, "big")
         log += data
-    return _write_segments(directory / "commitlog", log)
+    return _write_segments(directory / "commitlog", log, SEGMENT_BYTES)
 
 
-def _write_segments(directory: Path, log: bytearray) -> list[Path]:
+def _write_segments(directory: Path, log: bytearray, segment_bytes: int) -> list[Path]:
     directory.mkdir(parents=True)
-    log += bytes(-len(log) % SEGMENT_BYTES)
+    log += bytes(-len(log) % segment_bytes)
     paths = []
-    for start in range(0, len(log), SEGMENT_BYTES):
+    for start in range(0, len(log), segment_bytes):
         path = directory / f"{start:020d}"
-        path.write_bytes(log[start : start + SEGMENT_BYTES])
+        path.write_bytes(log[start : start + segment_bytes])
         paths.append(path)
     return paths
 

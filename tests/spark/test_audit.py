@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ledgermq.cli.up import SMALL_STORE
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.dledger.entry import EntryCodec, read_head
 from ledgermq.protocol.checksum import crc32c
@@ -159,24 +160,36 @@ def test_a_planted_defect_is_found_and_named(
     assert "n1" in text and "/n2" not in text
 
 
-def test_queues_are_those_of_the_broker(cluster: UpCluster, tmp_path: Path) -> None:
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {
+        path.relative_to(directory): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_queues_and_key_index_are_those_of_the_broker(cluster: UpCluster, tmp_path: Path) -> None:
+    """Byte by byte; files of the key index are named by the time at which they were made."""
     send_numbered(cluster.name_server, "AuditLive", 100)
     (store,) = cluster.data.glob("*/dledger-*")
-    numbers = iter(range(1000))
+    target = tmp_path / "made"
+    parser = argparse.ArgumentParser()
+    audit.add_arguments(parser)
+    words = ["--index-slots", SMALL_STORE["maxHashSlotNum"]]
+    words += ["--index-entries", SMALL_STORE["maxIndexNum"]]
+    options = parser.parse_args([str(store), "--rebuild", str(target), *words])
 
-    def compare() -> bool:
-        target = tmp_path / str(next(numbers))
-        words = [store, "--rebuild", target, "--index-slots", 10, "--index-entries", 100_000]
-        parser = argparse.ArgumentParser()
-        audit.add_arguments(parser)
-        audit.run(InThisProcess(), parser.parse_args(list(map(str, words))))
-        made = target / store.name / "consumequeue" / "AuditLive"
-        own = store.parent / "consumequeue" / "AuditLive"
-        files = {path.relative_to(own): path.read_bytes() for path in own.glob("*/*")}
-        found = {path.relative_to(made): path.read_bytes() for path in made.glob("*/*")}
-        return len(files) == 4 and found == files
+    def is_equal() -> bool:
+        shutil.rmtree(target, ignore_errors=True)
+        audit.run(InThisProcess(), options)
+        made, own = target / store.name, store.parent
+        queues, index = contents(own / "consumequeue"), contents(own / "index")
+        assert Path("AuditLive/3/00000000000000000000") in queues and len(index) == 1
+        return contents(made / "consumequeue") == queues and (
+            list(contents(made / "index").values()) == list(index.values())
+        )
 
-    wait_until(compare, what="a checkpoint that covers all", deadline_s=60)
+    wait_until(is_equal, what="a checkpoint that covers all", deadline_s=60)
 
 
 def test_a_log_that_goes_on_behind_its_checkpoint_is_no_defect(tmp_path: Path) -> None:
@@ -198,3 +211,16 @@ def test_units_have_the_size_that_files_are_made_of(tmp_path: Path) -> None:
 def test_a_directory_without_stores_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="stores with dledger-<id>/data"):
         run(tmp_path)
+
+
+def test_sizes_that_cannot_be_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    audit.add_arguments(parser)
+    options = parser.parse_args([str(tmp_path), "--queue-file-bytes", "401"])
+    with pytest.raises(OptionError, match="--queue-file-bytes is '401'; allowed: a multiple of 20"):
+        audit.run(InThisProcess(), options)
+    with pytest.raises(SystemExit):
+        parser.parse_args([str(tmp_path), "--index-slots", "0"])
+    assert "--index-slots: invalid positive_number value: '0'" in capsys.readouterr().err

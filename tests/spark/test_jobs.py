@@ -39,6 +39,18 @@ def archived(spark: Any, path: Path) -> list[dict[str, Any]]:
     return [row.asDict() for row in archive_files.read_archive(spark, str(path)).collect()]
 
 
+def assert_same_order(
+    sent: list[dict[str, Any]], replayed: list[dict[str, Any]], queue_id: int
+) -> None:
+    """What was in one queue came into one queue, one after the other."""
+    before = {row["body"]: row["queueOffset"] for row in sent if row["queueId"] == queue_id}
+    after = [row for row in replayed if row["body"] in before]
+    after.sort(key=lambda row: (row["queueId"], row["queueOffset"]))
+    assert len({row["queueId"] for row in after}) == 1
+    offsets = [before[row["body"]] for row in after]
+    assert offsets == sorted(offsets) and len(offsets) > 10
+
+
 def test_archive_and_replay_keep_each_message_once(
     spark: Any, cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +87,10 @@ def test_archive_and_replay_keep_each_message_once(
     run(replay, spark, cluster, *words)
     replayed = direct.read_rows({"nameServer": cluster.name_server, "topic": "JobsOut"})
     assert contents(replayed) == contents(sent)
+    in_queues = {row["queueId"] for row in sent if row["queueId"] >= 2}
+    assert in_queues
+    for queue_id in in_queues:
+        assert_same_order(sent, replayed, queue_id)
     assert f"replayed {len(sent) - len(part)} messages" in capsys.readouterr().out
 
 

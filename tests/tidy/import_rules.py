@@ -69,7 +69,7 @@ ROOMS: dict[str, Room] = {
     "client": Room(rooms=frozenset({"client", "protocol"}), banned=frozenset({"multiprocessing"})),
     "spark": Room(
         rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
-        packages=frozenset({"pyspark", "pyarrow", "numpy"}),
+        packages=frozenset({"pyspark", "pyarrow", "numpy", "yaml"}),
         banned=frozenset(),
     ),
     "testing": Room(

@@ -21,22 +21,26 @@ from ledgermq.spark.jobs.archive_files import (
     compact,
     finish_compaction,
 )
-from ledgermq.spark.jobs.running import run_job
+from ledgermq.spark.jobs.cluster_arguments import (
+    add_cluster_arguments,
+    add_topic_arguments,
+    cluster_of,
+    topic_option,
+)
+from ledgermq.spark.jobs.running import positive_number, run_job
 
 _MIB = 1024 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
-    topics = parser.add_mutually_exclusive_group(required=True)
-    topics.add_argument("-t", "--topic", help="one or more, with commas between")
-    topics.add_argument("--pattern", help="all topics whose whole name it matches")
+    add_cluster_arguments(parser)
+    add_topic_arguments(parser)
     parser.add_argument("--path", required=True, help="directory of the archive")
     parser.add_argument(
         "--from", dest="start", default="earliest", help="where a new archive begins"
     )
-    parser.add_argument("--rows-per-batch", type=int, default=1_000_000, metavar="N")
+    parser.add_argument("--rows-per-batch", type=positive_number, default=1_000_000, metavar="N")
     parser.add_argument("--follow", action="store_true", help="go on until stopped")
     parser.add_argument(
         "--compact-mib", type=int, default=128, metavar="N", help="join small batches; 0: do not"
@@ -53,11 +57,8 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     check_archive(path)
     finish_compaction(path)
     before = {batch.path for batch in batches(path)}
-    reader = spark.readStream.format("rocketmq").option("nameServer", options.name_server)
-    if options.pattern:
-        reader = reader.option("topicPattern", options.pattern)
-    else:
-        reader = reader.option("topic", options.topic)
+    source = {**cluster_of(options).source_options(), **topic_option(options)}
+    reader = spark.readStream.format("rocketmq").options(**source)
     frame = reader.options(
         startingOffsets=options.start, maxRowsPerTrigger=options.rows_per_batch
     ).load()

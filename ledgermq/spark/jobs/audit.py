@@ -15,8 +15,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from ledgermq.commitlog.config import DEFAULT_DELAYS_MS
+from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.spark.errors import OptionError, SparkSourceError
-from ledgermq.spark.jobs.running import run_job
+from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.queue_files import (
     QueueName,
     compare_queue,
@@ -65,17 +66,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--separate", action="store_true", help="the stores are not replicas of each other"
     )
     parser.add_argument("--rebuild", metavar="DIR", help="write consumequeue/ and index/ of each")
-    parser.add_argument("--queue-file-bytes", type=int, default=6_000_000, metavar="N")
-    parser.add_argument("--index-slots", type=int, default=5_000_000, metavar="N")
-    parser.add_argument("--index-entries", type=int, default=20_000_000, metavar="N")
+    parser.add_argument("--queue-file-bytes", type=positive_number, default=6_000_000, metavar="N")
+    parser.add_argument("--index-slots", type=positive_number, default=5_000_000, metavar="N")
+    parser.add_argument("--index-entries", type=positive_number, default=20_000_000, metavar="N")
 
 
 def run(spark: SparkSession, options: argparse.Namespace) -> int:
     """Audits the stores and prints the report.
 
     Raises:
-        OptionError: a directory holds no ledger.
+        OptionError: a directory holds no ledger, or files of queues cannot have that size.
     """
+    if options.queue_file_bytes % QUEUE_UNIT_BYTES:
+        allowed = f"a multiple of {QUEUE_UNIT_BYTES}"
+        raise OptionError("--queue-file-bytes", str(options.queue_file_bytes), allowed)
     stores = [StoreAudit(directory=path) for path in _members(options.directories)]
     _plan(stores)
     _walk(spark, stores, wants_keys=options.rebuild is not None)

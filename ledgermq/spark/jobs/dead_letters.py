@@ -13,27 +13,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from ledgermq.protocol.properties import RETRY_TOPIC
-from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import OptionError, UnknownTopicError
+from ledgermq.spark.jobs.cluster_arguments import (
+    ClusterArguments,
+    add_cluster_arguments,
+    cluster_of,
+)
 from ledgermq.spark.jobs.reports import print_report
-from ledgermq.spark.jobs.running import run_job
+from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.sending_once import send_once
 
 _PREFIX = "%DLQ%"
 _SHOWN_KEYS = 5
-_TIMEOUT_S = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
+    add_cluster_arguments(parser)
     parser.add_argument("-g", "--group", help="one consumer group; default: all")
     parser.add_argument(
         "--where", help="a condition of SQL, such as: origin = 'Orders' and tags = 'A'"
     )
     parser.add_argument("--resend", action="store_true", help="send the chosen ones again")
     parser.add_argument("--state", help="with --resend: file that remembers what was sent")
-    parser.add_argument("--rows-per-second", type=int, metavar="N")
+    parser.add_argument("--rows-per-second", type=positive_number, metavar="N")
     parser.add_argument("--json", action="store_true")
 
 
@@ -45,7 +48,7 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     """
     if options.resend and not options.state:
         raise OptionError("--state", None, "with --resend: a file that remembers what was sent")
-    rows = read_dead_letters(spark, options.name_server, options.group)
+    rows = read_dead_letters(spark, cluster_of(options), options.group)
     if rows is None:
         sys.stdout.write("there are no dead letters\n")
         return 0
@@ -65,20 +68,22 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     return 0
 
 
-def read_dead_letters(spark: SparkSession, name_server: str, group: str | None) -> DataFrame | None:
+def read_dead_letters(
+    spark: SparkSession, arguments: ClusterArguments, group: str | None
+) -> DataFrame | None:
     """Returns the dead letters with two columns more, group and origin; None when there are none.
 
     Args:
         spark: reads.
-        name_server: addresses.
+        arguments: where they are.
         group: of one group; None for all.
     """
-    with Cluster(tuple(name_server.split(";")), _TIMEOUT_S) as cluster:
+    with arguments.open() as cluster:
         try:
             cluster.queues([f"{_PREFIX}{group}"] if group else cluster.topics((), f"{_PREFIX}.*"))
         except UnknownTopicError:
             return None
-    reader = spark.read.format("rocketmq").option("nameServer", name_server)
+    reader = spark.read.format("rocketmq").options(**arguments.source_options())
     if group is not None:
         reader = reader.option("topic", f"{_PREFIX}{group}")
     else:
@@ -107,7 +112,7 @@ def _resend(spark: SparkSession, rows: DataFrame, options: argparse.Namespace) -
     return send_once(
         spark,
         chosen,
-        name_server=options.name_server,
+        cluster=cluster_of(options),
         state=Path(options.state),
         rows_per_second=options.rows_per_second,
     )

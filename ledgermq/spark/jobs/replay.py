@@ -13,17 +13,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, concat_ws, lit
 
 from ledgermq.spark.jobs.archive_files import read_archive
-from ledgermq.spark.jobs.running import run_job
+from ledgermq.spark.jobs.cluster_arguments import add_cluster_arguments, cluster_of
+from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.sending_once import send_once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
+    add_cluster_arguments(parser)
     parser.add_argument("--path", required=True, help="directory of the archive")
     parser.add_argument("-t", "--topic", help="send all to this topic; default: each to its own")
     parser.add_argument("--where", help="a condition of SQL, such as: topic = 'A' and tags = 'B'")
-    parser.add_argument("--rows-per-second", type=int, metavar="N")
+    parser.add_argument("--rows-per-second", type=positive_number, metavar="N")
     parser.add_argument("--keep-order", action="store_true", help="a queue stays in its order")
     parser.add_argument(
         "--state", help="file that remembers what was sent; default: in the archive, by --topic"
@@ -41,20 +42,19 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     rows = rows.withColumn(
         "queueKey", queue_key if options.keep_order else lit(None).cast("string")
     )
-    if options.keep_order:
-        queue = [col(name) for name in place[:3]]
-        rows = rows.repartition(*queue).sortWithinPartitions(*queue, col("queueOffset"))
     if options.topic:
         rows = rows.withColumn("topic", lit(options.topic))
-    chosen = rows.select("topic", "body", "tags", "keys", "properties", "queueKey", "rowId")
+    columns = ["topic", "body", "tags", "keys", "properties", "queueKey", "rowId"]
+    chosen = rows.select(*columns, *(["queueOffset"] if options.keep_order else []))
     name = options.topic or "_own_topics"
     state = Path(options.state or Path(options.path) / "_replay" / f"{name}.json")
     count = send_once(
         spark,
         chosen,
-        name_server=options.name_server,
+        cluster=cluster_of(options),
         state=state,
         rows_per_second=options.rows_per_second,
+        sorted_by=("queueKey", "queueOffset") if options.keep_order else (),
     )
     sys.stdout.write(f"replayed {count} messages of {options.path}\n")
     return 0

@@ -68,6 +68,14 @@ def run_parsed(
         session.stop()
 
 
+def positive_number(text: str) -> int:
+    """Reads a number of 1 or more; what else is given, argparse refuses by this name."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
 def short_reason(text: str) -> str:
     """Returns the last line of a worker's error: the whole text is a traceback of two languages."""
     found = re.findall(r"ledgermq\.spark\.errors\.\w+: (.*)", text)

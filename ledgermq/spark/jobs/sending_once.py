@@ -5,56 +5,68 @@ has an id of its own, which it takes along as a property. A later start reads th
 ends on, and sends only the rows whose ids are not there. What counts as sent is what is committed;
 so a killed job that is started again leaves each row once, as long as one job at a time sends with
 this state file.
+
+Each task of a write opens connections of its own, so there is one for each core, whatever number of
+pieces the rows come in. Rows are put in order last: leaving out what was sent shuffles them.
 """
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import UnknownTopicError
+from ledgermq.spark.jobs.cluster_arguments import ClusterArguments
 from ledgermq.spark.offsets import to_document
 
 ROW_ID = "SPARK_ROW_ID"
-_TIMEOUT_S = 30.0
 
 
 def send_once(
     spark: SparkSession,
     rows: DataFrame,
     *,
-    name_server: str,
+    cluster: ClusterArguments,
     state: Path,
     rows_per_second: int | None,
+    sorted_by: Sequence[str] = (),
 ) -> int:
     """Sends the rows that are not yet in their topics.
 
     Args:
         spark: runs the job.
-        rows: columns of a write, with topic and rowId.
-        name_server: of the targets.
+        rows: columns of a write, with topic and rowId, and those to sort by.
+        cluster: of the targets.
         state: file that remembers where the targets ended before the first start.
         rows_per_second: of all tasks together; None as fast as it goes.
+        sorted_by: columns; the first must be queueKey: rows of one key are sent in the order of the
+            others. Empty: in any order.
 
     Returns:
         How many rows were sent now.
     """
     topics = sorted(row.topic for row in rows.select("topic").distinct().collect())
-    starts = _starts(state, name_server, topics)
+    starts = _starts(state, cluster, topics)
     left = rows
     for topic in topics:
-        found = _sent_ids(spark, name_server, topic, starts)
+        found = _sent_ids(spark, cluster, topic, starts)
         if found is not None:
             left = left.join(found, "rowId", "left_anti")
+    cores = spark.sparkContext.defaultParallelism
+    if sorted_by:
+        left = left.repartition(cores, sorted_by[0]).sortWithinPartitions(*sorted_by)
+        left = left.drop(*sorted_by[1:])
+    else:
+        left = left.coalesce(cores)
     left = left.cache()
     try:
         count = left.count()
         if count:
             writer = left.write.format("rocketmq").mode("append")
-            writer = writer.options(nameServer=name_server, rowIdProperty=ROW_ID)
+            writer = writer.options(**cluster.source_options(), rowIdProperty=ROW_ID)
             if rows_per_second is not None:
                 tasks = max(1, left.rdd.getNumPartitions())
                 writer = writer.option("rowsPerSecond", max(1, rows_per_second // tasks))
@@ -64,13 +76,13 @@ def send_once(
     return count
 
 
-def _starts(state: Path, name_server: str, topics: list[str]) -> dict[str, object]:
+def _starts(state: Path, arguments: ClusterArguments, topics: list[str]) -> dict[str, object]:
     """Returns where each target ended before the first start, and writes it down at that one."""
     if state.is_file():
         found: dict[str, object] = json.loads(state.read_text())["topics"]
         return found
     ends = {}
-    with Cluster(tuple(name_server.split(";")), _TIMEOUT_S) as cluster:
+    with arguments.open() as cluster:
         for topic in topics:
             try:
                 queues = cluster.queues([topic])
@@ -90,15 +102,15 @@ def _starts(state: Path, name_server: str, topics: list[str]) -> dict[str, objec
 
 
 def _sent_ids(
-    spark: SparkSession, name_server: str, topic: str, starts: dict[str, object]
+    spark: SparkSession, arguments: ClusterArguments, topic: str, starts: dict[str, object]
 ) -> DataFrame | None:
     """Returns the ids of the rows that are in a topic already; None where there is no topic yet."""
-    with Cluster(tuple(name_server.split(";")), _TIMEOUT_S) as cluster:
+    with arguments.open() as cluster:
         try:
             cluster.queues([topic])
         except UnknownTopicError:
             return None
-    reader = spark.read.format("rocketmq").option("nameServer", name_server)
+    reader = spark.read.format("rocketmq").options(**arguments.source_options())
     reader = reader.options(topic=topic, columns="properties")
     if topic in starts:
         reader = reader.option("startingOffsets", json.dumps({topic: starts[topic]}))

@@ -18,6 +18,7 @@ import sys
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from ledgermq.spark.jobs.cluster_arguments import add_cluster_arguments, cluster_of
 from ledgermq.spark.jobs.reports import print_report
 from ledgermq.spark.jobs.running import run_job
 
@@ -26,7 +27,7 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
+    add_cluster_arguments(parser)
     parser.add_argument("-t", "--topic", default=TRACE_TOPIC, help="where the traces are")
     parser.add_argument("--message", metavar="ID", help="show the way of one message")
     parser.add_argument("--json", action="store_true")
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(spark: SparkSession, options: argparse.Namespace) -> int:
     """Prints the report."""
-    reader = spark.read.format("rocketmq").option("nameServer", options.name_server)
+    reader = spark.read.format("rocketmq").options(**cluster_of(options).source_options())
     bodies = reader.options(topic=options.topic, columns="body").load()
     sends, deliveries = read_traces(bodies)
     if options.message:

@@ -11,24 +11,33 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from ledgermq.client import ConsumerConfig
 from ledgermq.client.blocking import PullConsumer
+from ledgermq.spark.jobs.cluster_arguments import (
+    add_cluster_arguments,
+    add_topic_arguments,
+    cluster_of,
+    topic_option,
+)
 from ledgermq.spark.jobs.reports import print_report, print_rows
-from ledgermq.spark.jobs.running import run_job
+from ledgermq.spark.jobs.running import positive_number, run_job
 
 _COLUMNS = "topic,brokerName,queueId,queueOffset,storeTimestamp,keys,body"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
-    topics = parser.add_mutually_exclusive_group(required=True)
-    topics.add_argument("-t", "--topic", help="one or more, with commas between")
-    topics.add_argument("--pattern", help="all topics whose whole name it matches")
+    add_cluster_arguments(parser)
+    add_topic_arguments(parser)
     parser.add_argument("--since", help="only messages stored then or later: ms or ISO 8601")
     parser.add_argument("-g", "--group", help="tell the lag of a consumer group, too")
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many hot keys")
+    parser.add_argument(
+        "--top", type=positive_number, default=10, metavar="N", help="how many hot keys"
+    )
     parser.add_argument("--follow", action="store_true", help="minute by minute, as they come")
-    parser.add_argument("--seconds", type=int, metavar="N", help="end --follow after this time")
+    parser.add_argument(
+        "--seconds", type=positive_number, metavar="N", help="end --follow after this time"
+    )
     parser.add_argument("--json", action="store_true")
 
 
@@ -69,12 +78,10 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
 
 def _source(options: argparse.Namespace) -> Mapping[str, str]:
     """Returns the options of the source."""
-    found = {"nameServer": options.name_server, "columns": _COLUMNS}
+    found = {**cluster_of(options).source_options(), **topic_option(options), "columns": _COLUMNS}
     if options.since:
         found["startingTimestamp"] = options.since
-    if options.pattern:
-        return {**found, "topicPattern": options.pattern}
-    return {**found, "topic": options.topic}
+    return found
 
 
 def _sized(frame: DataFrame) -> DataFrame:
@@ -90,7 +97,9 @@ def _by_minute(frame: DataFrame) -> DataFrame:
 
 def _print_lag(options: argparse.Namespace, topics: list[str]) -> None:
     rows = []
-    with PullConsumer(options.name_server, options.group) as consumer:
+    cluster = cluster_of(options)
+    config = ConsumerConfig(client=cluster.access.client_config())
+    with PullConsumer(cluster.name_server, options.group, config=config) as consumer:
         for topic in topics:
             for queue in consumer.queues(topic):
                 end, offset = consumer.max_offset(queue), consumer.committed(queue)

@@ -1,0 +1,119 @@
+"""Arguments by which a job finds its cluster, and what becomes of them: the same for every job.
+
+    -n, --name-server HOST:PORT   required
+    --acl-config FILE             accessKey and secretKey, as upstream's tools.yml has them
+    --tls-config FILE             TLS, with the keys tls.client.* of upstream's tls.properties
+
+What is not given is read from the environment, as other commands do: LEDGERMQ_ACCESS_KEY and
+LEDGERMQ_SECRET_KEY, LEDGERMQ_TLS_CONFIG. A secret is no word of a command line. In the options of a
+source it is hidden by Spark itself, in plans and in logs.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import yaml
+
+from ledgermq.spark.access import Access
+from ledgermq.spark.cluster import Cluster
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.option_table import addresses
+
+_TIMEOUT_S: Final = 30.0
+_ACCOUNT_ALLOWED: Final = "a YAML file with accessKey and secretKey"
+
+
+class ClusterArguments(NamedTuple):
+    """Where a job's cluster is, and how it is spoken to."""
+
+    name_server: str
+    access: Access
+
+    def source_options(self) -> dict[str, str]:
+        """Returns the options of a source, for reading and writing."""
+        found = {"nameServer": self.name_server}
+        if self.access.access_key:
+            found["accessKey"] = self.access.access_key
+            found["secretKey"] = self.access.secret_key
+        if self.access.uses_tls:
+            found |= {"tls": "true", "tlsConfigFile": self.access.tls_file}
+        return found
+
+    def open(self) -> Cluster:
+        """Returns the cluster, for a ``with`` block.
+
+        Raises:
+            OptionError: the addresses are none.
+        """
+        try:
+            found = addresses(self.name_server)
+        except ValueError as error:
+            allowed = "host:port;host:port"
+            raise OptionError("--name-server", self.name_server, allowed) from error
+        return Cluster(found, _TIMEOUT_S, self.access)
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares them."""
+    parser.add_argument("-n", "--name-server", required=True, metavar="HOST:PORT")
+    parser.add_argument("--acl-config", metavar="FILE", help=_ACCOUNT_ALLOWED)
+    parser.add_argument(
+        "--tls-config", metavar="FILE", help="use TLS, as this tls.properties says, on every worker"
+    )
+
+
+def add_topic_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares how a job that reads topics is told which."""
+    topics = parser.add_mutually_exclusive_group(required=True)
+    topics.add_argument("-t", "--topic", help="one or more, with commas between")
+    topics.add_argument("--pattern", help="all topics whose whole name it matches")
+
+
+def cluster_of(options: argparse.Namespace) -> ClusterArguments:
+    """Returns what the arguments and the environment say.
+
+    Raises:
+        OptionError: a file cannot be used.
+    """
+    access_key, secret_key = _account(options.acl_config)
+    tls_file = options.tls_config or os.environ.get("LEDGERMQ_TLS_CONFIG") or ""
+    access = Access(
+        access_key=access_key,
+        secret_key=secret_key,
+        uses_tls=bool(tls_file),
+        tls_file=tls_file and os.path.abspath(os.path.expanduser(tls_file)),
+    )
+    return ClusterArguments(options.name_server, access)
+
+
+def topic_option(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the option of a source that says which topics are read."""
+    if options.pattern:
+        return {"topicPattern": options.pattern}
+    return {"topic": options.topic}
+
+
+def _account(file: str | None) -> tuple[str, str]:
+    """Returns both keys, "" where there is no account."""
+    if file is None:
+        found: object = {
+            "accessKey": os.environ.get("LEDGERMQ_ACCESS_KEY"),
+            "secretKey": os.environ.get("LEDGERMQ_SECRET_KEY"),
+        }
+        if found == {"accessKey": None, "secretKey": None}:
+            return "", ""
+        option, shown, allowed = "LEDGERMQ_ACCESS_KEY", None, "together with LEDGERMQ_SECRET_KEY"
+    else:
+        option, shown, allowed = "--acl-config", file, _ACCOUNT_ALLOWED
+        try:
+            found = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError, ValueError, RecursionError):
+            # What the parser shows may be the secret.
+            raise OptionError(option, shown, allowed) from None
+    keys: Mapping[str, object] = found if isinstance(found, dict) else {}
+    if not (keys.get("accessKey") and keys.get("secretKey")):
+        raise OptionError(option, shown, allowed)
+    return str(keys["accessKey"]), str(keys["secretKey"])

@@ -1,0 +1,94 @@
+"""Reads, writes and the arguments of jobs against a broker with access control that refuses plain
+connections."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgermq.spark import SparkSourceError
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.jobs.cluster_arguments import (
+    ClusterArguments,
+    add_cluster_arguments,
+    cluster_of,
+)
+from tests.certificate_files import write_tls_file
+from tests.e2e.live_program import broker
+from tests.e2e.programs import name_server
+from tests.spark import direct
+
+RULES = """
+accounts:
+- {accessKey: reports, secretKey: secret-1, topicPerms: [orders=PUB|SUB], groupPerms: [g=SUB]}
+"""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def arguments(*words: object) -> ClusterArguments:
+    """What a job makes of its words."""
+    parser = argparse.ArgumentParser()
+    add_cluster_arguments(parser)
+    return cluster_of(parser.parse_args(list(map(str, words))))
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterArguments]:
+    folder = tmp_path_factory.mktemp("secured")
+    rules, account = folder / "plain_acl.yml", folder / "tools.yml"
+    rules.write_text(RULES)
+    rules.chmod(0o600)
+    account.write_text("accessKey: reports\nsecretKey: secret-1\n")
+    file = write_tls_file(folder / "tls.properties")
+    tls = (f"tls.config.file={file}", "tls.server.mode=enforcing")
+    settings = ("flushDiskType=ASYNC_FLUSH", "tls.enable=true", "aclEnable=true")
+    with name_server(folder, *tls) as address:
+        with broker(folder, *settings, f"aclFile={rules}", *tls, namesrv=address) as running:
+            running.wait_until_serving()
+            yield arguments("-n", address, "--acl-config", account, "--tls-config", file)
+
+
+def test_rows_go_there_and_back(spark: Any, secured: ClusterArguments) -> None:
+    options = {**secured.source_options(), "topic": "orders"}
+    writer = spark.range(5).selectExpr("cast(id as string) as body").write.format("rocketmq")
+    writer.mode("append").options(**options).save()
+    rows = direct.read_rows({**options, "groupId": "g", "columns": "body"})
+    assert sorted(row["body"] for row in rows) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_who_may_not_is_told_so(secured: ClusterArguments) -> None:
+    options = {**secured.source_options(), "topic": "orders", "groupId": "g"}
+    # A refusal may pass, so it is tried again until then.
+    options["readTimeoutMs"] = "2000"
+    with pytest.raises(SparkSourceError, match="ignature"):
+        direct.read_rows({**options, "secretKey": "secret-2"})
+    with pytest.raises(SparkSourceError, match="group"):
+        direct.read_rows({**options, "groupId": "others"})
+    plain = {name: text for name, text in options.items() if not name.startswith("tls")}
+    with pytest.raises(SparkSourceError, match="route of topic orders"):
+        direct.read_rows({**plain, "readTimeoutMs": 300})
+
+
+def test_arguments_that_cannot_be_used_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LEDGERMQ_ACCESS_KEY", "LEDGERMQ_SECRET_KEY", "LEDGERMQ_TLS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    half = tmp_path / "half.yml"
+    half.write_text("accessKey: me\n")
+    for file in (half, tmp_path / "none.yml"):
+        with pytest.raises(OptionError, match="--acl-config is .*; allowed: a YAML file with acc"):
+            arguments("-n", "a:1", "--acl-config", file)
+    assert arguments("-n", "a:1").source_options() == {"nameServer": "a:1"}
+    with pytest.raises(OptionError, match="--name-server is 'a'; allowed: host:port"):
+        arguments("-n", "a").open()
+    monkeypatch.setenv("LEDGERMQ_ACCESS_KEY", "me")
+    with pytest.raises(OptionError, match="together with LEDGERMQ_SECRET_KEY"):
+        arguments("-n", "a:1")
+    monkeypatch.setenv("LEDGERMQ_SECRET_KEY", "hidden")
+    found = arguments("-n", "a:1")
+    assert found.source_options()["secretKey"] == "hidden"
+    assert "hidden" not in repr(found)
