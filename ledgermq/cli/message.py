@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import socket
 import time
+from statistics import mean
 from typing import Final, NamedTuple
 
 from ledgermq.cli.message_table import print_messages
@@ -125,11 +126,31 @@ def _send(remote: Remote, options: argparse.Namespace) -> None:
 
 def _time_sends(remote: Remote, options: argparse.Namespace) -> None:
     message = Message(options.topic, b"x" * options.size)
-    rows = [
-        (sent.result.broker_name, sent.result.queue_id, round(sent.ms, 2))
-        for sent in _sent(remote, options, [message] * options.amount)
-    ]
+    _print_times(options, _sent(remote, options, [message] * options.amount))
+
+
+def _time_broker(remote: Remote, options: argparse.Namespace) -> None:
+    """Each broker group has a topic of its own name."""
+    message = Message(options.brokerName, b"x" * options.messageSize)
+    _print_times(options, _sent(remote, options, [message] * options.count))
+
+
+def _print_times(options: argparse.Namespace, outcomes: list[_Sent]) -> None:
+    rows = [(sent.result.broker_name, sent.result.queue_id, round(sent.ms, 2)) for sent in outcomes]
     print_table(("broker", "queue", "ms"), rows, options.json)
+
+
+def _time_clusters(remote: Remote, options: argparse.Namespace) -> None:
+    """Each cluster has a topic of its own name."""
+    known = sorted(remote.clusters().cluster_addr_table)
+    rows = []
+    for name in known if options.cluster is None else [options.cluster]:
+        if name not in known:
+            raise AdminError(f"no cluster {name!r}; known: {', '.join(known) or 'none'}")
+        message = Message(name, b"x" * options.size)
+        took_ms = [sent.ms for sent in _sent(remote, options, [message] * options.amount)]
+        rows.append((name, len(took_ms), round(mean(took_ms), 2), round(max(took_ms), 2)))
+    print_table(("cluster", "messages", "mean_ms", "longest_ms"), rows, options.json)
 
 
 class _Sent(NamedTuple):
@@ -152,6 +173,12 @@ def _sent(remote: Remote, options: argparse.Namespace, messages: list[Message]) 
     except ClientError as error:
         raise AdminError(str(error)) from error
     return outcomes
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
 
 
 _TRIAL: Final = (
@@ -178,10 +205,28 @@ SUBCOMMANDS: Final = {
         "send messages one by one and tell how long each took",
         flag_adder(
             _TOPIC,
-            Flag("-a", "amount", "how many", 100, int),
+            Flag("-a", "amount", "how many", 100, _positive),
             Flag("-s", "size", "bytes of a body", 128, int),
         ),
         _time_sends,
+    ),
+    "sendMsgStatus": Subcommand(
+        "send messages to the topic of a broker's name and tell how long each took",
+        flag_adder(
+            Flag("-b", "brokerName", "name of the broker group"),
+            Flag("-s", "messageSize", "bytes of a body", 128, int),
+            Flag("-c", "count", "how many", 50, _positive),
+        ),
+        _time_broker,
+    ),
+    "clusterRT": Subcommand(
+        "send messages to each cluster and tell how long they took; once, not for ever",
+        flag_adder(
+            Flag("-a", "amount", "how many", 100, _positive),
+            Flag("-s", "size", "bytes of a body", 128, int),
+            Flag("-c", "cluster", "this one only", None),
+        ),
+        _time_clusters,
     ),
     "sendMessage": Subcommand(
         "send a message",

@@ -241,3 +241,9 @@ def test_a_message_is_sent(place: Place) -> None:
     assert "illegal" in place.fails("sendMessage", "-t", "a b", "-p", "x")
     timed = place.admin("checkMsgSendRT", "-t", "AdminSent", "-a", 3)
     assert len(timed) == 3 and all(row["ms"] > 0 for row in timed)
+    timed = place.admin("sendMsgStatus", "-b", "broker-a", "-c", 2)
+    assert [row["broker"] for row in timed] == ["broker-a"] * 2
+    (times,) = place.admin("clusterRT", "-a", 3)
+    assert (times["cluster"], times["messages"]) == (CLUSTER, 3)
+    assert 0 < times["mean_ms"] <= times["longest_ms"]
+    assert CLUSTER in place.fails("clusterRT", "-c", "nowhere")
