@@ -102,7 +102,8 @@ class MemberState:
         self.leader_id: str | None = None
         # This member has lost state: it neither votes nor stands for election, and is not counted.
         self.recovering = recovering
-        # This member has an empty disk and has not voted: it is one of a new group, or it lost all.
+        # This member has an empty disk and has met no leader: it is one of a new group, or it lost
+        # all. A vote does not tell: an answer that was on its way may have made it a candidate.
         self.is_new = False
         # Peers in sorted order.
         self.dialects = dict.fromkeys(config.peer_ids, PeerDialect.UNKNOWN)
@@ -130,7 +131,6 @@ class MemberState:
         """Give this term's vote, for good (Raft 5.2)."""
         assert self.voted_for in (None, member_id), (self.voted_for, member_id)
         self.voted_for = member_id
-        self.is_new = False
 
     def take_hard_state(self) -> HardState | None:
         """Hand out term and vote when they are not those saved last."""

@@ -85,7 +85,8 @@ class Raft:
                 and tells leaders not to count it, until it has caught up (`_end_recovery`). A log
                 without a hard state to match makes it so, too.
             is_new: the disk of this member is empty. It votes for a candidate without a log only;
-                when it meets a leader before that, it takes itself for one that has lost its disk.
+                when it meets a leader whom others elected, it takes itself for one that has lost
+                its disk.
         """
         log_term = max(store.last_term, 0)
         if hard_state is None or hard_state.term < log_term:
@@ -374,9 +375,10 @@ class Raft:
         state = self._state
         state.leader_id = leader_id
         if state.is_new:
-            # It has not voted in this life: the group is older than its disk, or it came late. A
+            # Others elected this leader: the group is older than this disk, or it came late. A
             # Java leader counts every member, and Java peers want its vote.
-            state.is_new, state.recovering = False, not state.is_mixed
+            has_elected = state.voted_for == leader_id
+            state.is_new, state.recovering = False, not (has_elected or state.is_mixed)
         self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
         if self._recovery_term is None:
             self._recovery_term = self.term
@@ -387,7 +389,7 @@ class Raft:
     def _become_leader(self) -> None:
         """Leads the term: opens it with a record of its own, and says so (Raft 5.2, 8)."""
         state, now_ms = self._state, self._now_ms
-        state.leader_id = self.config.self_id
+        state.leader_id, state.is_new = self.config.self_id, False
         leader = Leader(
             state,
             self._log,

@@ -85,6 +85,9 @@ def test_the_faults_were_met() -> None:
         1531,
         # A record that had rotted stopped each start of its broker, and nobody repaired it.
         630,
+        # An empty disk counted as trustworthy after a vote; a claim without its checkpoint as none.
+        3925,
+        3721,
     ],
 )
 def test_seed_that_found_a_defect(seed: int) -> None:

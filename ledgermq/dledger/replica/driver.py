@@ -200,8 +200,7 @@ class Replica:
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
         state, recovering = self._recollection.load(is_recovering=recovering)
         is_empty = self.store.first_index == 0 and self.store.last_index < 0
-        has_not_voted = state is None or state.voted_for is None
-        is_new = has_not_voted and is_empty and bool(self.peer_ids)
+        is_new = is_empty and bool(self.peer_ids)
         raft = self._raft = Raft(
             self._config.core(),
             self.store,

@@ -19,6 +19,7 @@ store that Java wrote has neither of our files.
 
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -87,10 +88,7 @@ class Marks:
         if not data:
             return None if start is None else start.durable_index
         values = unseal(data)
-        if values is None or _crc_of(self._read(CHECKPOINT)) not in (
-            values.get("checkpoint_crc32"),
-            values.get("former_checkpoint_crc32"),
-        ):
+        if values is None or not self._is_latest_claim(values):
             return None
         generation, index = parse_int(values, "generation"), parse_int(values, "durable_index")
         if generation is None or index is None:
@@ -144,6 +142,19 @@ class Marks:
 
     def _claimed_generation(self) -> int:
         return parse_int(unseal(self._read(DURABLE)) or {}, "generation") or 0
+
+    def _is_latest_claim(self, claim: Mapping[str, str]) -> bool:
+        """Tells whether nobody else wrote a checkpoint since; Java knows no claims.
+
+        Whoever writes one keeps the one before as a copy. So a checkpoint that fits nothing beside
+        a copy that is the one before this claim's is damaged, and no other's.
+        """
+        former = claim.get("former_checkpoint_crc32")
+        fitting = (claim.get("checkpoint_crc32"), former)
+        return (
+            _crc_of(self._read(CHECKPOINT)) in fitting
+            or _crc_of(self._read(CHECKPOINT + ".bak")) == former
+        )
 
     def _read(self, name: str) -> bytes:
         return self._file_system.read(os.path.join(self._directory, name)) or b""

@@ -42,6 +42,16 @@ def test_it_votes_in_a_new_group_and_is_an_ordinary_member_then() -> None:
     assert not lab.raft.recovering
 
 
+def test_a_vote_does_not_make_an_empty_disk_trustworthy() -> None:
+    """An answer to the life before made a member with a replaced disk a candidate, and after that
+    it gave votes to members that lacked what it had acknowledged."""
+    lab = Lab(is_new=True)
+    assert only_vote_response(lab.take(vote(1, EntryId(-1, -1)))).result is VoteResult.ACCEPT
+    assert only_vote_response(lab.take(vote(3, EntryId(2, 7)))).result is VoteResult.UNKNOWN
+    lab.take(beat(4))
+    assert lab.raft.recovering
+
+
 def test_it_recovers_when_it_meets_a_leader_that_it_has_not_voted_for() -> None:
     lab = Lab(is_new=True)
     lab.take(beat(4))
