@@ -15,7 +15,7 @@ import pytest
 from tests.certificate_files import write_tls_file
 from tests.e2e.live_program import SMALL_STORE, LiveProgram, broker, run_ledgermq
 from tests.e2e.wire_client import WireClient
-from tests.fault.up_group import free_first_port
+from tests.free_ports import free_first_port
 from tests.waiting import wait_until
 
 

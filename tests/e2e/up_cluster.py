@@ -12,12 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.free_ports import free_ports
+from tests.free_ports import free_first_port
 from tests.waiting import wait_until
 
 _STOP_S = 30.0
-# Ledger ports lie so much above.
-_LEDGER_PORT_STEP = 30_000
 
 
 class UpCluster:
@@ -56,12 +54,10 @@ class UpCluster:
         os.kill(node["pid"], signal.SIGKILL)
 
     def __enter__(self) -> Self:
-        (name_server_port,) = free_ports(1)
-        reach = [10 * i for i in range(self._node_count)]
-        (base_port,) = free_ports(1, spread=[*reach, *(_LEDGER_PORT_STEP + i for i in reach)])
+        base_port = free_first_port()
         words = [
             sys.executable, "-m", "ledgermq.cli.main", "up", "--data", str(self._folder / "data"),
-            "--nodes", str(self._node_count), "--namesrv-port", str(name_server_port),
+            "--nodes", str(self._node_count), "--namesrv-port", str(base_port + 5),
             "--base-port", str(base_port), "--ready-file", str(self._ready_file),
             "--", *self._settings,
         ]  # fmt: skip

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ from typing import Any, Self
 from ledgermq.cli.store_walk import StoreDirectory
 from tests.e2e.live_program import LiveProgram, run_ledgermq
 from tests.e2e.wire_client import WireClient
+from tests.free_ports import free_first_port
 from tests.waiting import wait_until
 
 TOPIC = "Load"
@@ -35,29 +35,6 @@ SMALL_GROUP = (
 )
 SENDERS = 4
 ANSWER_S = 3.0
-# Ledger ports are 30,000 above these: both stay below the ports that the system gives out.
-_FIRST_PORTS = itertools.cycle(range(1100 + os.getpid() % 50 * 30, 2650, 30))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def free_first_port() -> int:
-    """Returns a base for `ledgermq up`: three brokers, their ledger ports, and a name server at
-    base + 5 are free.
-    """
-    for base in itertools.islice(_FIRST_PORTS, 60):
-        ports = [base + 5, *(base + 10 * i + up for i in range(3) for up in (0, 30_000))]
-        if all(map(_is_free, ports)):
-            return base
-    raise AssertionError("no free ports for a group")
 
 
 class UpGroup:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.free_ports import free_ports
+from tests.free_ports import free_first_port
 
 from .mqadmin import make_topic
 from .processes import LOOPBACK, ChildProcess, wait_until
@@ -22,8 +22,6 @@ CLUSTER_NAME: Final = "DefaultCluster"
 LEDGERMQ: Final = (sys.executable, "-m", "ledgermq.cli.main")
 
 _READY_SECONDS: Final = 60.0
-_DLEDGER_PORT_STEP: Final = 30_000
-_NODE_PORT_STEP: Final = 10
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -56,9 +54,8 @@ class LedgerMQCluster:
         self.cluster_name = CLUSTER_NAME
         self._settings = settings
         self._ready_file = directory / "ready.json"
-        reach = [_NODE_PORT_STEP * i for i in range(node_count)]
-        self.namesrv_port = free_ports(1)[0]
-        self.base_port = free_ports(1, spread=[*reach, *(_DLEDGER_PORT_STEP + i for i in reach)])[0]
+        self.base_port = free_first_port()
+        self.namesrv_port = self.base_port + 5
         self._up: ChildProcess | None = None
 
     @property
