@@ -87,6 +87,7 @@ class MemberState:
         "_saved",
         "config",
         "dialects",
+        "is_founder",
         "is_mixed",
         "is_new",
         "leader_id",
@@ -102,9 +103,12 @@ class MemberState:
         self.leader_id: str | None = None
         # This member has lost state: it neither votes nor stands for election, and is not counted.
         self.recovering = recovering
-        # This member has an empty disk and has met no leader: it is one of a new group, or it lost
-        # all. A vote does not tell: an answer that was on its way may have made it a candidate.
+        # This member has an empty disk: it is one of a new group, or it lost all.
         self.is_new = False
+        # It was one of a new group for certain: it voted for another member that had no log either,
+        # or was elected so. A vote for itself says nothing: the answer that made it a candidate may
+        # have been one to its life before.
+        self.is_founder = hard_state.is_founder
         # Peers in sorted order.
         self.dialects = dict.fromkeys(config.peer_ids, PeerDialect.UNKNOWN)
         # Whether a peer is known to be Java: then votes, heart beats and times are DLedger's.
@@ -131,10 +135,21 @@ class MemberState:
         """Give this term's vote, for good (Raft 5.2)."""
         assert self.voted_for in (None, member_id), (self.voted_for, member_id)
         self.voted_for = member_id
+        if self.is_new and member_id != self.config.self_id:
+            self.found()
+
+    def found(self) -> None:
+        """Note that the group is new, and this empty disk, too."""
+        self.is_new, self.is_founder = False, True
 
     def take_hard_state(self) -> HardState | None:
         """Hand out term and vote when they are not those saved last."""
-        if self._saved.term == self.term and self._saved.voted_for == self.voted_for:
+        saved = self._saved
+        if (
+            saved.term == self.term
+            and saved.voted_for == self.voted_for
+            and saved.is_founder == self.is_founder
+        ):
             return None
-        self._saved = HardState(self.term, self.voted_for)
+        self._saved = HardState(self.term, self.voted_for, self.is_founder)
         return self._saved

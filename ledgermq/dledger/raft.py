@@ -377,8 +377,7 @@ class Raft:
         if state.is_new:
             # Others elected this leader: the group is older than this disk, or it came late. A
             # Java leader counts every member, and Java peers want its vote.
-            has_elected = state.voted_for == leader_id
-            state.is_new, state.recovering = False, not (has_elected or state.is_mixed)
+            state.is_new, state.recovering = False, not state.is_mixed
         self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
         if self._recovery_term is None:
             self._recovery_term = self.term
@@ -389,7 +388,9 @@ class Raft:
     def _become_leader(self) -> None:
         """Leads the term: opens it with a record of its own, and says so (Raft 5.2, 8)."""
         state, now_ms = self._state, self._now_ms
-        state.leader_id, state.is_new = self.config.self_id, False
+        state.leader_id = self.config.self_id
+        if state.is_new:
+            state.found()
         leader = Leader(
             state,
             self._log,

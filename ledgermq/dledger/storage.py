@@ -21,6 +21,8 @@ class HardState:
     term: int
     # Member that got this member's vote in `term`, or None.
     voted_for: str | None = None
+    # Whether it has voted, without a log, for another member that had none: the group was new.
+    is_founder: bool = False
 
 
 class LedgerStore(Protocol):

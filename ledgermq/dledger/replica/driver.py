@@ -200,7 +200,8 @@ class Replica:
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
         state, recovering = self._recollection.load(is_recovering=recovering)
         is_empty = self.store.first_index == 0 and self.store.last_index < 0
-        is_new = is_empty and bool(self.peer_ids)
+        is_founder = state is not None and state.is_founder
+        is_new = is_empty and not is_founder and bool(self.peer_ids)
         raft = self._raft = Raft(
             self._config.core(),
             self.store,

@@ -25,6 +25,7 @@ as recovering then.
 """
 
 import os
+from dataclasses import replace
 
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
@@ -81,6 +82,8 @@ class VoteFile:
             if former is not None and former.term > identity.term:
                 raise self._lost(CURRENT_TERM, f"missing, its copy knows term {former.term}")
             return identity
+        # Java writes the one and not the other.
+        current = replace(current, is_founder=identity.is_founder)
         if current.term > identity.term:
             return current
         if current.term == identity.term and current.voted_for not in (None, identity.voted_for):
@@ -105,6 +108,7 @@ class VoteFile:
                     "self_id": self._self_id,
                     "term": str(state.term),
                     "voted_for": vote,
+                    "is_founder": str(int(state.is_founder)),
                 }
             ),
         )
@@ -126,7 +130,8 @@ class VoteFile:
             found = values.get(key, "")
             if expected and found and found != expected:
                 raise StoreFormatError(self._path(IDENTITY), key, expected, found)
-        return HardState(term, values.get("voted_for") or None)
+        vote = values.get("voted_for") or None
+        return HardState(term, vote, is_founder=values.get("is_founder") == "1")
 
     def _load_current(self, name: str) -> HardState | None:
         data = self._read(name)

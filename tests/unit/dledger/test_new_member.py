@@ -38,15 +38,17 @@ def test_it_gives_no_vote_to_a_candidate_with_a_log() -> None:
 def test_it_votes_in_a_new_group_and_is_an_ordinary_member_then() -> None:
     lab = Lab(is_new=True)
     assert only_vote_response(lab.take(vote(1, EntryId(-1, -1)))).result is VoteResult.ACCEPT
+    assert lab.hard_state.is_founder
     lab.take(beat(1))
     assert not lab.raft.recovering
 
 
-def test_a_vote_does_not_make_an_empty_disk_trustworthy() -> None:
+def test_a_vote_for_itself_does_not_make_an_empty_disk_trustworthy() -> None:
     """An answer to the life before made a member with a replaced disk a candidate, and after that
     it gave votes to members that lacked what it had acknowledged."""
     lab = Lab(is_new=True)
-    assert only_vote_response(lab.take(vote(1, EntryId(-1, -1)))).result is VoteResult.ACCEPT
+    lab.raft._state.raise_term(2)
+    lab.raft._state.vote("n0")
     assert only_vote_response(lab.take(vote(3, EntryId(2, 7)))).result is VoteResult.UNKNOWN
     lab.take(beat(4))
     assert lab.raft.recovering

@@ -23,7 +23,8 @@ def test_a_new_directory_has_no_state(tmp_path: Path) -> None:
 
 
 def test_a_saved_state_is_loaded(tmp_path: Path) -> None:
-    for state in (HardState(1, "n0"), HardState(2, None), HardState(2, "n1")):
+    founder = HardState(3, None, is_founder=True)
+    for state in (HardState(1, "n0"), HardState(2, None), HardState(2, "n1"), founder):
         make(tmp_path).save(state)
         assert make(tmp_path).load() == state
 
