@@ -31,6 +31,7 @@ public final class ClientFeatures {
 
     private final Map<String, String> options;
     private final AtomicInteger consumed = new AtomicInteger();
+    private final AtomicInteger answered = new AtomicInteger();
 
     private ClientFeatures(Map<String, String> options) {
         this.options = options;
@@ -117,6 +118,7 @@ public final class ClientFeatures {
                     String body = new String(message.getBody(), StandardCharsets.UTF_8);
                     Message reply = MessageUtil.createReplyMessage(message, bytes(body.toUpperCase()));
                     sent(answering.send(reply, 20_000));
+                    answered.incrementAndGet();
                 } catch (Exception failure) {
                     line("refused", ",\"reason\":\"" + safe(String.valueOf(failure.getMessage())) + "\"");
                 }
@@ -134,6 +136,10 @@ public final class ClientFeatures {
             Message reply = asking.request(new Message(text("topic"), "T", bytes("question" + i)), 20_000);
             line("reply", ",\"body\":\"" + safe(new String(reply.getBody(), StandardCharsets.UTF_8)) + "\"");
             consumed.incrementAndGet();
+        }
+        // A reply may be here before its sender hears that it was taken.
+        for (int i = 0; i < 200 && answered.get() < number("count"); i++) {
+            Thread.sleep(50);
         }
         asking.shutdown();
         consumer.shutdown();
