@@ -41,7 +41,7 @@ def transfer_in_time(cluster: UpCluster, address: str, target_id: str) -> dict[s
 
 def test_operator_hands_the_leadership_on(tmp_path: Path) -> None:
     with UpCluster(tmp_path) as cluster:
-        leader = cluster.leader()
+        leader = wait_until(cluster.leader, what="one leader")
         assert leader is not None
         address = leader["address"]
         first, second = (node for node in cluster.brokers() if node["id"] != leader["id"])
