@@ -43,6 +43,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._cluster = Cluster(options.name_servers, options.timeout_s, options.access)
+        # Where the query begins; Spark asks twice before the first batch is done, and "latest" may
+        # have moved on by then. None: not asked yet.
+        self._initial: dict[str, Any] | None = None
         # Where a run with Trigger.AvailableNow ends; None: nowhere.
         self._target: dict[MessageQueue, int] | None = None
 
@@ -52,8 +55,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             SparkSourceError: a topic or an offset is not there.
         """
-        queues = find_queues(self._cluster, self._options)
-        return to_document(start_offsets(self._cluster, self._options, queues))
+        if self._initial is None:
+            queues = find_queues(self._cluster, self._options)
+            self._initial = to_document(start_offsets(self._cluster, self._options, queues))
+        return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes.

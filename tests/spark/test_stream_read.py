@@ -66,6 +66,20 @@ def test_limits_cut_a_stream_into_batches_that_hold_all_rows(cluster: UpCluster)
         reader.stop()
 
 
+def test_the_start_of_a_query_stays_where_it_is(cluster: UpCluster) -> None:
+    """Spark asks once for the end of the first batch, and once more for its rows."""
+    send_numbered(cluster.name_server, "StreamStart", 4)
+    reader = stream(cluster, topic="StreamStart", startingOffsets="latest")
+    try:
+        start = through_json(reader.initialOffset())
+        send_numbered(cluster.name_server, "StreamStart", 4, start=4)
+        end = reader.latestOffset(start, limits.ReadAllAvailable())
+        send_numbered(cluster.name_server, "StreamStart", 4, start=8)
+        assert rows_between(reader, reader.initialOffset(), end) == [4, 5, 6, 7]
+    finally:
+        reader.stop()
+
+
 def test_a_limit_of_bytes_is_about_kept(cluster: UpCluster) -> None:
     send_all(cluster.name_server, [Message("StreamBytes", b"x" * 900) for _ in range(40)])
     reader = stream(
