@@ -132,22 +132,24 @@ def java_program(
     ]  # fmt: skip
 
 
-def go_program() -> list[str]:
-    """Build the Go program; returns the command to run it."""
+def go_program(package: str = ".") -> list[str]:
+    """Build one Go program; returns the command to run it."""
     folder = HERE / "go"
-    sources = [folder / "main.go", folder / "go.mod", folder / "go.sum"]
+    sources = [folder / package / "main.go", folder / "go.mod", folder / "go.sum"]
     with build_lock("go") as directory:
-        binary, stamp = directory / "stock-client", directory / "stamp"
+        name = "stock-client" if package == "." else package
+        binary, stamp = directory / name, directory / f"{name}.stamp"
         if not is_fresh(stamp, sources):
-            run_tool(["go", "build", "-o", str(binary), "."], cwd=folder)
+            run_tool(["go", "build", "-o", str(binary), f"./{package}"], cwd=folder)
             write_stamp(stamp, sources)
     return [str(binary)]
 
 
-def node_program() -> list[str]:
-    """Install ali-ons beside a copy of the Node program; returns the command to run it."""
+def node_program(script: str = "stock_client.js") -> list[str]:
+    """Install ali-ons beside copies of the Node programs; returns the command to run one."""
     folder = HERE / "node"
-    sources = [folder / name for name in ("stock_client.js", "package.json", "package-lock.json")]
+    names = ("stock_client.js", "features.js", "package.json", "package-lock.json")
+    sources = [folder / name for name in names]
     with build_lock("node") as directory:
         stamp = directory / "stamp"
         if not is_fresh(stamp, sources):
@@ -155,12 +157,12 @@ def node_program() -> list[str]:
                 shutil.copy(source, directory)
             run_tool(["npm", "ci", "--no-audit", "--no-fund"], cwd=directory)
             write_stamp(stamp, sources)
-    return ["node", str(directory / "stock_client.js")]
+    return ["node", str(directory / script)]
 
 
-def cpp_program() -> list[str]:
+def cpp_program(script: str = "stock_client.py") -> list[str]:
     """Install the C++ client's Python face into a directory of its own; returns the command."""
-    program = HERE / "cpp" / "stock_client.py"
+    program = HERE / "cpp" / script
     requirements = HERE / "cpp" / "requirements.txt"
     with build_lock("cpp") as directory:
         packages, stamp = directory / "packages", directory / "stamp"
