@@ -27,7 +27,13 @@ def up(tmp_path: Path) -> Iterator[LiveProgram]:
         "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
         "--ready-file", tmp_path / "ready.json", "--", *SMALL_STORE,
     ]  # fmt: skip
-    with LiveProgram(words, tmp_path / "up.log") as program:
+    # A suite that was started in the background ignores Ctrl-C, and so would its children.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        program = LiveProgram(words, tmp_path / "up.log")
+    finally:
+        signal.signal(signal.SIGINT, former)
+    with program:
         wait_until(lambda: "ready" in program.lines, what="ready")
         yield program
 
