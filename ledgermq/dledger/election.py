@@ -145,6 +145,7 @@ class LeaderElector:
                 result=verdict.result,
                 round_term=request.term,
                 pre_vote=request.pre_vote,
+                asked_on=request.asked_on,
             )
         )
         return verdict

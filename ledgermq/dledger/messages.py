@@ -10,7 +10,7 @@ An index or term of -1 stands for "log is empty" here exactly as on the wire. So
 DLedger 0.3.1.2, io.openmessaging.storage.dledger.protocol.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -125,12 +125,17 @@ class VoteRequest:
     last_index: int
     last_term: int
     pre_vote: bool = False
+    # The connection that it came on, 0 when nobody needs to know; never on the wire.
+    asked_on: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
     """The answer to a vote; `term` is the voter's current term, `round_term` the term that was
     asked for.
+
+    It goes to `asked_on` or nowhere: a candidate that was started again, perhaps on an empty disk,
+    must not count a vote that its life before was given.
     """
 
     term: int
@@ -139,6 +144,7 @@ class VoteResponse:
     result: VoteResult
     round_term: int
     pre_vote: bool = False
+    asked_on: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Incoming RPC of peers in both dialects, and of DLedger's own tools.
 
 A connection begins to speak binary with HELLO; from then on it belongs to the member that HELLO
-named, and answers go back on the newest connection of that member. A JSON request names its group
-and both ids itself, and is answered on its own connection under its opaque.
+named. Answers to votes go back on the connection that asked, others on the newest one of their
+member. A JSON request names its group and both ids itself, and is answered on its own connection
+under its opaque.
 
 Whoever names another group or an unknown member is told so (400, 401) and logged once a connection;
 bytes that make no sense close a binary connection and are answered 411 on a JSON one. A Java peer
@@ -10,6 +11,7 @@ may have so many requests waiting for their answers; above that the oldest is an
 is scheduled here.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from twisted.logger import Logger
@@ -59,9 +61,11 @@ _Key = tuple[str, int] | int
 class _Link:
     """What is known of one connection."""
 
-    __slots__ = ("has_complained", "last_chain_crc", "last_id", "peer_id", "waiting")
+    __slots__ = ("has_complained", "last_chain_crc", "last_id", "number", "peer_id", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        # Of this connection, from 1.
+        self.number = number
         # Member at the other end, once HELLO named it.
         self.peer_id: str | None = None
         # Last entry that came here, and its chain checksum: what the next run must continue.
@@ -93,6 +97,9 @@ class Listener:
         self._peer_ids = frozenset(config.addresses()) - {config.self_id}
         # The newest binary connection of each peer.
         self._connections: dict[str, CommandProtocol] = {}
+        # All binary connections by their numbers.
+        self._by_number: dict[int, CommandProtocol] = {}
+        self._connection_count = 0
         # JSON requests that wait for their answers, and where they came from.
         self._waiting: dict[_Key, CommandProtocol] = {}
         # Numbers given to JSON requests are negative: those of LedgerMQ leaders are not.
@@ -101,7 +108,16 @@ class Listener:
         self.leader_id: str | None = None
 
     def answer(self, message: MemberAnswer) -> None:
-        """Sends an answer to where its request came from; drops it when that is gone."""
+        """Sends an answer to where its request came from; drops it when that is gone.
+
+        Of answers in the binary dialect, only those to votes know; the others go to the newest
+        connection of their member, for what they say is as true there.
+        """
+        if isinstance(message, VoteResponse) and message.asked_on:
+            connection = self._by_number.get(message.asked_on)
+            if connection is not None:
+                send_binary(connection, message)
+            return
         key = _key_of_answer(message)
         connection = self._waiting.pop(key, None)
         if connection is not None:
@@ -117,7 +133,8 @@ class Listener:
 
     def connection_made(self, connection: CommandProtocol) -> None:
         """Nothing is known of it yet."""
-        connection.context = _Link()
+        self._connection_count += 1
+        connection.context = _Link(self._connection_count)
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         """Forgets what waited for it."""
@@ -125,6 +142,7 @@ class Listener:
         for key in link.waiting:
             del self._waiting[key]
         link.waiting.clear()
+        self._by_number.pop(link.number, None)
         if link.peer_id is not None and self._connections.get(link.peer_id) is connection:
             del self._connections[link.peer_id]
 
@@ -175,6 +193,7 @@ class Listener:
             return
         connection.context.peer_id = hello.sender
         self._connections[hello.sender] = connection
+        self._by_number[connection.context.number] = connection
         connection.send(command.response(_SUCCESS))
 
     def _receive_binary(self, connection: CommandProtocol, code: int, body: bytes) -> None:
@@ -199,6 +218,8 @@ class Listener:
         if isinstance(message, AppendRequest):
             link.last_id = message.entries.last_id
             link.last_chain_crc = message.entries.last_chain_crc
+        elif isinstance(message, VoteRequest):
+            message = replace(message, asked_on=link.number)
         self._events.message_received(message)
 
     def _chain_crc_of(self, link: _Link, entry_id: EntryId) -> int | None:

@@ -68,6 +68,8 @@ class Network:
         self.is_healed = False
         # Members whose ports are open.
         self.listening: dict[str, SimLinks] = {}
+        # Processes that have run, for their numbers.
+        self.process_count = 0
         # When the last message of a direction arrives, where the order is kept.
         self._last_ms: dict[tuple[str, str], float] = {}
         # Members whose disks may have rotted: what they send is checked as bytes from a wire are.
@@ -163,6 +165,10 @@ class SimLinks:
         self._last_number = 0
         # The process at the other end of what came in last, for answers.
         self._asked_by: dict[str, SimLinks] = {}
+        # The process that asked for a vote, by its number.
+        self._candidates: dict[int, SimLinks] = {}
+        network.process_count += 1
+        self._number = network.process_count
         self._is_stopped = False
 
     def listen(self) -> Deferred[int]:
@@ -210,7 +216,11 @@ class SimLinks:
             return
         network.on_sent(message)
         peer_id = message.target
-        if isinstance(message, PushResponse | HeartBeatResponse | VoteResponse | TransferResponse):
+        if isinstance(message, VoteResponse) and message.asked_on:
+            target = self._candidates.get(message.asked_on)
+        elif isinstance(
+            message, PushResponse | HeartBeatResponse | VoteResponse | TransferResponse
+        ):
             target = self._asked_by.get(peer_id)
         elif peer_id in self.open_links:
             target = network.listening.get(peer_id)
@@ -256,6 +266,9 @@ class SimLinks:
                 self._network.break_link(message.sender, self.self_id)
                 return
         self._asked_by[message.sender] = sender
+        if isinstance(message, VoteRequest):
+            self._candidates[sender._number] = sender
+            message = replace(message, asked_on=sender._number)
         self._network.on_read(message)
         self._events.message_received(message)
 

@@ -162,6 +162,7 @@ def binary(message: Message) -> bytes:
 
 
 COMMIT = CommitRequest(term=1, sender="n1", target="n0", commit_index=0, request_id=5)
+VOTE = VoteRequest(term=4, sender="n1", target="n0", last_index=2, last_term=3)
 COMMIT_ANSWER = PushResponse(
     term=1,
     sender="n0",
@@ -199,6 +200,34 @@ def test_answer_goes_to_the_newest_connection_of_a_member() -> None:
     assert len(new.answers()) == 1
     new.connection.connectionLost()
     rig.listener.answer(COMMIT_ANSWER)
+
+
+def test_vote_is_answered_to_the_process_that_asked_for_it_or_to_nobody() -> None:
+    rig = Rig()
+    callers = [rig.connect(), rig.connect()]
+    for caller in callers:
+        caller.greet()
+        caller.send(binary(VOTE))
+    asked = [message for message in rig.member.messages if isinstance(message, VoteRequest)]
+    assert asked == [VOTE, VOTE]
+    answers = [
+        VoteResponse(
+            term=4,
+            sender="n0",
+            target="n1",
+            result=VoteResult.ACCEPT,
+            round_term=4,
+            asked_on=request.asked_on,
+        )
+        for request in asked
+    ]
+    rig.listener.answer(answers[0])
+    assert [len(caller.answers()) for caller in callers] == [1, 0]
+    callers[0].connection.connectionLost()
+    rig.listener.answer(answers[0])
+    assert callers[1].answers() == []
+    rig.listener.answer(answers[1])
+    assert len(callers[1].answers()) == 1
 
 
 @pytest.mark.parametrize(
