@@ -2,6 +2,9 @@
 
 Calls wait out what may pass: a leader that is gone, a name server that restarts. Each failure asks
 for the route again; what does not pass within the timeout raises ClusterError with the last reason.
+A topic is unknown only when every name server has said so for some seconds: a broker tells them of
+a topic a moment after its first message, and a name server that was restarted learns all of them
+from the brokers.
 An object opens connections when they are needed and holds them until it is closed.
 """
 
@@ -41,6 +44,8 @@ _T = TypeVar("_T")
 # Waits between two tries; doubled each time up to the second.
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
+# How long a topic may be unknown before it is believed.
+_UNKNOWN_TOPIC_S: Final = 3.0
 # What may pass with the next leader, or when the broker has less to do.
 PASSING_CODES: Final = ROUTE_CODES | {
     int(ResponseCode.SYSTEM_ERROR),
@@ -72,11 +77,17 @@ class Patience:
         Raises:
             ClusterError: the time is over.
         """
+        if not self.pause():
+            raise ClusterError(what, f"{error} (tried for {self._timeout_s:g} s)") from error
+
+    def pause(self) -> bool:
+        """Waits before the next try; returns False at once when the time is over."""
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
-            raise ClusterError(what, f"{error} (tried for {self._timeout_s:g} s)") from error
+            return False
         self._pause.wait(min(self._pause_s, left_s))
         self._pause_s = min(self._pause_s * 2, _PAUSE_S_MAX)
+        return True
 
 
 class Cluster:
@@ -141,7 +152,7 @@ class Cluster:
         """
         found: list[MessageQueue] = []
         for topic in topics:
-            queues = self._fetch_route(topic).read_queues
+            queues = self._await_route(topic).read_queues
             if not queues:
                 raise ClusterError(f"topic {topic}", "none of its queues may be read")
             found += queues
@@ -220,6 +231,15 @@ class Cluster:
 
         return self._patiently(what, ask)
 
+    def _await_route(self, topic: str) -> TopicRoute:
+        patience = Patience(min(_UNKNOWN_TOPIC_S, self.timeout_s))
+        while True:
+            try:
+                return self._fetch_route(topic)
+            except UnknownTopicError:
+                if not patience.pause():
+                    raise
+
     def _fetch_route(self, topic: str) -> TopicRoute:
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -238,13 +258,20 @@ class Cluster:
     def _ask_name_server(self, what: str, command: RemotingCommand) -> RemotingCommand:
         def ask() -> RemotingCommand:
             failure: Exception = PassingError("there is no name server")
+            unknown = None
             for address in self._name_servers:
                 try:
-                    return self._wire(address).request(command)
+                    answer = self._wire(address).request(command)
                 except LostError as error:
                     self._drop(address)
                     failure = error
-            raise failure
+                    continue
+                if answer.code != ResponseCode.TOPIC_NOT_EXIST:
+                    return answer
+                unknown = answer
+            if unknown is None:
+                raise failure
+            return unknown
 
         return self._patiently(what, ask)
 
