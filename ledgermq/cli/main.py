@@ -72,6 +72,23 @@ def _described(docstring: str) -> str:
     return text.replace("``", "").replace("`", "")
 
 
+def _parse(words: list[str]) -> argparse.Namespace:
+    """Reads a command line; settings (key=value) may stand before, between and behind options.
+
+    The parser takes one run of settings and leaves the others over.
+    """
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    parser = build_parser(chosen)
+    options, left_over = parser.parse_known_args(words)
+    if left_over and (
+        not hasattr(options, "settings") or any(word.startswith("-") for word in left_over)
+    ):
+        parser.error(f"unrecognized arguments: {' '.join(left_over)}")
+    if left_over:
+        options.settings += left_over
+    return options
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code.
 
@@ -85,8 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("ledgermq needs its assertions: start it without python -O", file=sys.stderr)
         return EXIT_USAGE
     words = sys.argv[1:] if arguments is None else arguments
-    chosen = next((word for word in words if not word.startswith("-")), None)
-    options = build_parser(chosen).parse_args(words)
+    options = _parse(words)
     try:
         return int(options.run(options))
     except KeyboardInterrupt:

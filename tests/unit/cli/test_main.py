@@ -98,6 +98,28 @@ def test_settings_of_another_form_are_refused(word: str) -> None:
         parse_settings(["b=1", word])
 
 
+def test_settings_may_stand_on_both_sides_of_options(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (
+        "listenPort=1",
+        "brokerName=b",
+        "-n",
+        "h:1",
+        "-p",
+        "listenPort=2",
+        "maxMessageSize=2048",
+    )
+    assert outcome("broker", *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {"listenPort=2", "brokerName=b", "namesrvAddr=h:1", "maxMessageSize=2048"} <= {*lines}
+    assert outcome("namesrv", "topicsMax=7", "-p", 12345, "brokersMax=8", "--print-config") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {"topicsMax=7", "brokersMax=8", "listenPort=12345"} <= {*lines}
+    assert outcome("broker", "brokerName=b", "-n", "h:1", "listenPort") == 1
+    assert "setting 'listenPort' is not of the form key=value" in capsys.readouterr().err
+    assert outcome("broker", "brokerName=b", "-n", "h:1", "a=b", "--none=1") == 2
+    assert outcome("log", "stat", ".", "--json", "a=b") == 2
+
+
 @pytest.mark.parametrize("program", ["broker", "namesrv", "doctor", "up"])
 def test_a_word_that_is_no_setting_refuses_to_start(
     program: str, capsys: pytest.CaptureFixture[str]
