@@ -20,10 +20,13 @@ from ledgermq.commitlog.errors import (
     DamagedFileError,
     DispatchError,
     LeaderNotReadyError,
+    LogOffsetError,
     MessageIllegalError,
     StoreInUseError,
 )
 from ledgermq.commitlog.flush import FlushJob
+from ledgermq.commitlog.plain_log import PlainCommitLog
+from ledgermq.commitlog.plain_recovery import PlainReport
 from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus, QueryResult
 from ledgermq.commitlog.recovery import StoreReport
 from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
@@ -47,8 +50,11 @@ __all__ = [
     "GetMessageResult",
     "GetMessageStatus",
     "LeaderNotReadyError",
+    "LogOffsetError",
     "MessageIllegalError",
     "MessageStore",
+    "PlainCommitLog",
+    "PlainReport",
     "QueryResult",
     "StoreConfig",
     "StoreInUseError",

@@ -40,6 +40,19 @@ class DispatchError(CommitLogError):
         return f"{self.what} at index {self.index}: expected {self.expected}, found {self.found}"
 
 
+class LogOffsetError(CommitLogError):
+    """Bytes do not continue a plain log, or one was asked for an offset that it does not hold."""
+
+    def __init__(self, what: str, expected: object, found: object) -> None:
+        super().__init__(what, expected, found)
+        self.what = what
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"plain log: {self.what} is {self.found}, expected {self.expected}"
+
+
 class DamagedFileError(CommitLogError):
     """Bytes of a file are not what was written; they are not served.
 

@@ -1,0 +1,338 @@
+"""PlainCommitLog: the commit log of a broker without a ledger, byte for byte as upstream's.
+
+    commitlog/00000000000000000000   records and a blank, see `plain_records.py`
+    commitlog/00000000001073741824   ...
+
+An offset is a position in this log in bytes, and the physical offset of the record that begins
+there. A master appends records (`append`), a slave appends what its master sends (`append_raw`);
+one log knows one of the two at a time. Three ends, none of which ever passes the one before:
+
+    max_offset        all that was written; where the next byte goes
+    confirmed_offset  behind the last whole record that readers may see
+    flushed_offset    on the disk for certain
+
+Whoever runs the log moves `confirmed_offset`, by `confirm`: at once, or after the flush. What a
+slave has is beside them: `acknowledge` notes how far it has come, `when_acknowledged` waits for it.
+No Twisted, no thread: only `sync` may run in another thread, beside everything else.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Final
+
+from ledgermq.commitlog.errors import LogOffsetError
+from ledgermq.commitlog.plain_records import (
+    PLAIN_BLANK,
+    PLAIN_BLANK_BYTES,
+    PLAIN_BLANK_MAGIC,
+    Walk,
+    place_records,
+    walk_records,
+)
+from ledgermq.commitlog.plain_recovery import PlainReport, recover
+from ledgermq.dledger.errors import EntryTooLargeError
+from ledgermq.dledger.store.errors import StoreFailedError
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.segments import Segments
+from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
+
+_INT64: Final = Struct(">q")
+# The next segment is made when this part of the present one is written.
+_AHEAD_NUMERATOR, _AHEAD_DENOMINATOR = 3, 4
+
+# Called once: True when a slave has it, False when nobody will tell any more.
+OnAcknowledged = Callable[[bool], None]
+
+
+class PlainCommitLog:
+    """Records in a contiguous run of segments.
+
+    Invariant: min_offset <= flushed_offset, confirmed_offset <= max_offset.
+    """
+
+    def __init__(self, file_system: FileSystem, directory: str, segment_bytes: int) -> None:
+        """Opens nothing yet.
+
+        Args:
+            directory: storePathCommitLog.
+            segment_bytes: mappedFileSizeCommitLog; that of the files that are there.
+        """
+        self._segments = Segments(file_system, directory, segment_bytes)
+        self._file_system = file_system
+        self.directory = directory
+        self.segment_bytes = segment_bytes
+        # Behind the last whole record that was looked at; a slave's may lie before max_offset.
+        self._whole_offset = 0
+        self._confirmed_offset = 0
+        self._flushed_offset = 0
+        self._acknowledged_offset = 0
+        # End of an append and who waits for it; the ends rise.
+        self._waiting: deque[tuple[int, OnAcknowledged]] = deque()
+        # Why a sync failed; then nothing is written any more.
+        self._failure: str | None = None
+        # Called with max_offset after each append: there is something to send.
+        self.on_appended: Callable[[int], None] = lambda max_offset: None
+
+    def open(self, *, durable_offset: int = 0, is_clean: bool = False) -> PlainReport:
+        """Finds the end of the log; a torn tail is copied aside and cut.
+
+        All whole records count as confirmed.
+
+        Args:
+            durable_offset: up to here everything was on the disk for certain; 0: not known.
+            is_clean: the last stop was clean, so CRCs need not be compared.
+
+        Raises:
+            CorruptStoreError: a record is bad that was on the disk for certain, or that has good
+                ones in later files; nothing was changed.
+            StoreFormatError: the files are not those of such a log.
+        """
+        report = recover(
+            self._segments, self._file_system, durable_offset=durable_offset, is_clean=is_clean
+        )
+        self._whole_offset = self._confirmed_offset = report.end_offset
+        self._segments.distrust(report.end_offset)
+        return report
+
+    # Ends.
+
+    @property
+    def min_offset(self) -> int:
+        """First offset that is still there."""
+        return self._segments.first_position
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next byte goes; what a slave reports to its master."""
+        return self._segments.end_position
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Behind the last whole record that readers may see."""
+        return self._confirmed_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """All before it is on the disk for certain."""
+        return self._flushed_offset
+
+    @property
+    def whole_offset(self) -> int:
+        """Behind the last whole record; max_offset itself unless a master's frame cut one."""
+        return self._whole_offset
+
+    def confirm(self, offset: int) -> None:
+        """Lets readers see what is before `offset`, which ends a whole record."""
+        assert self._confirmed_offset <= offset <= self._whole_offset, (
+            f"{self._confirmed_offset} <= {offset} <= {self._whole_offset}"
+        )
+        self._confirmed_offset = offset
+
+    # Writing.
+
+    def append(self, records: Sequence[bytes]) -> list[int]:
+        """Writes whole records at the end, with their physical offsets; a master's way.
+
+        Returns:
+            The offset of each.
+
+        Raises:
+            EntryTooLargeError, DiskFullError, StoreFailedError: nothing was written.
+        """
+        self._check_writable()
+        longest = max(map(len, records), default=0)
+        if longest + PLAIN_BLANK_BYTES > self.segment_bytes:
+            raise EntryTooLargeError(longest, self.segment_bytes - PLAIN_BLANK_BYTES)
+        begin = self._segments.end_position
+        offsets, end = place_records(list(map(len, records)), begin, self.segment_bytes)
+        data = bytearray(end - begin)
+        before = begin
+        for record, offset in zip(records, offsets, strict=True):
+            if offset != before:
+                PLAIN_BLANK.pack_into(data, before - begin, offset - before, PLAIN_BLANK_MAGIC)
+            at = offset - begin
+            data[at : at + len(record)] = record
+            _INT64.pack_into(data, at + PHYSICAL_OFFSET_OFFSET, offset)
+            before = offset + len(record)
+        self._segments.append(memoryview(data))
+        self._whole_offset = end
+        self._written()
+        return offsets
+
+    def append_raw(self, offset: int, data: bytes | memoryview) -> int:
+        """Writes bytes of a master's log at the end, whole records or not; a slave's way.
+
+        The end of whole records follows: `whole_offset`. Into an empty log they may go at any
+        start of a segment.
+
+        Returns:
+            The new max_offset.
+
+        Raises:
+            LogOffsetError: they do not continue this log, or they are no records; nothing was
+                written, or, of the second kind, max_offset is back at the last whole record.
+            DiskFullError, StoreFailedError: nothing was written.
+        """
+        self._check_writable()
+        segments = self._segments
+        if not segments.starts and offset != segments.end_position:
+            if offset % self.segment_bytes:
+                raise LogOffsetError("start of an empty log", "a start of a segment", offset)
+            segments.reset(offset)
+            self._whole_offset = self._confirmed_offset = self._flushed_offset = offset
+        if offset != segments.end_position:
+            raise LogOffsetError("offset of the next bytes", segments.end_position, offset)
+        segments.append(data)
+        self._look_for_whole()
+        self._written()
+        return segments.end_position
+
+    def _look_for_whole(self) -> None:
+        """Moves the end of whole records on, past blanks that are there as a whole."""
+        while self._whole_offset < self.max_offset:
+            walk = self._walk(self._whole_offset, self.max_offset)
+            self._whole_offset = walk.end
+            if walk.blank_end is not None:
+                if walk.blank_end > self.max_offset:
+                    return
+                self._whole_offset = walk.blank_end
+            elif walk.needs_more:
+                return
+            elif walk.end < self.max_offset:
+                self._segments.truncate(walk.end)
+                raise LogOffsetError(f"record at {walk.end}", "a record", walk.stopped_because)
+
+    def _walk(self, offset: int, end: int) -> Walk:
+        segment = self._segments.segment_at(offset)
+        size = min(end, segment.start_offset + self.segment_bytes) - offset
+        with segment.view(offset - segment.start_offset, size) as data:
+            return walk_records(data, offset, self.segment_bytes, verify=False)
+
+    def _written(self) -> None:
+        end = self._segments.end_position
+        if end % self.segment_bytes > self.segment_bytes * _AHEAD_NUMERATOR // _AHEAD_DENOMINATOR:
+            self._segments.prepare_next()
+        self.on_appended(end)
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            raise StoreFailedError(self.directory, self._failure)
+
+    # Reading.
+
+    def read(self, offset: int, bytes_max: int) -> memoryview:
+        """Returns bytes from `offset` on, of one segment, whole records or not; a view.
+
+        Returns:
+            At most bytes_max, up to max_offset or the end of the segment; none at max_offset. The
+            view stays good as long as somebody holds it; hold it no longer than needed.
+
+        Raises:
+            LogOffsetError: the log does not hold that offset.
+        """
+        end = self._segments.end_position
+        if offset == end:
+            return memoryview(b"")
+        if not self._segments.first_position <= offset < end:
+            raise LogOffsetError(
+                "offset to read from", f"{self._segments.first_position} to {end}", offset
+            )
+        segment = self._segments.segment_at(offset)
+        at = offset - segment.start_offset
+        stop = min(at + bytes_max, self.segment_bytes, end - segment.start_offset)
+        return segment.buffer[at:stop]
+
+    def read_bytes(self, offset: int, bytes_max: int) -> bytes:
+        """Returns a copy of bytes of one segment; what lies behind the end is zeros.
+
+        Raises:
+            IndexError: no file holds that offset.
+        """
+        return self._segments.read(offset, bytes_max)
+
+    def records(self, offset: int, bytes_max: int) -> tuple[bytes, Walk]:
+        """Returns whole records from a record's offset on: about bytes_max, one at least.
+
+        Returns:
+            A copy of the bytes, and what stands in them; no starts when a blank or the end of
+            whole records is there. Its `next_offset` is where to go on.
+        """
+        end = self._whole_offset
+        segment_end = offset - offset % self.segment_bytes + self.segment_bytes
+        size = min(bytes_max, end - offset, segment_end - offset)
+        while True:
+            data = self._segments.read(offset, size)
+            walk = walk_records(data, offset, self.segment_bytes, verify=False)
+            whole = min(end, segment_end) - offset
+            if walk.starts or walk.blank_end is not None or size >= whole:
+                return data, walk
+            size = min(whole, max(size * 2, PLAIN_BLANK_BYTES))
+
+    def modified_ms(self, offset: int) -> int:
+        """Returns when the segment that holds `offset` was last written, on the wall clock."""
+        return self._segments.modified_ms(offset - offset % self.segment_bytes)
+
+    # Flush and retention.
+
+    def sync(self) -> None:
+        """Returns when all that was written before the call is on the disk; blocks.
+
+        Raises:
+            OSError: final; nothing is written any more.
+        """
+        end = self._segments.end_position
+        try:
+            self._segments.sync()
+        except OSError as error:
+            self._failure = str(error)
+            raise
+        self._flushed_offset = max(self._flushed_offset, end)
+
+    def drop_before(self, offset: int) -> int:
+        """Removes segments wholly below `offset`, never the last; returns the new min_offset."""
+        return self._segments.drop_before(offset)
+
+    def close(self) -> None:
+        """Closes the files without a sync; who waits for a slave is told that none will come."""
+        while self._waiting:
+            self._waiting.popleft()[1](False)
+        self._segments.close()
+
+    # What slaves have.
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """What the best slave has reported."""
+        return self._acknowledged_offset
+
+    def acknowledge(self, offset: int) -> None:
+        """Notes that a slave has all before `offset`.
+
+        Raises:
+            LogOffsetError: the log does not reach so far.
+        """
+        if offset > self.max_offset:
+            raise LogOffsetError("offset of a slave", f"at most {self.max_offset}", offset)
+        self._acknowledged_offset = max(self._acknowledged_offset, offset)
+        while self._waiting and self._waiting[0][0] <= self._acknowledged_offset:
+            self._waiting.popleft()[1](True)
+
+    def when_acknowledged(self, end_offset: int, notify: OnAcknowledged) -> None:
+        """Has `notify` called when a slave has all before `end_offset`; at once when one has.
+
+        Args:
+            end_offset: behind an append; not below that of the call before.
+            notify: may append, not close.
+        """
+        if end_offset <= self._acknowledged_offset:
+            notify(True)
+            return
+        assert not self._waiting or self._waiting[-1][0] <= end_offset
+        self._waiting.append((end_offset, notify))
+
+
+def directory_of(root: str) -> str:
+    """Returns where the commit log lies when storePathCommitLog does not say."""
+    return os.path.join(root, "commitlog")

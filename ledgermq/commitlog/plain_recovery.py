@@ -1,0 +1,102 @@
+"""Where a plain commit log ends after whatever stop: its good prefix stays, a torn tail goes.
+
+The walk covers the last three segments, as upstream's does. A bad record is a torn tail when
+nothing says that it was ever whole on the disk: it lies above the durable offset, and no later
+file begins with a good record. Then its bytes are copied aside and cut. Anything else is damage: it
+is told, and the files are left as they are, where upstream would drop all that is behind.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from ledgermq.commitlog.plain_records import Walk, walk_records
+from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.segment import segment_name
+from ledgermq.dledger.store.segments import Segments
+
+_SEGMENTS_WALKED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainReport:
+    """What opening a plain commit log found and did."""
+
+    first_offset: int
+    # Behind the last whole record, or behind the blank when the last segment is full.
+    end_offset: int
+    # Records in the segments that were walked.
+    record_count: int
+    # Why a tail was cut; None when nothing was.
+    cut_reason: str | None
+    # Where it was copied to, "" when nothing was cut.
+    copy: str
+
+
+def recover(
+    segments: Segments, file_system: FileSystem, *, durable_offset: int, is_clean: bool
+) -> PlainReport:
+    """Opens the segments and sets their end: see PlainCommitLog.open."""
+    segments.open()
+    count, end = 0, segments.first_position
+    for start in segments.starts[-_SEGMENTS_WALKED:]:
+        walk = _walk_segment(segments, start, verify=not is_clean)
+        count += len(walk.starts)
+        end = walk.next_offset
+        if walk.blank_end is None:
+            reason = walk.stopped_because or "the log ends here"
+            _refuse_damage(segments, start, end, reason, durable_offset)
+            break
+    if end < durable_offset:
+        path = os.path.join(segments.directory, segment_name(end))
+        expected = f"a file, as the log was on disk up to {durable_offset}"
+        raise CorruptStoreError(path, 0, "record", expected, "none", end)
+    return _cut(segments, file_system, end, count)
+
+
+def _walk_segment(segments: Segments, start: int, *, verify: bool) -> Walk:
+    with segments.segment_at(start).view(0, segments.segment_bytes) as data:
+        return walk_records(data, start, segments.segment_bytes, verify=verify)
+
+
+def _refuse_damage(
+    segments: Segments, start: int, end: int, reason: str, durable_offset: int
+) -> None:
+    later = [
+        other
+        for other in segments.starts
+        if other > start and _walk_segment(segments, other, verify=False).starts
+    ]
+    path = os.path.join(segments.directory, segment_name(start))
+    if end < durable_offset:
+        expected = f"a record, as the log was on disk up to {durable_offset}"
+        raise CorruptStoreError(path, end - start, "record", expected, f"bad ({reason})", end)
+    if later:
+        expected = f"a record, as the log goes on at {later[0]}"
+        raise CorruptStoreError(path, end - start, "record", expected, f"bad ({reason})", end)
+
+
+def _cut(segments: Segments, file_system: FileSystem, end: int, count: int) -> PlainReport:
+    copy, cut_reason = "", None
+    if segments.holds(end):
+        segment = segments.segment_at(end)
+        at = end - segment.start_offset
+        torn = b"".join(
+            segment.read(max(begin, at), stop - max(begin, at))
+            for begin, stop in segment.written_ranges(at)
+            if stop > at
+        ).rstrip(b"\0")
+        if torn:
+            cut_reason = f"no whole record stands at {end}"
+            copy = f"{segments.directory}-torn-{end:020d}"
+            file_system.replace(copy, torn)
+    if end < segments.end_position:
+        segments.truncate(end)
+    return PlainReport(
+        first_offset=segments.first_position,
+        end_offset=end,
+        record_count=count,
+        cut_reason=cut_reason,
+        copy=copy,
+    )
