@@ -8,6 +8,8 @@ OTHER_AUTHORITY = str(FOLDER / "other-authority.pem")
 NODE = str(FOLDER / "node.pem")
 NODE_KEY = str(FOLDER / "node-key.pem")
 LOCKED_KEY = str(FOLDER / "node-key-locked.pem")
+SECOND_NODE = str(FOLDER / "second-node.pem")
+SECOND_NODE_KEY = str(FOLDER / "second-node-key.pem")
 EXPIRED = str(FOLDER / "expired.pem")
 
 SERVER = {"tls.server.certPath": NODE, "tls.server.keyPath": NODE_KEY}

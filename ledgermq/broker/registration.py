@@ -21,6 +21,7 @@ from ledgermq.protocol.checksum import crc32_masked
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import CommandClient, CommandProtocol, TurnOutput
 
 _UNREGISTER_TIMEOUT_MS: Final = 3000
@@ -54,7 +55,7 @@ class Registration:
         output: TurnOutput,
         address: Callable[[], str],
         ha_address: Callable[[], str],
-        tls_context: Any = None,
+        tls: ClientTls | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -66,7 +67,7 @@ class Registration:
             output: shared with the broker's other connections.
             address: of this broker for clients; asked when it is known.
             ha_address: what upstream calls the HA server; nobody listens there.
-            tls_context: for connections with TLS; None for plain ones.
+            tls: for connections with TLS; None for plain ones.
         """
         self._config = config
         self._leadership = leadership
@@ -81,7 +82,7 @@ class Registration:
                     *split_address(text),
                     on_connected=self._connected(text),
                     output=output,
-                    tls_context=tls_context,
+                    tls=tls,
                 )
             )
             for text in config.namesrv_addresses

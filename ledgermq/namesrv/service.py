@@ -14,8 +14,13 @@ from ledgermq.namesrv.kv_table import KvTable
 from ledgermq.namesrv.processors import Processors
 from ledgermq.namesrv.route_table import RouteTable
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.tls.contexts import load_server_tls
-from ledgermq.protocol.transport import CommandProtocol, CommandServer
+from ledgermq.protocol.tls.files import TlsFiles
+from ledgermq.protocol.transport import (
+    LOOK_INTERVAL_MS,
+    CertificateWatch,
+    CommandProtocol,
+    CommandServer,
+)
 
 _log = Logger()
 
@@ -43,6 +48,7 @@ class NamesrvService:
         )
         self._kv = KvTable(config.kv_config_path)
         self._processors = Processors(config, self._routes, self._kv, self._now_ms)
+        self._tls = TlsFiles(config.tls_file, config.tls_mode)
         self._server = CommandServer(
             reactor,
             self,
@@ -50,10 +56,12 @@ class NamesrvService:
             config.listen_port,
             connections_max=config.connections_max,
             idle_timeout_s=config.idle_timeout_s,
-            tls=load_server_tls(config.tls_file, config.tls_mode),
+            tls=self._tls.server,
         )
         self._scan = LoopingCall(self._expire)
         self._scan.clock = reactor
+        self._watch = LoopingCall(CertificateWatch(self._tls).look)
+        self._watch.clock = reactor
 
     def _now_ms(self) -> float:
         return float(self._reactor.seconds()) * 1000
@@ -65,6 +73,8 @@ class NamesrvService:
         self.port = await self._server.start()
         running = self._scan.start(self._config.scan_interval_ms / 1000, now=False)
         running.addErrback(lambda failure: _log.failure("expiry stopped", failure=failure))
+        if self._tls.is_in_use:
+            self._watch.start(LOOK_INTERVAL_MS / 1000, now=False)
         _log.info("name server listens on {port}", port=self.port)
 
     def start(self) -> Deferred[None]:
@@ -77,8 +87,9 @@ class NamesrvService:
 
     def stop(self) -> Deferred[None]:
         """Fires when the port and all connections are closed."""
-        if self._scan.running:
-            self._scan.stop()
+        for call in (self._scan, self._watch):
+            if call.running:
+                call.stop()
         return self._server.stop()
 
     def _expire(self) -> None:

@@ -47,8 +47,10 @@ from ledgermq.commitlog import opening_record
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
-from ledgermq.protocol.tls.contexts import load_client_tls, load_server_tls
+from ledgermq.protocol.tls.files import TlsFiles
 from ledgermq.protocol.transport import (
+    LOOK_INTERVAL_MS,
+    CertificateWatch,
     CommandClient,
     CommandProtocol,
     CommandServer,
@@ -121,11 +123,11 @@ class BrokerService:
             },
             on_connection_lost=self._connection_lost,
         )
+        self._tls = TlsFiles(config.tls_file, config.tls_mode, is_client=config.uses_tls)
         self._server = self._new_server(config.listen_port)
         # The port for clients that use upstream's VIP channel.
         vip_port = config.listen_port - VIP_PORT_DISTANCE
         self._vip_server = self._new_server(vip_port) if config.has_vip_port else None
-        self._client_tls: Any = load_client_tls(config.tls_file) if config.uses_tls else None
         self._registration = Registration(
             config,
             self.leadership,
@@ -134,7 +136,7 @@ class BrokerService:
             output=self._output,
             address=lambda: self.address,
             ha_address=lambda: f"{config.address_host}:{self._port + 1}",
-            tls_context=self._client_tls,
+            tls=self._tls.client,
         )
         # Made by start.
         self._proposals: Proposals | None = None
@@ -173,7 +175,7 @@ class BrokerService:
             connections_per_host_rate=config.connections_per_host_rate,
             idle_timeout_s=config.idle_seconds_max,
             output=self._output,
-            tls=load_server_tls(config.tls_file, config.tls_mode),
+            tls=self._tls.server,
         )
 
     # What others may ask.
@@ -323,6 +325,8 @@ class BrokerService:
         ).start(self._schedule)
         self._state_copy = self._new_state_copy(self._replica)
         self._schedule.every(COPY_INTERVAL_MS, self._state_copy.run)
+        if self._tls.is_in_use:
+            self._schedule.every(LOOK_INTERVAL_MS, CertificateWatch(self._tls).look)
         self._registration.start()
         gc.collect()
         gc.freeze()
@@ -340,7 +344,7 @@ class BrokerService:
         def connect(address: str) -> CommandClient:
             host, port = split_address(address)
             return CommandClient(
-                self._reactor, host, port, output=self._output, tls_context=self._client_tls
+                self._reactor, host, port, output=self._output, tls=self._tls.client
             )
 
         return StateCopy(

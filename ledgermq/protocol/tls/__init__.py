@@ -1,1 +1,3 @@
-"""TLS without sockets: `contexts.py` reads tls.properties, `engine.py` is one connection."""
+"""TLS without sockets: `contexts.py` reads tls.properties, `files.py` follows it and what it names,
+`engine.py` is one connection.
+"""

@@ -51,10 +51,11 @@ def read_tls_file(path: str | Path) -> dict[str, str]:
         raise TlsSettingsError(f"{path}: {error}") from error
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ServerTls:
     """What a port with TLS needs."""
 
+    # For connections that begin now; replaced when its files changed.
     context: ssl.SSLContext
     # True for the mode enforcing, False for permissive.
     refuses_plain: bool

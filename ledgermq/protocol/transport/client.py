@@ -20,6 +20,7 @@ from ledgermq.protocol.codes import ONE_WAY_FLAG
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ConnectionClosedError
 from ledgermq.protocol.tls.engine import TlsEngine
+from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.tls_link import TlsLink
@@ -69,7 +70,7 @@ class CommandClient:
         on_connected: OnConnected | None = None,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
-        tls_context: Any = None,
+        tls: ClientTls | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -85,14 +86,14 @@ class CommandClient:
                 Deferred it returns fails, the connection is dropped and made again.
             limits: of the connection; the first-frame time does not apply.
             output: shared with other servers and clients on this reactor; None for one of its own.
-            tls_context: an ssl.SSLContext for TLS; None for a plain connection.
+            tls: asked at each attempt; None for plain connections.
         """
         self._reactor = reactor
         # "host:port" as configured.
         self.address = f"{host}:{port}"
         self._receiver = receiver
         self._host = host
-        self._tls_context = tls_context
+        self._tls = tls
         self._on_connected = on_connected
         self._limits = limits or ConnectionLimits(first_frame_timeout_s=0)
         self.output = output or TurnOutput(reactor)
@@ -224,9 +225,9 @@ class CommandClient:
     def new_connection(self) -> CommandProtocol | TlsLink:
         """Returns the protocol for an attempt that succeeded."""
         self._newest = CommandProtocol(self._reactor, self, limits=self._limits, output=self.output)
-        if self._tls_context is None:
+        if self._tls is None:
             return self._newest
-        engine = TlsEngine(self._tls_context, is_server=False, server_name=self._host)
+        engine = TlsEngine(self._tls.context, is_server=False, server_name=self._host)
         return TlsLink(self._newest, engine=engine)
 
     def _prepare(self, _: object) -> Deferred[Any] | None:
