@@ -43,6 +43,11 @@ class HalfMessage(NamedTuple):
     # Offset that its producer knows it by, when it is a copy from its time of immunity.
     prepared_offset: int | None
 
+    @property
+    def is_copy(self) -> bool:
+        """True when a broker stored it again."""
+        return self.check_count > 0 or self.prepared_offset is not None
+
 
 def half_message(message: AppendMessage) -> AppendMessage:
     """Returns a message as it waits for the end of its transaction: visible to nobody."""

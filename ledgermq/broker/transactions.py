@@ -9,8 +9,8 @@ and its producer is asked; what was asked about too often goes to TRANS_CHECK_MA
 
 The place of the walk is a cursor of `queue_progress.py`, so that a lost leader neither forgets a
 half message nor stores it twice; the offsets of the group CID_RMQ_SYS_TRANS follow it, because
-upstream keeps its place there. What has ended is known from the records of former leaders, read
-once, and from then on by heart, because every end comes to the leader.
+upstream keeps its place there. What has ended, and what was stored again, is known from the records
+of former leaders, read once, and from then on by heart, because every end comes to the leader.
 Source: `TransactionalMessageServiceImpl.java`, `TransactionalMessageBridge.java`.
 """
 
@@ -22,6 +22,7 @@ from twisted.logger import Logger
 from ledgermq.broker import names
 from ledgermq.broker.delay import Appends, Batch, DelayQueues
 from ledgermq.broker.errors import BrokerError, CommitTimeoutError, SystemBusyError
+from ledgermq.broker.former_copies import FormerCopies
 from ledgermq.broker.half_messages import (
     HALF_GROUP,
     HalfMessage,
@@ -119,10 +120,11 @@ class Transactions:
         self._ended: dict[int, None] = {}
         # Offset of a half message -> of its newest copy.
         self._copies: dict[int, int] = {}
+        self._former_copies = FormerCopies(store)
         # Half messages whose copies are on their way, and the ends that wait for that.
         self._copying: frozenset[int] = frozenset()
         self._held: list[
-            tuple[int, AppendMessage | None, Callable[[BrokerError | None], None]]
+            tuple[HalfMessage, AppendMessage | None, Callable[[BrokerError | None], None]]
         ] = []
         # Record of ends -> offsets in it; only records that are not below the op offset.
         self._ends: dict[int, tuple[int, ...]] = {}
@@ -137,14 +139,14 @@ class Transactions:
 
     def end(
         self,
-        offset: int,
+        half: HalfMessage,
         message: AppendMessage | None,
         done: Callable[[BrokerError | None], None],
     ) -> None:
         """Ends the transaction of a half message; a second end of the same one changes nothing.
 
         Args:
-            offset: of the half message in its queue.
+            half: as it was stored first, or again.
             message: what is stored in the real topic; None to roll back.
             done: told when that is committed, or why it is not known to be.
 
@@ -153,12 +155,15 @@ class Transactions:
         """
         self._adopt_leadership()
         for _ in range(_CHUNKS_BEFORE_END_MAX):
-            if not self._has_ends_to_read:
+            if self._has_ends_to_read:
+                self._read_ends()
+            elif self._former_copies.has_more and self._former_copies.concerns(half):
+                self._former_copies.read()
+            else:
                 break
-            self._read_ends()
         else:
             raise SystemBusyError("system busy: the ends of former transactions are being read")
-        offset = self._newest(offset)
+        offset = self._newest(half)
         if offset in self._copying:
             # 1. A copy of it is on its way. 2. An end stored now would name the original. 3. This
             # leader is lost. 4. The next one takes the copy for open: the message is stored twice.
@@ -166,7 +171,7 @@ class Transactions:
                 raise SystemBusyError(
                     f"system busy: {len(self._held)} ends wait for copies of their half messages"
                 )
-            self._held.append((offset, message, done))
+            self._held.append((half, message, done))
             return
         if offset in self._ended:
             done(None)
@@ -202,16 +207,19 @@ class Transactions:
         self._copying = frozenset()
         held, self._held = self._held, []
         is_unknown = isinstance(error, CommitTimeoutError) or not self._progress.is_leading
-        for offset, message, done in held:
+        for half, message, done in held:
             if error is not None and is_unknown:
                 done(error)
                 continue
             try:
-                self.end(offset, message, done)
+                self.end(half, message, done)
             except BrokerError as refusal:
                 done(refusal)
 
-    def _newest(self, offset: int) -> int:
+    def _newest(self, half: HalfMessage) -> int:
+        offset = self._former_copies.find(half)
+        if offset is None:
+            offset = half.record.queue_offset
         while offset in self._copies:
             offset = self._copies[offset]
         return offset
@@ -228,6 +236,9 @@ class Transactions:
         self._adopt_leadership()
         if self._has_ends_to_read:
             self._read_ends()
+            self._soon(self.run)
+        elif self._former_copies.has_more:
+            self._former_copies.read()
             self._soon(self.run)
         elif self._round_ms is not None:
             self._walk(now_ms)
@@ -248,6 +259,7 @@ class Transactions:
         stored = offsets.find(HALF_GROUP, names.HALF_TOPIC, 0) or 0
         begin = max(stored, self._store.min_offset(names.HALF_TOPIC, 0))
         self._progress.raise_to(HALF_QUEUE, begin)
+        self._former_copies.begin(self._progress.cursor(HALF_QUEUE))
         first = self._store.min_offset(names.HALF_DONE_TOPIC, 0)
         self._op_offset = max(offsets.find(HALF_GROUP, names.HALF_DONE_TOPIC, 0) or 0, first)
         self._op_read = self._op_offset

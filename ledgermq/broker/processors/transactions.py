@@ -98,9 +98,8 @@ class TransactionProcessor:
             level = self._config.delay_levels.level_of(half.properties.get(DELAY_TIME_LEVEL))
             if level:
                 message = waiting_message(message, level)
-        offset = half.record.queue_offset
         return answer_when_committed(
-            command, lambda done: self._transactions.end(offset, message, done)
+            command, lambda done: self._transactions.end(half, message, done)
         )
 
     def _half_at(self, physical_offset: int) -> HalfMessage:

@@ -144,7 +144,7 @@ class Bench:
     def end(self, half: HalfMessage, *, commits: bool = True) -> list[BrokerError | None]:
         told: list[BrokerError | None] = []
         message = committed_message(half) if commits else None
-        self.transactions.end(half.record.queue_offset, message, told.append)
+        self.transactions.end(half, message, told.append)
         return told
 
     def copy_of(self, half: HalfMessage) -> HalfMessage:
@@ -325,6 +325,41 @@ def test_new_leader_knows_what_former_ones_ended() -> None:
     bench.walk()
     assert bench.asked == [] and bench.cursor == 2
     assert bench.log.bodies("Real", 3) == [b"1"]
+
+
+def test_new_leader_knows_which_copies_belong_together() -> None:
+    """The producer still knows its message by the first offset, which the walk has passed."""
+    bench = Bench()
+    half, other = bench.send(b"1", UNIQ_KEY="A"), bench.send(b"2", UNIQ_KEY="B")
+    bench.walk()
+    bench.walk()
+    copy = bench.copy_of(half)
+    assert copy.check_count == 2
+    bench.lead_again()
+    assert bench.end(half) == [None]
+    assert bench.end(copy) == [None]
+    assert bench.end(half) == [None]
+    assert bench.log.bodies("Real", 3) == [b"1"]
+    del bench.asked[:]
+    bench.walk(1)
+    bench.walk()
+    assert [body for body, _ in bench.asked] == [b"2"]
+    # Its newest copy is one of this leader.
+    assert bench.end(other) == [None]
+    bench.walk()
+    assert len(bench.asked) == 1 and bench.log.bodies("Real", 3) == [b"1", b"2"]
+
+
+def test_end_without_a_copy_that_is_open_is_stored() -> None:
+    """A message that was put aside, or whose producer gave it no key."""
+    bench = Bench()
+    half, aside = bench.send(b"no key"), bench.send(b"aside", UNIQ_KEY="A")
+    for _ in range(RULES.checks_max + 1):
+        bench.walk()
+    assert names.HALF_EXPIRED_TOPIC in {topic for topic, _ in bench.log.units}
+    bench.lead_again()
+    assert bench.end(half) == [None] and bench.end(aside) == [None]
+    assert bench.log.bodies("Real", 3) == [b"no key", b"aside"]
 
 
 def test_new_leader_knows_the_copy_of_a_time_of_immunity_by_its_first_offset() -> None:
