@@ -1,0 +1,236 @@
+"""HaClient: a slave's connection to its master, made again whenever it breaks.
+
+    idle         no master is known
+    connecting   ClientService tries, with growing pauses
+    connected    a SlaveLink decides what is appended and reported
+
+A connection that ends before its first good frame counts as a failed attempt, so a master whose log
+does not fit, or a log that takes nothing because its disk is full, is not tried ten times a second;
+the reason is logged once and kept for whoever asks.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.application.internet import ClientService
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from ledgermq.broker.ha.errors import ReplicationError
+from ledgermq.broker.ha.replicated_log import ReplicatedLog
+from ledgermq.broker.ha.settings import HaSettings
+from ledgermq.broker.ha.slave_link import SlaveLink
+from ledgermq.commitlog import CommitLogError
+from ledgermq.dledger.errors import LedgerError
+from ledgermq.protocol.transport.client import default_back_off
+
+_CONNECT_S_MAX: Final = 3.0
+
+_log = Logger()
+
+
+class MasterConnection(Protocol):
+    """One connection to the master."""
+
+    # Twisted's interface knows no end at once.
+    transport: Any
+
+    def __init__(self, client: "HaClient") -> None:
+        self._client = client
+        self._link: SlaveLink | None = None
+        self._reason: str | None = None
+
+    @property
+    def link(self) -> SlaveLink:
+        """What is known of the master."""
+        assert self._link is not None, "a connection that was not made is asked"
+        return self._link
+
+    def connectionMade(self) -> None:
+        self._link = self._client.new_link()
+        self._client.connection_made(self)
+        self.send_report()
+
+    def dataReceived(self, data: bytes) -> None:
+        try:
+            self.link.receive(data, self._client.now_ms())
+        except (ReplicationError, CommitLogError, LedgerError, OSError) as error:
+            self.abort(str(error))
+        else:
+            self._client.received(self)
+            self.send_report()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._client.connection_lost(self, self._reason or reason.getErrorMessage())
+
+    def send_report(self) -> None:
+        """Reports the end of the log when that is due."""
+        if self._reason is None:
+            report = self.link.take_report(self._client.now_ms())
+            if report is not None:
+                self.transport.write(report)
+
+    def abort(self, reason: str) -> None:
+        """Closes the connection at once; the first reason is the one that is told."""
+        if self._reason is None:
+            self._reason = reason
+            self.transport.abortConnection()
+
+
+class _MasterFactory(Factory):
+    noisy = False
+
+    def __init__(self, client: "HaClient") -> None:
+        self._client = client
+
+    def buildProtocol(self, addr: IAddress | None) -> MasterConnection:
+        return MasterConnection(self._client)
+
+
+class HaClient:
+    """The way of one slave to its master.
+
+    Attributes:
+        master: "host:port" that is connected to, None while none is known.
+        last_failure: why the last connection ended; None once a frame was taken on the next one.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        log: ReplicatedLog,
+        settings: HaSettings,
+        *,
+        back_off: Callable[[int], float] = default_back_off,
+    ) -> None:
+        """Opens nothing before `follow`.
+
+        Args:
+            reactor: gives TCP and time.
+            log: where the master's bytes go.
+            settings: times.
+            back_off: seconds to wait after so many fruitless attempts in a row.
+        """
+        self._reactor = reactor
+        self._replicated_log = log
+        self._settings = settings
+        self._back_off = back_off
+        self._service: ClientService | None = None
+        self._connection: MasterConnection | None = None
+        # Connections in a row that ended without a good frame.
+        self._fruitless_count = 0
+        self._logged_reason = ""
+        self._is_stopped = False
+        self.master: str | None = None
+        self.last_failure: str | None = None
+
+    @property
+    def is_copying(self) -> bool:
+        """True once the connection of the moment brought a good frame."""
+        return self._connection is not None and self._connection.link.frame_count > 0
+
+    def follow(self, master: str | None) -> Deferred[Any]:
+        """Connects to a master, leaving the one before; None only leaves.
+
+        Returns: a Deferred that fires when the former connection is gone.
+        """
+        if self._is_stopped or master == self.master:
+            return succeed(None)
+        left = self._leave()
+        self.master = master
+        self._fruitless_count = 0
+        if master is None:
+            return left
+        host, _, port = master.rpartition(":")
+        host = host.strip("[]")
+        endpoint_class: Any = TCP6ClientEndpoint if ":" in host else TCP4ClientEndpoint
+        endpoint = endpoint_class(self._reactor, host, int(port), timeout=_CONNECT_S_MAX)
+        # Twisted's interfaces are unknown to the type checker.
+        factory: Any = _MasterFactory(self)
+        service = ClientService(endpoint, factory, retryPolicy=self._pause, clock=self._reactor)
+        self._service = service
+        # The old connection is gone first: two would append to one log.
+        left.addBoth(lambda _: self._begin(service))
+        return left
+
+    def _begin(self, service: ClientService) -> None:
+        if self._service is service:
+            service.startService()
+
+    def check(self) -> None:
+        """Sends a report that is due and ends a silent connection; called several times in each
+        heart beat.
+        """
+        connection = self._connection
+        if connection is None:
+            return
+        if connection.link.is_silent(self.now_ms()):
+            limit = self._settings.silence_ms_max
+            connection.abort(
+                f"the master has said nothing for more than {limit} ms (key haHousekeepingInterval)"
+            )
+        else:
+            connection.send_report()
+
+    def stop(self) -> Deferred[Any]:
+        """Leaves the master for good; fires when nothing is left."""
+        left = self._leave()
+        self._is_stopped = True
+        return left
+
+    def _leave(self) -> Deferred[Any]:
+        service, self._service = self._service, None
+        self.master = None
+        if self._connection is not None:
+            self._connection.abort("this slave leaves its master")
+        if service is None or not service.running:
+            return succeed(None)
+        return maybeDeferred(service.stopService)
+
+    # For the connection and the service.
+
+    def _pause(self, failed_count: int) -> float:
+        return self._back_off(max(failed_count, self._fruitless_count))
+
+    def new_link(self) -> SlaveLink:
+        """Returns the state of a new connection."""
+        return SlaveLink(
+            self._replicated_log,
+            heart_beat_ms=self._settings.heart_beat_ms,
+            silence_ms_max=self._settings.silence_ms_max,
+            now_ms=self.now_ms(),
+        )
+
+    def connection_made(self, connection: MasterConnection) -> None:
+        """Takes a new connection."""
+        self._connection = connection
+
+    def received(self, connection: MasterConnection) -> None:
+        """Notes that the master sends what fits."""
+        if connection.link.frame_count:
+            self._fruitless_count = 0
+            self.last_failure, self._logged_reason = None, ""
+
+    def connection_lost(self, connection: MasterConnection, reason: str) -> None:
+        """Takes the end of a connection."""
+        if self._connection is connection:
+            self._connection = None
+        if connection.link.frame_count == 0:
+            self._fruitless_count += 1
+        self.last_failure = reason
+        if reason != self._logged_reason and self.master is not None:
+            self._logged_reason = reason
+            _log.warn(
+                "connection to the master at {master} ended, it is made again: {reason}",
+                master=self.master,
+                reason=reason,
+            )
+
+    def now_ms(self) -> float:
+        """Returns monotonic time."""
+        seconds: float = self._reactor.seconds()
+        return seconds * 1000.0

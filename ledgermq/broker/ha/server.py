@@ -1,0 +1,278 @@
+"""HaServer: the port of a master where its slaves connect.
+
+Each connection has a MasterLink that decides; here bytes come and go. What waits in memory for a
+slave is bounded: frames are made only while its transport takes them, so a slow slave holds up
+nothing but itself, and costs a buffer of the transport and one frame.
+"""
+
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred, succeed
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IAddress, IPushProducer
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from ledgermq.broker.ha.acknowledgements import Acknowledgements
+from ledgermq.broker.ha.errors import ReplicationError
+from ledgermq.broker.ha.master_link import MasterLink
+from ledgermq.broker.ha.replicated_log import ReplicatedLog
+from ledgermq.broker.ha.settings import HaSettings
+
+# Slaves of one master; further connections are refused.
+SLAVES_MAX: Final = 32
+# Frames that one slave gets before the reactor may do something else.
+_FRAMES_PER_TURN: Final = 16
+
+_log = Logger()
+
+
+@implementer(IPushProducer)
+class SlaveConnection(Protocol):
+    """One slave's connection."""
+
+    # Twisted's interfaces know neither producers nor an end at once.
+    transport: Any
+
+    def __init__(self, server: "HaServer") -> None:
+        self._server = server
+        self._link: MasterLink | None = None
+        self._is_paused = False
+        # The call that goes on with frames after a turn's share; None when none waits.
+        self._next_turn: Any = None
+        self.peer = "?"
+        # Fires when the connection is gone.
+        self.closed: Deferred[None] = Deferred()
+
+    @property
+    def link(self) -> MasterLink:
+        """What is known of the slave."""
+        assert self._link is not None, "a connection that was not made is asked"
+        return self._link
+
+    # Called by Twisted.
+
+    def connectionMade(self) -> None:
+        address = self.transport.getPeer()
+        self.peer = f"{getattr(address, 'host', '?')}:{getattr(address, 'port', 0)}"
+        self._link = self._server.new_link()
+        self.transport.registerProducer(self, True)
+        self._server.connection_made(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        is_first = self.link.acknowledged_offset is None
+        try:
+            is_report = self.link.receive(data, self._server.now_ms())
+        except ReplicationError as error:
+            self._refuse(error)
+            return
+        if is_report:
+            self._server.reported(self, is_first)
+            self.send_frames()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
+        self._is_paused = True
+        self._server.connection_lost(self, reason.getErrorMessage())
+        self.closed.callback(None)
+
+    def pauseProducing(self) -> None:
+        self._is_paused = True
+
+    def resumeProducing(self) -> None:
+        self._is_paused = False
+        self.send_frames()
+
+    def stopProducing(self) -> None:
+        self._is_paused = True
+
+    # Called by the server.
+
+    def send_frames(self) -> None:
+        """Sends what the slave lacks, as far as its transport takes it now."""
+        if self._next_turn is not None:
+            return
+        for _ in range(_FRAMES_PER_TURN):
+            if self._is_paused:
+                return
+            try:
+                frame = self.link.take_frame(self._server.now_ms())
+            except ReplicationError as error:
+                self._refuse(error)
+                return
+            if frame is None:
+                return
+            self.transport.write(frame)
+        self._next_turn = self._server.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._next_turn = None
+        self.send_frames()
+
+    def abort(self) -> None:
+        """Closes the connection without waiting for the slave to read."""
+        self._is_paused = True
+        self.transport.abortConnection()
+
+    def _refuse(self, error: ReplicationError) -> None:
+        _log.error("slave {peer} is refused: {reason}", peer=self.peer, reason=str(error))
+        self.abort()
+
+
+class _SlaveFactory(Factory):
+    # Twisted would log each start and stop of the port.
+    noisy = False
+
+    def __init__(self, server: "HaServer") -> None:
+        self._server = server
+
+    def buildProtocol(self, addr: IAddress | None) -> SlaveConnection | None:
+        return self._server.admit(addr)
+
+
+class HaServer:
+    """All slaves of one master.
+
+    Attributes:
+        acknowledgements: told of every report.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        log: ReplicatedLog,
+        settings: HaSettings,
+        acknowledgements: Acknowledgements,
+        *,
+        host: str,
+        port: int,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            reactor: gives TCP and time.
+            log: what slaves copy.
+            settings: sizes and times.
+            acknowledgements: of the appends that wait for a slave.
+            host: address to listen on; empty for all.
+            port: 0 has the system choose.
+        """
+        self._reactor = reactor
+        self._replicated_log = log
+        self._settings = settings
+        self.acknowledgements = acknowledgements
+        self._host = host
+        self._port = port
+        self._listening: Any = None
+        self._connections: set[SlaveConnection] = set()
+
+    @property
+    def slaves(self) -> list[SlaveConnection]:
+        """Connections whose slave has reported."""
+        reported = (one for one in self._connections if one.link.acknowledged_offset is not None)
+        return sorted(reported, key=lambda one: one.peer)
+
+    def start(self) -> Deferred[int]:
+        """Begins to listen; fires with the port, or fails with CannotListenError."""
+        try:
+            self._listening = self._reactor.listenTCP(
+                self._port, _SlaveFactory(self), interface=self._host
+            )
+        except CannotListenError:
+            return fail()
+        return succeed(self._listening.getHost().port)
+
+    def log_advanced(self) -> None:
+        """Sends what was appended; called once after each turn's append."""
+        for connection in list(self._connections):
+            connection.send_frames()
+
+    def check(self) -> None:
+        """Sends heart beats that are due, ends silent connections and overdue waits; called
+        several times in each heart beat.
+        """
+        now_ms = self.now_ms()
+        self.acknowledgements.expire(now_ms)
+        for connection in list(self._connections):
+            if connection.link.is_silent(now_ms):
+                _log.warn(
+                    "slave {peer} has said nothing for more than {limit} ms"
+                    " (key haHousekeepingInterval): its connection is closed",
+                    peer=connection.peer,
+                    limit=self._settings.silence_ms_max,
+                )
+                connection.abort()
+            else:
+                connection.send_frames()
+
+    def stop(self) -> Deferred[Any]:
+        """Closes the port and all connections; fires when none is left."""
+        self.acknowledgements.close()
+        waiting: list[Deferred[Any]] = []
+        if self._listening is not None:
+            waiting.append(maybeDeferred(self._listening.stopListening))
+            self._listening = None
+        for connection in list(self._connections):
+            waiting.append(connection.closed)
+            connection.abort()
+        return DeferredList(waiting, consumeErrors=True)
+
+    # For the connections.
+
+    def admit(self, address: IAddress | None) -> SlaveConnection | None:
+        """Returns the protocol of a new connection, None when there are enough."""
+        if len(self._connections) >= SLAVES_MAX:
+            _log.warn(
+                "slave {host} is refused: {limit} are connected",
+                host=getattr(address, "host", "?"),
+                limit=SLAVES_MAX,
+            )
+            return None
+        return SlaveConnection(self)
+
+    def new_link(self) -> MasterLink:
+        """Returns the state of a new connection."""
+        return MasterLink(
+            self._replicated_log,
+            batch_bytes_max=self._settings.batch_bytes_max,
+            heart_beat_ms=self._settings.heart_beat_ms,
+            silence_ms_max=self._settings.silence_ms_max,
+            now_ms=self.now_ms(),
+        )
+
+    def connection_made(self, connection: SlaveConnection) -> None:
+        """Takes a new connection."""
+        self._connections.add(connection)
+
+    def reported(self, connection: SlaveConnection, is_first: bool) -> None:
+        """Takes a slave's report."""
+        offset = connection.link.acknowledged_offset
+        assert offset is not None
+        if is_first:
+            self.acknowledgements.slave_count = len(self.slaves)
+            _log.info("slave {peer} copies from {offset} on", peer=connection.peer, offset=offset)
+        self.acknowledgements.acknowledged(offset)
+
+    def connection_lost(self, connection: SlaveConnection, reason: str) -> None:
+        """Takes the end of a connection."""
+        self._connections.discard(connection)
+        self.acknowledgements.slave_count = len(self.slaves)
+        _log.info(
+            "slave {peer} is gone at {offset}: {reason}",
+            peer=connection.peer,
+            offset=connection.link.acknowledged_offset,
+            reason=reason,
+        )
+
+    def now_ms(self) -> float:
+        """Returns monotonic time."""
+        seconds: float = self._reactor.seconds()
+        return seconds * 1000.0
+
+    def call_soon(self, function: Any) -> Any:
+        """Has a function called in a turn of its own; returns the call."""
+        return self._reactor.callLater(0, function)
