@@ -58,6 +58,14 @@ SUBCOMMANDS: Final = {
         columns=("key", "value"),
         rows=settings_rows,
     ),
+    "updateNamesrvConfig": order(
+        "change a setting of the name servers until their next start",
+        NAME_SERVERS,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+        Flag("-k", "key", "its name"),
+        Flag("-v", "value", "its value"),
+        body=lambda options: f"{options.key}={options.value}\n".encode(),
+    ),
     "updateKvConfig": order(
         "set an item of the key-value configuration",
         NAME_SERVERS,

@@ -7,11 +7,11 @@ keys are kept in `unknown_keys`, so that the service reports them once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ledgermq.namesrv.errors import ConfigError
+from ledgermq.namesrv.errors import ConfigError, SettingsRefusedError
 from ledgermq.protocol.properties_file import parse_properties_file
 from ledgermq.protocol.tls.contexts import SERVER_MODES
 
@@ -72,6 +72,11 @@ WITHOUT_EFFECT: Final = frozenset(
 )  # fmt: skip
 
 
+# What a tool may change while the name server runs: read each time they are used, and harmless. It
+# asks nobody who they are, so paths, ports, times and limits are none of them.
+CHANGEABLE_KEYS: Final = ("orderMessageEnable", "returnOrderTopicConfigToBroker")
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class NamesrvConfig:
     """All settings of one name server; KEYS explains each."""
@@ -104,7 +109,23 @@ def load_namesrv_config(path: Path | None, overrides: Mapping[str, str]) -> Name
         ValueError: the file is no properties text.
     """
     given = {} if path is None else parse_properties_file(path.read_bytes())
-    given = {**given, **overrides}
+    return _read({**given, **overrides})
+
+
+def with_settings(config: NamesrvConfig, settings: Mapping[str, str]) -> NamesrvConfig:
+    """Returns a configuration with other values for some keys.
+
+    Raises:
+        SettingsRefusedError: a key is none of CHANGEABLE_KEYS.
+        ConfigError: a value is outside its range.
+    """
+    refused = sorted(set(settings) - set(CHANGEABLE_KEYS))
+    if refused:
+        raise SettingsRefusedError(refused, CHANGEABLE_KEYS)
+    return replace(_read({**config.texts, **settings}), unknown_keys=config.unknown_keys)
+
+
+def _read(given: Mapping[str, str]) -> NamesrvConfig:
     texts = {name: given.get(name, key.default) for name, key in KEYS.items()}
     return NamesrvConfig(
         listen_port=_number(texts, "listenPort"),

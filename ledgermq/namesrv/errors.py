@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ledgermq.protocol.codes import ResponseCode
 
 
@@ -18,6 +20,18 @@ class ConfigError(NamesrvError):
         super().__init__(f"{key} is {value!r}; allowed: {allowed}")
         self.key = key
         self.value = value
+        self.allowed = allowed
+
+
+class SettingsRefusedError(NamesrvError):
+    """A tool may not change these keys; nothing was changed."""
+
+    def __init__(self, keys: Sequence[str], allowed: Sequence[str]) -> None:
+        super().__init__(
+            f"{', '.join(keys)[:200]} cannot be changed while the name server runs, nothing was"
+            f" changed; these can, until the next start: {', '.join(allowed)}"
+        )
+        self.keys = keys
         self.allowed = allowed
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from ledgermq.namesrv.config import NamesrvConfig
+from ledgermq.namesrv.config import NamesrvConfig, with_settings
 from ledgermq.namesrv.errors import BodyChecksumError, ConfigItemNotFoundError, NamesrvError
 from ledgermq.namesrv.kv_table import ORDER_TOPIC_CONFIG, KvTable
 from ledgermq.namesrv.route_table import Registration, RouteTable
@@ -39,7 +39,7 @@ from ledgermq.protocol.headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from ledgermq.protocol.properties_file import format_properties
+from ledgermq.protocol.properties_file import format_properties, parse_properties
 from ledgermq.protocol.route import DataVersion, KVTable, RegisterBrokerBody, TopicList
 
 Processor = Callable[[RemotingCommand, object], RemotingCommand]
@@ -47,6 +47,7 @@ Processor = Callable[[RemotingCommand, object], RemotingCommand]
 _log = Logger()
 # An address registers under one of these ids; -1 is a broker that does not know its role yet.
 _BROKER_ID_MIN: Final = 0
+_SETTINGS_BYTES_MAX: Final = 65_536
 
 
 class Processors:
@@ -84,6 +85,7 @@ class Processors:
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.get_unit_sub_topics,
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.get_unit_sub_ununit_topics,
             RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
         }
 
     def answer(self, command: RemotingCommand, owner: object) -> RemotingCommand:
@@ -259,6 +261,20 @@ class Processors:
         """GET_NAMESRV_CONFIG: the effective settings as properties text."""
         text = format_properties(self._config.texts)
         return command.response(ResponseCode.SUCCESS, body=text.encode())
+
+    def update_config(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+        """UPDATE_NAMESRV_CONFIG: changes a few settings until the next start."""
+        size = len(command.body)
+        if size > _SETTINGS_BYTES_MAX:
+            raise RemoteProtocolError("settings", size, f"at most {_SETTINGS_BYTES_MAX} bytes")
+        try:
+            settings = parse_properties(command.body.decode("utf-8"))
+        except ValueError as error:
+            raise RemoteProtocolError("settings", str(error), "properties text") from error
+        self._config = with_settings(self._config, settings)
+        for name, text in settings.items():
+            _log.info("{name} is {text} until the next start", name=name, text=text)
+        return command.response(ResponseCode.SUCCESS)
 
 
 def _topic_list(

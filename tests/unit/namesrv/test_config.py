@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.namesrv.config import load_namesrv_config
-from ledgermq.namesrv.errors import ConfigError
+from ledgermq.namesrv.config import load_namesrv_config, with_settings
+from ledgermq.namesrv.errors import ConfigError, SettingsRefusedError
 
 
 def test_defaults_are_upstreams() -> None:
@@ -42,3 +42,16 @@ def test_wrong_value_is_refused_with_key_value_and_range(
 ) -> None:
     with pytest.raises(ConfigError, match=f"{key} is '{value}'; allowed: {allowed}"):
         load_namesrv_config(None, {key: value})
+
+
+def test_a_tool_changes_few_settings_and_nothing_else() -> None:
+    config = load_namesrv_config(None, {"listenPort": "1234", "color": "red"})
+    changed = with_settings(config, {"orderMessageEnable": "true"})
+    assert changed.order_message_enable and not config.order_message_enable
+    assert changed.texts == {**config.texts, "orderMessageEnable": "true"}
+    assert (changed.listen_port, changed.unknown_keys) == (1234, ("color",))
+    with pytest.raises(ConfigError, match="orderMessageEnable is 'yes'"):
+        with_settings(config, {"orderMessageEnable": "yes"})
+    for key in ("kvConfigPath", "listenPort", "tls.config.file", "brokersMax", "color"):
+        with pytest.raises(SettingsRefusedError, match=f"{key} cannot be changed"):
+            with_settings(config, {"orderMessageEnable": "true", key: "1"})
