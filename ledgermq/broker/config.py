@@ -139,6 +139,17 @@ class BrokerConfig:
     ledger_vote_wait_min_ms: int
     ledger_vote_wait_max_ms: int
     ledger_pending_max: int
+    # Master and slave without a ledger.
+    broker_id: int
+    ha_host: str
+    ha_listen_port: int
+    ha_master_address: str
+    ha_batch_bytes: int
+    ha_heartbeat_ms: int
+    ha_silence_ms: int
+    slave_behind_bytes: int
+    slave_timeout_ms: int
+    memory_percent: int
     # Keys that are not in the table, and keys of upstream that have no effect here, in the order
     # of the file.
     unknown_keys: tuple[str, ...] = ()
@@ -181,6 +192,7 @@ def load_broker_config(
     _derive_access(values, path)
     _derive_delays(values)
     _derive_ledger(values)
+    _derive_replication(values)
     others = [name for name in entries if name not in KEY_BY_NAME]
     values["unknown_keys"] = tuple(name for name in others if name not in IGNORED_KEYS)
     values["ineffective_keys"] = tuple(name for name in others if name in IGNORED_KEYS)
@@ -315,6 +327,15 @@ def _derive_ledger(values: dict[str, Any]) -> None:
             raise ConfigError("preferredLeaderId", preferred, "ids in dLegerPeers, joined with ;")
 
 
+def _derive_replication(values: dict[str, Any]) -> None:
+    values["ha_host"] = values["ha_host"] or values["address_host"]
+    if not values["ha_listen_port"] and values["listen_port"]:
+        values["ha_listen_port"] = min(values["listen_port"] + 1, 65_535)
+    address = values["ha_master_address"]
+    if address and len(_split_addresses("haMasterAddress", address)) != 1:
+        raise ConfigError("haMasterAddress", address, "one host:port")
+
+
 def _port_beside(listen_port: int) -> int:
     """The ledger port of a broker without a group; nobody connects to it."""
     if listen_port == 0:
@@ -380,6 +401,12 @@ def _check_together(config: BrokerConfig) -> None:
     if config.index_segment_bytes % 32:
         raise ConfigError(
             "mappedFileSizeDLedgerIndex", str(config.index_segment_bytes), "a multiple of 32 bytes"
+        )
+    if config.ha_silence_ms < 2 * config.ha_heartbeat_ms:
+        raise ConfigError(
+            "haHousekeepingInterval",
+            str(config.ha_silence_ms),
+            f"at least twice haSendHeartbeatInterval = {config.ha_heartbeat_ms} ms",
         )
     low, high = config.ledger_vote_wait_min_ms, config.ledger_vote_wait_max_ms
     if high and low >= high:

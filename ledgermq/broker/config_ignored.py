@@ -1,14 +1,14 @@
 """Keys of upstream's broker files that this broker accepts without any effect.
 
 An operator's file is read as it is: these keys, of 4.9.3 to 4.9.8 and 5.x, steer thread pools,
-memory pools, the old master and slave replication, or services that do not exist here. They are
-reported once at start on one line, so that nobody believes they work.
+memory pools, or services that do not exist here. They are reported once at start on one line, so
+that nobody believes they work.
 """
 
 from typing import Final
 
 _IDENTITY_AND_STATISTICS: Final = """
-rocketmqHome brokerIP2 brokerId messageStorePlugIn highSpeedMode maxDelayTime commercialEnable
+rocketmqHome messageStorePlugIn highSpeedMode maxDelayTime commercialEnable
 commercialTimerCount commercialTransCount commercialBigCount commercialBaseCount transferMsgByHeap
 enableDetailStat autoDeleteUnusedStats isolateLogEnable configBlackList brokerConfigPath
 filterServerNums flushConsumerOffsetHistoryInterval fetchNamesrvAddrByAddressServer
@@ -57,10 +57,8 @@ deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly redeleteHangedF
 putMsgIndexHightWater checkCRCOnRecover flushCommitLogLeastPages commitCommitLogLeastPages
 flushLeastPagesWhenWarmMapedFile flushConsumeQueueLeastPages flushCommitLogThoroughInterval
 commitCommitLogThoroughInterval flushConsumeQueueThoroughInterval maxTransferBytesOnMessageInDisk
-maxTransferCountOnMessageInDisk accessMessageInMemoryMaxRatio messageIndexSafe haListenPort
-haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize haMasterAddress
-haSlaveFallbehindMax haMaxGapNotInSync syncFlushTimeout slaveTimeout warmMapedFileEnable
-debugLockEnable duplicationEnable diskFallRecorded osPageCacheBusyTimeOutMills
+maxTransferCountOnMessageInDisk messageIndexSafe haMaxGapNotInSync syncFlushTimeout
+warmMapedFileEnable debugLockEnable duplicationEnable diskFallRecorded osPageCacheBusyTimeOutMills
 transientStorePoolEnable transientStorePoolSize fastFailIfNoBufferInStorePool enableBatchPush
 enableLmq enableMultiDispatch maxLmqConsumeQueueNum storeType totalReplicas inSyncReplicas
 minInSyncReplicas allAckInSyncStateSet enableAutoInSyncReplicas mappedFileSwapEnable

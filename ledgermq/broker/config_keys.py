@@ -9,6 +9,7 @@ keys. Keys of upstream's files that have no effect in this broker are in `config
 from typing import Final
 
 from ledgermq.broker.config_key import GIB, I32_MAX, I64_MAX, Key, integer, switch, text_key
+from ledgermq.broker.config_keys_replication import REPLICATION_KEYS
 from ledgermq.broker.config_keys_store import LEDGER_KEYS, STORE_KEYS
 from ledgermq.protocol.tls.contexts import SERVER_MODES
 
@@ -331,6 +332,7 @@ KEYS: Final[tuple[Key, ...]] = (
     *_LIMITS,
     *STORE_KEYS,
     *LEDGER_KEYS,
+    *REPLICATION_KEYS,
 )
 
 KEY_BY_NAME: Final[dict[str, Key]] = {key.name: key for key in KEYS}

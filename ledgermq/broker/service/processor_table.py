@@ -27,8 +27,6 @@ from ledgermq.broker.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.record import decode_record_head
 
-# Part of the memory that upstream takes for the page cache of the log's end.
-_MEMORY_PERCENT: Final = 40
 _HOUR_MS: Final = 3_600_000
 
 
@@ -175,8 +173,8 @@ def _transactions(parts: Parts) -> Transactions:
 
 
 def _near_bytes(parts: Parts) -> int:
-    """A record so near to the end of the log counts as read from memory."""
-    return parts.machine_memory_bytes * _MEMORY_PERCENT // 100
+    """A record so near to the end of the log counts as read from memory, as upstream has it."""
+    return parts.machine_memory_bytes * parts.config.memory_percent // 100
 
 
 def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processor]:

@@ -58,9 +58,9 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
 
 
 def test_unknown_keys_are_kept_for_one_report() -> None:
-    config = load_broker_config(None, {"brokrName": "x", "brokerId": "0"})
+    config = load_broker_config(None, {"brokrName": "x", "useTLS": "false"})
     assert config.unknown_keys == ("brokrName",)
-    assert config.ineffective_keys == ("brokerId",)
+    assert config.ineffective_keys == ("useTLS",)
 
 
 def test_plain_broker_is_a_group_of_one() -> None:
@@ -100,6 +100,9 @@ GROUP = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId
         ({**GROUP, "dLegerPeers": "n0-h:1;n1-h:1"}, "dLegerPeers", "each address once"),
         ({**GROUP, "dLegerPeers": "n0-h:1;node1-h:2"}, "dLegerPeers", "a letter"),
         ({**GROUP, "preferredLeaderId": "n0;n7"}, "preferredLeaderId", "dLegerPeers"),
+        ({"haHousekeepingInterval": "9000"}, "haHousekeepingInterval", "5000 ms"),
+        ({"haMasterAddress": "10.0.0.1"}, "haMasterAddress", "host:port"),
+        ({"haMasterAddress": "a:1;b:1"}, "haMasterAddress", "one host:port"),
         ({"minVoteIntervalMs": "5", "maxVoteIntervalMs": "5"}, "minVoteIntervalMs", "less than"),
     ],
 )
