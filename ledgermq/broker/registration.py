@@ -40,6 +40,8 @@ class NameServer:
         self.registered_id = NO_BROKER_ID
         # "ip:port" of the master, as it told with its last answer; None when it knew none.
         self.master: str | None = None
+        # "ip:port" where slaves of that master copy its log.
+        self.ha_master: str | None = None
 
 
 class Registration:
@@ -66,7 +68,7 @@ class Registration:
             reactor: gives TCP and time to the connections.
             output: shared with the broker's other connections.
             address: of this broker for clients; asked when it is known.
-            ha_address: what upstream calls the HA server; nobody listens there.
+            ha_address: where slaves of this broker copy its log; with a ledger nobody listens.
             tls: for connections with TLS; None for plain ones.
         """
         self._config = config
@@ -108,6 +110,13 @@ class Registration:
     def find_master(self) -> str | None:
         """Returns the master's "ip:port" as some name server told it last, None when none did."""
         masters = [server.master for server in self._servers.values() if server.master]
+        return masters[0] if masters else None
+
+    def find_ha_master(self) -> str | None:
+        """Returns where a slave copies its master's log, as some name server told it last, None
+        when none did.
+        """
+        masters = [server.ha_master for server in self._servers.values() if server.ha_master]
         return masters[0] if masters else None
 
     def unregister(self) -> Deferred[Any]:
@@ -176,7 +185,9 @@ class Registration:
             )
         server.is_registered = True
         server.registered_id = broker_id
-        server.master = (answer.ext_fields or {}).get("masterAddr") or None
+        told = answer.ext_fields or {}
+        server.master = told.get("masterAddr") or None
+        server.ha_master = told.get("haServerAddr") or None
 
     def _not_registered(self, failure: Failure, text: str) -> None:
         self._refused(text, failure.getErrorMessage())

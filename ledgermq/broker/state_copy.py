@@ -8,10 +8,14 @@ group back, and delivers no delayed message again, but for what happened since i
 The copy adds and changes, it removes nothing: the Java leader may lack what a leader of ours made
 just before it, and a topic too many does no harm. For the same reason its offsets count in the
 first copy of a term only where they are ahead, afterwards wherever they changed.
+
+A slave without a ledger copies the same from its master, ours or Java's. It never leads, so topics
+and groups become exactly those of the master whenever their versions differ. The files of a queue
+whose topic is gone stay until the log before them is.
 Source: `SlaveSynchronize.java`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred, FirstError, gatherResults
@@ -19,6 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.broker.consumer_offsets import OffsetsByKey, offsets_from_json
+from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.subscriptions import SubscriptionGroup
@@ -50,7 +55,7 @@ class Peer(Protocol):
 
 
 class StateCopy:
-    """Copies the state of a Java leader while this member follows it."""
+    """Copies the state of a Java leader, or of a slave's master, while this member follows it."""
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class StateCopy:
         find_master: Callable[[], str | None],
         ask_for_master: Callable[[], None],
         connect: Callable[[str], Peer],
+        mirrors_tables: bool = False,
     ) -> None:
         """Does nothing before `run`.
 
@@ -70,6 +76,8 @@ class StateCopy:
                 last; None when they told none.
             ask_for_master: has name servers tell it again.
             connect: gives a connection that `stop` ends.
+            mirrors_tables: whether what the leader's tables of topics and groups lack goes here,
+                too.
         """
         self._leadership = leadership
         self._state = state
@@ -77,6 +85,7 @@ class StateCopy:
         self._find_master = find_master
         self._ask_for_master = ask_for_master
         self._connect = connect
+        self._mirrors_tables = mirrors_tables
         # Term and leader of the copies so far, and the offsets of the last one.
         self._source: tuple[int, str] | None = None
         self._told: OffsetsByKey | None = None
@@ -118,22 +127,38 @@ class StateCopy:
             return
         topics, groups, offsets, delays = map(_read, answers)
         told = offsets_from_json(dict(_objects(offsets, "offsetTable")))
-        self._state.copy(
-            [
-                TopicConfig.from_json(name, value)
-                for name, value in _objects(topics, "topicConfigTable")
-            ],
-            [
-                SubscriptionGroup.from_json(name, value)
-                for name, value in _objects(groups, "subscriptionGroupTable")
-            ],
-            news_of(told, self._told, self._state.offsets.all()),
-        )
+        told_topics = [
+            TopicConfig.from_json(name, value)
+            for name, value in _objects(topics, "topicConfigTable")
+        ]
+        told_groups = [
+            SubscriptionGroup.from_json(name, value)
+            for name, value in _objects(groups, "subscriptionGroupTable")
+        ]
+        if self._mirrors_tables:
+            self._mirror_topics(told_topics, DataVersion.from_json(topics.get("dataVersion")))
+            self._mirror_groups(told_groups, DataVersion.from_json(groups.get("dataVersion")))
+            told_topics, told_groups = [], []
+        news = news_of(told, self._told, self._state.offsets.all())
+        self._state.copy(told_topics, told_groups, news)
         table = delays.get("offsetTable")
         self._state.progress.hear(table if isinstance(table, Mapping) else {})
         self._told = told
         self._logged_reason = ""
         self.count += 1
+
+    def _mirror_topics(self, topics: Sequence[TopicConfig], version: DataVersion) -> None:
+        state = self._state
+        if state.topics.version != version:
+            state.topics.replace_all(topics, version)
+            state.are_topics_unsaved = True
+            state.permission_changed()
+
+    def _mirror_groups(self, groups: Sequence[SubscriptionGroup], version: DataVersion) -> None:
+        state = self._state
+        if state.groups.version != version:
+            state.groups.replace_all(groups, version)
+            state.are_groups_unsaved = True
 
     def _failed(self, failure: Failure, master: str) -> None:
         if self._peer is None:
@@ -143,7 +168,7 @@ class StateCopy:
         if reason != self._logged_reason:
             self._logged_reason = reason
             _log.warn(
-                "no copy of the state of the Java leader at {master}: {reason}",
+                "no copy of the state of the leader at {master}: {reason}",
                 master=master,
                 reason=reason,
             )

@@ -4,6 +4,8 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from ledgermq.broker.state_copy import StateCopy, news_of
+from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -20,6 +22,7 @@ class JavaLeader:
         self.groups: dict[str, object] = {"g": {"retryMaxTimes": 5}}
         self.offsets: dict[str, dict[int, int]] = {"T@g": {0: 7, 1: 1}}
         self.delays: dict[int, int] = {3: 20}
+        self.version = {"counter": 7, "timestamp": 1}
         self.code = ResponseCode.SUCCESS
         self.is_slow = False
         self.asked: list[tuple[Deferred[RemotingCommand], RemotingCommand]] = []
@@ -37,9 +40,13 @@ class JavaLeader:
         for answer, command in asked:
             body = lenient_json.write(
                 {
-                    RequestCode.GET_ALL_TOPIC_CONFIG: {"topicConfigTable": self.topics},
+                    RequestCode.GET_ALL_TOPIC_CONFIG: {
+                        "topicConfigTable": self.topics,
+                        "dataVersion": self.version,
+                    },
                     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: {
-                        "subscriptionGroupTable": self.groups
+                        "subscriptionGroupTable": self.groups,
+                        "dataVersion": self.version,
                     },
                     RequestCode.GET_ALL_CONSUMER_OFFSET: {"offsetTable": self.offsets},
                     RequestCode.GET_ALL_DELAY_OFFSET: {"offsetTable": self.delays},
@@ -55,7 +62,7 @@ class JavaLeader:
 class Scene:
     """A follower of n1, which is a Java member."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, mirrors_tables: bool = False) -> None:
         self.parts = Parts()
         self.leader = JavaLeader()
         self.master: str | None = MASTER
@@ -68,6 +75,7 @@ class Scene:
             find_master=lambda: self.master,
             ask_for_master=self._ask_for_master,
             connect=self._connect,
+            mirrors_tables=mirrors_tables,
         )
 
     def _ask_for_master(self) -> None:
@@ -111,6 +119,27 @@ def test_nothing_is_removed_and_an_equal_copy_changes_nothing() -> None:
     scene.run(1)
     assert scene.copy.count == 3
     assert scene.parts.state.topics.find("T") is not None
+    assert scene.offset(0) == 7
+
+
+def test_a_slave_becomes_like_its_master_whenever_versions_differ() -> None:
+    scene = Scene(mirrors_tables=True)
+    state = scene.parts.state
+    state.topics.put(TopicConfig("OLD", 1, 1), 1)
+    state.groups.put(SubscriptionGroup("old"), 1)
+    scene.run()
+    assert state.topics.find("OLD") is None and state.groups.find("old") is None
+    assert state.topics.get("T").queue_count == 3
+    assert state.topics.version.to_json() == scene.leader.version
+    assert state.groups.version.to_json() == scene.leader.version
+    assert (scene.offset(0), scene.offset(1)) == (7, 1)
+    changes = scene.parts.changes
+    scene.run(1)
+    assert scene.parts.changes == changes
+    scene.leader.topics, scene.leader.version = {}, {"counter": 8, "timestamp": 1}
+    scene.run(1)
+    assert state.topics.find("T") is None
+    # Consumers of a topic that comes back go on where they were.
     assert scene.offset(0) == 7
 
 
