@@ -10,6 +10,7 @@ import argparse
 from ledgermq.cli import (
     access,
     cluster,
+    export,
     group,
     leader,
     message,
@@ -19,6 +20,7 @@ from ledgermq.cli import (
     security,
     status,
     topic,
+    trace,
 )
 from ledgermq.cli.failure import fail
 from ledgermq.cli.remote import AdminError, Remote
@@ -38,6 +40,8 @@ NOUNS = (
     leader,
     name_server,
     access,
+    trace,
+    export,
 )
 
 

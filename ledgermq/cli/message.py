@@ -46,18 +46,18 @@ def _query_id(remote: Remote, options: argparse.Namespace) -> None:
 def _query_unique_key(remote: Remote, options: argparse.Namespace) -> None:
     now_ms = time.time_ns() // 1_000_000
     begin_ms = created_ms(options.msgId, now_ms)
-    found = _by_key(remote, options.topic, options.msgId, True, (begin_ms or 1000) - 1000)
+    found = messages_of_key(remote, options.topic, options.msgId, True, (begin_ms or 1000) - 1000)
     if not found:
         raise AdminError(f"no message of topic {options.topic!r} has the id {options.msgId}")
     _tell_or_try(remote, options, found[0][0], [message for _, message in found])
 
 
 def _query_key(remote: Remote, options: argparse.Namespace) -> None:
-    found = _by_key(remote, options.topic, options.msgKey, False, 0)
+    found = messages_of_key(remote, options.topic, options.msgKey, False, 0)
     print_messages([message for _, message in found], options.json)
 
 
-def _by_key(
+def messages_of_key(
     remote: Remote, topic: str, key: str, is_unique: bool, begin_ms: int
 ) -> list[tuple[str, ReceivedMessage]]:
     """Returns the messages of a key, each with the address of its broker."""

@@ -33,9 +33,14 @@ _VALUE_COLUMNS: Final = ("key", "value")
 _CLIENT_COLUMNS: Final = ("broker", "client", "address", "language", "version")
 
 
+def read_settings(answer: RemotingCommand) -> dict[str, str]:
+    """The settings that a server tells."""
+    return parse_properties(answer.body.decode("utf-8", "replace"))
+
+
 def settings_rows(answer: RemotingCommand) -> list[Row]:
-    """The settings that a server tells, sorted by key."""
-    return sorted(parse_properties(answer.body.decode("utf-8", "replace")).items())
+    """The same, sorted by key."""
+    return sorted(read_settings(answer).items())
 
 
 def _counted_rows(answer: RemotingCommand) -> list[Row]:

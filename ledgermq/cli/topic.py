@@ -192,17 +192,17 @@ def _print_statistics(remote: Remote, options: argparse.Namespace) -> None:
 def _statistics_rows(remote: Remote, topic: str) -> list[Row]:
     rows: list[Row] = []
     for address in brokers_of(remote, topic):
-        sent = _counted(remote, address, "TOPIC_PUT_NUMS", topic)
+        sent = counted(remote, address, "TOPIC_PUT_NUMS", topic)
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         answer = remote.call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         for group in GroupList.decode(answer.body).group_list or [""]:
-            got = _counted(remote, address, "GROUP_GET_NUMS", f"{topic}@{group}")
+            got = counted(remote, address, "GROUP_GET_NUMS", f"{topic}@{group}")
             rates = (round(sent.stats_minute.tps, 2), round(got.stats_minute.tps, 2))
             rows.append((topic, group, *rates, sent.stats_day.sum, got.stats_day.sum))
     return rows
 
 
-def _counted(remote: Remote, address: str, name: str, key: str) -> BrokerStatsData:
+def counted(remote: Remote, address: str, name: str, key: str) -> BrokerStatsData:
     """A count of a broker; all zero for what it never counted."""
     header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
     try:

@@ -79,6 +79,9 @@ class AdminProcessor:
                 **effective_properties(self._config),
                 "brokerId": str(self._leadership.broker_id),
                 "brokerRole": "SYNC_MASTER" if self._leadership.is_serving else "SLAVE",
+                # Tools fail without these two.
+                "filterServerNums": "0",
+                "useTLS": "true" if self._config.uses_tls else "false",
             }
         )
         version = lenient_json.write(self._state.topics.version.to_json()).decode()
