@@ -5,16 +5,7 @@ are drawn in `layout.py`, what a crash may leave is told in `recovery.py`. No Tw
 """
 
 from ledgermq.commitlog.config import SCHEDULE_TOPIC, StoreConfig
-from ledgermq.commitlog.dledger_commit_log import (
-    RECORD_BYTES_MAX,
-    STATE_TOPIC,
-    TERM_TOPIC,
-    AppendMessage,
-    AppendResult,
-    DLedgerCommitLog,
-    check_message,
-    opening_record,
-)
+from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog
 from ledgermq.commitlog.errors import (
     CommitLogError,
     DamagedFileError,
@@ -25,8 +16,18 @@ from ledgermq.commitlog.errors import (
     StoreInUseError,
 )
 from ledgermq.commitlog.flush import FlushJob
+from ledgermq.commitlog.message_writer import (
+    RECORD_BYTES_MAX,
+    STATE_TOPIC,
+    TERM_TOPIC,
+    AppendMessage,
+    AppendResult,
+    check_message,
+    opening_record,
+)
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_recovery import PlainReport
+from ledgermq.commitlog.plain_store import PlainMessageStore
 from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus, QueryResult
 from ledgermq.commitlog.recovery import StoreReport
 from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
@@ -54,6 +55,7 @@ __all__ = [
     "MessageIllegalError",
     "MessageStore",
     "PlainCommitLog",
+    "PlainMessageStore",
     "PlainReport",
     "QueryResult",
     "StoreConfig",

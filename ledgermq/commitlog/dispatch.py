@@ -23,8 +23,8 @@ from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # Rows that are applied together, and bytes that are read together, when there is much to do.
-_ROWS_MAX = 4096
-_READ_BYTES = 4 << 20
+ROWS_MAX = 4096
+READ_BYTES = 4 << 20
 
 # Body and ledger index of a record of a watched topic.
 Watcher = Callable[[bytes, int], None]
@@ -103,7 +103,7 @@ class Dispatcher:
             while first < end_index:
                 rows = self._rows_from(first, end_index)
                 self._apply_parts(rows, first, arrivals)
-                first += len(rows)
+                first = self.dispatched_index + 1
         except (LedgerError, OSError) as error:
             self.failure = error
             raise
@@ -136,7 +136,7 @@ class Dispatcher:
         first = self._store.first_index
         row_maker = self._row_maker if with_keys else self._row_maker.without_keys()
         while first < end_index:
-            entries = self._store.read(first, _READ_BYTES)
+            entries = self._store.read(first, READ_BYTES)
             stop = min(end_index, entries.last_index + 1)
             try:
                 rows = row_maker.rows_of(entries, first, stop)
@@ -154,7 +154,7 @@ class Dispatcher:
         """Return rows from entry `first` on, at least one, at most up to `end_index`."""
         rows: list[Row] = []
         runs = self._runs
-        while runs and first + len(rows) < end_index and len(rows) < _ROWS_MAX:
+        while runs and first + len(rows) < end_index and len(rows) < ROWS_MAX:
             run = runs[0]
             index = first + len(rows)
             behind = run.first_index + len(run.rows)
@@ -172,7 +172,7 @@ class Dispatcher:
         store = self._store
         last = store.head_at(end_index - 1)
         span = last.position + last.size - store.position_at(first)
-        entries = store.read(first, min(span, _READ_BYTES))
+        entries = store.read(first, min(span, READ_BYTES))
         stop = min(end_index, entries.last_index + 1)
         if runs and first < runs[0].first_index < stop:
             stop = runs[0].first_index
@@ -181,7 +181,7 @@ class Dispatcher:
     def _find_damage(self, first: int) -> LedgerError | None:
         """Tell what is wrong with the log where it could not be made sense of; None if nothing."""
         try:
-            self._store.read_verified(first, _READ_BYTES)
+            self._store.read_verified(first, READ_BYTES)
         except LedgerError as damage:
             return damage
         return None

@@ -6,6 +6,7 @@ them dispatch may go on: what it writes meanwhile belongs to the next flush. Com
 replaced checkpoint file.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
@@ -23,6 +24,8 @@ class FlushJob:
     _directories: list[str]
     _file_system: FileSystem
     _checkpoints: Checkpoints
+    # Makes the log itself durable first, so that the checkpoint tells of it, too.
+    _sync_log: Callable[[], None]
 
     def run(self) -> None:
         """Sync and write the checkpoint; blocks.
@@ -31,6 +34,7 @@ class FlushJob:
             OSError: final for this replica, as what is on disk is not known any more; the former
             checkpoint still stands.
         """
+        self._sync_log()
         for file in self._files:
             file.sync()
         for directory in self._directories:
@@ -39,8 +43,12 @@ class FlushJob:
 
 
 def begin_flush(
-    mark: DispatchMark, files: OpenFiles, file_system: FileSystem, checkpoints: Checkpoints
+    mark: DispatchMark,
+    files: OpenFiles,
+    file_system: FileSystem,
+    checkpoints: Checkpoints,
+    sync_log: Callable[[], None],
 ) -> FlushJob:
     """Return the flush that makes `mark` true; `files.synced()` must follow its run."""
     dirty, directories = files.take_dirty()
-    return FlushJob(mark, dirty, directories, file_system, checkpoints)
+    return FlushJob(mark, dirty, directories, file_system, checkpoints, sync_log)

@@ -28,6 +28,7 @@ from ledgermq.commitlog.plain_records import (
     PLAIN_BLANK_BYTES,
     PLAIN_BLANK_MAGIC,
     Walk,
+    begins_here,
     place_records,
     walk_records,
 )
@@ -269,6 +270,15 @@ class PlainCommitLog:
             if walk.starts or walk.blank_end is not None or size >= whole:
                 return data, walk
             size = min(whole, max(size * 2, PLAIN_BLANK_BYTES))
+
+    def is_boundary(self, offset: int) -> bool:
+        """Whether whole records and blanks fill the log up to `offset`: one could begin there."""
+        if offset in (self.min_offset, self._whole_offset):
+            return True
+        if not self.min_offset < offset < self._whole_offset:
+            return False
+        segment = self._segments.segment_at(offset)
+        return begins_here(segment.buffer, offset - segment.start_offset, offset)
 
     def modified_ms(self, offset: int) -> int:
         """Returns when the segment that holds `offset` was last written, on the wall clock."""

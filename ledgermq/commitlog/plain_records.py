@@ -97,6 +97,15 @@ def walk_records(
     return Walk(starts, offset + at, None, reason, True)
 
 
+def begins_here(data: bytes | memoryview, at: int, offset: int) -> bool:
+    """Whether a blank, or a record that says that it stands at `offset`, begins at data[at]."""
+    if at + _HEAD.size > len(data):
+        # No record fits in so few bytes.
+        return at + PLAIN_BLANK_BYTES <= len(data)
+    _, magic, place = _HEAD.unpack_from(data, at)
+    return magic == PLAIN_BLANK_MAGIC or (magic in _MAGICS and place == offset)
+
+
 def _what_is_wrong(data: bytes | memoryview, at: int, size: int) -> str:
     try:
         record = decode_record(bytes(data[at : at + size]))

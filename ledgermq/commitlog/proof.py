@@ -2,9 +2,11 @@
 
     entry   36 chainCrc, 4 bodyCrc            (both 0: a Java leader wrote it, nothing to compare)
     record  12 queue id, 20 queue offset, 28 physical offset, of the record itself
+            8 CRC-32 of its body: all there is to compare in a plain log
 
-The checksum covers the whole record, and the record says where it belongs; so a flipped bit in the
-log and one in the queue are told apart. `LogReader` looks at this for every message it reads.
+The entry's checksum covers the whole record, and the record says where it belongs; so a flipped bit
+in the log and one in the queue are told apart. `LogReader` looks at this for every message it
+reads.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,8 @@ from typing import Final
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.record import body_is_intact, decode_record
 
 # Of an entry with its record: chain crc, body crc, queue id, queue offset, physical offset.
 PROOF: Final = Struct(">36xII16xi4xqq")
@@ -23,6 +27,37 @@ assert PROOF.size == HEAD_BYTES + 36
 
 # Told of damage, once it is found; the reader raises it, too.
 OnDamage = Callable[[DamagedFileError], None]
+
+
+def plain_damage_of(
+    record: bytes,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    size_bytes: int,
+    topic: str,
+) -> DamagedFileError | None:
+    """Returns what is wrong with a record of a plain log, None when it is the one that is meant.
+
+    Args:
+        record: as it was read, perhaps cut short.
+        queue_id, queue_offset, physical_offset, size_bytes, topic: as the unit says.
+    """
+    try:
+        found = decode_record(record)
+    except RemoteProtocolError as error:
+        what = f"unit {queue_offset} of {topic}-{queue_id}"
+        expected = f"a record of {size_bytes} bytes at {physical_offset}"
+        return DamagedFileError("consume queue", what, expected, str(error))
+    place = (found.physical_offset, found.queue_id, found.queue_offset, found.size_bytes)
+    wanted = (physical_offset, queue_id, queue_offset, size_bytes)
+    if not body_is_intact(found) and (place[0] == wanted[0] or place[1:3] == wanted[1:3]):
+        what = f"record at {physical_offset}"
+        return DamagedFileError("log", what, f"CRC {found.body_crc:08x}", "another one")
+    if place != wanted:
+        what = f"unit {queue_offset} of {topic}-{queue_id}"
+        return DamagedFileError("consume queue", what, f"a record {wanted}", f"{place}")
+    return None
 
 
 def damage_of(

@@ -18,7 +18,7 @@ from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
-from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of
+from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of, plain_damage_of
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.dledger.storage import LedgerStore
@@ -88,6 +88,8 @@ class LogReader:
         queues: ConsumeQueues,
         key_index: KeyIndex,
         config: StoreConfig,
+        *,
+        plain_end: int = 0,
     ) -> None:
         self._store = store
         self._read_at = read_at
@@ -98,6 +100,8 @@ class LogReader:
         # Told before damage is raised; whoever runs the store repairs it.
         self.on_damage: OnDamage = lambda damage: None
         self._memory_bytes = config.machine_memory_bytes * config.memory_ratio_percent // 100
+        # Records below have no head in front of them: they stand in a plain log.
+        self._plain_end = plain_end
 
     def get_message(
         self,
@@ -136,13 +140,17 @@ class LogReader:
         config = self._config
         end_position = self._dispatcher.dispatched_position
         disk_before = end_position - self._memory_bytes
+        in_memory = config.memory_bytes_max, min(config.memory_count_max, count_max)
+        on_disk = config.disk_bytes_max, min(config.disk_count_max, count_max)
         first_position, queue_id = self._store.first_position, queue.queue_id
         read_at, unpack = self._read_at, PROOF.unpack_from
         parts: list[bytes] = []
         found_bytes = looked_at = physical_offset = 0
         status = GetMessageStatus.NO_MATCHED_MESSAGE
+        plain_end = self._plain_end
         # The queue has no unit that points below: there a bit of one has flipped.
-        lowest = queue.dropped_position + HEAD_BYTES
+        lowest = self._first_place(queue.dropped_position)
+        first_place = first_position + (first_position >= plain_end)
         removed_before = lowest
         # Not a call more in the loop than it takes: this is the way of every message.
         for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
@@ -153,22 +161,22 @@ class LogReader:
                 continue
             if parts:
                 # One record passes whatever its size; limits count from the second on.
-                if physical_offset < disk_before:
-                    limit_bytes, limit_count = config.disk_bytes_max, config.disk_count_max
-                else:
-                    limit_bytes, limit_count = config.memory_bytes_max, config.memory_count_max
-                if (
-                    len(parts) >= min(limit_count, count_max)
-                    or found_bytes + size_bytes > limit_bytes
-                ):
+                bytes_max, parts_max = on_disk if physical_offset < disk_before else in_memory
+                if len(parts) >= parts_max or found_bytes + size_bytes > bytes_max:
                     break
             looked_at += 1
             if matcher is not None and not matcher(tags_code):
                 continue
-            if size_bytes > 0 and physical_offset <= first_position:
+            if size_bytes > 0 and physical_offset < first_place:
                 if not parts:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 removed_before = self._next_segment(physical_offset)
+                continue
+            if physical_offset < plain_end:
+                at_offset = offset + looked_at - 1
+                parts.append(self._plain_record(queue, at_offset, physical_offset, size_bytes))
+                found_bytes += size_bytes
+                removed_before = lowest
                 continue
             try:
                 raw = read_at(physical_offset - HEAD_BYTES, size_bytes + HEAD_BYTES)
@@ -195,6 +203,26 @@ class LogReader:
             status, offset + looked_at, low, high, parts, len(parts), found_bytes, behind
         )
 
+    def _first_place(self, position: int) -> int:
+        """Where the record of what begins at `position` stands."""
+        return position if position < self._plain_end else position + HEAD_BYTES
+
+    def _plain_record(
+        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size_bytes: int
+    ) -> bytes:
+        """Returns a record of a plain log, once it is proven to be the one that a unit names."""
+        try:
+            record = self._read_at(physical_offset, size_bytes)
+        except IndexError:
+            record = b""
+        damage = plain_damage_of(
+            record, queue.queue_id, queue_offset, physical_offset, size_bytes, queue.topic
+        )
+        if damage is not None:
+            self.on_damage(damage)
+            raise damage
+        return record
+
     def _not_proven(
         self, raw: bytes, queue: ConsumeQueue, queue_offset: int, physical_offset: int
     ) -> DamagedFileError:
@@ -211,7 +239,7 @@ class LogReader:
         """Return the committed record that stands at a place, or None when there is none."""
         store = self._store
         end_position = self._dispatcher.dispatched_position
-        if not store.first_position + HEAD_BYTES <= physical_offset < end_position:
+        if not self._first_place(store.first_position) <= physical_offset < end_position:
             return None
         try:
             size_bytes = _SIZE.unpack(self._read_at(physical_offset, _SIZE.size))[0]
@@ -225,6 +253,10 @@ class LogReader:
         if head.size_bytes != size_bytes or head.physical_offset != physical_offset:
             return None
         return record
+
+    def store_time_from(self, position: int) -> int | None:
+        """Return the store time of what begins at a position of the log, None when nothing does."""
+        return self.store_time_at(self._first_place(position))
 
     def store_time_at(self, physical_offset: int) -> int | None:
         """Return the store time of the committed record at a place, None when there is none."""

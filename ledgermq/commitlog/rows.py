@@ -5,6 +5,7 @@ is decoded there; elsewhere from the bytes of the log. Both ways give the same r
 compares. Rows of leader and follower then take the same road.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -179,16 +180,26 @@ class RowMaker:
             RemoteProtocolError: a body is no record.
         """
         data = entries.data if isinstance(entries.data, bytes) else bytes(entries.data)
-        low = first_index - entries.first_index
-        rows: list[Row] = []
-        unpack, make = _HEAD_V4.unpack_from, self.row
-        topic_queues, count = self._topic_queues, end_index - entries.first_index
+        low, count = first_index - entries.first_index, end_index - entries.first_index
         starts = entries.starts[low:count]
         stops = entries.starts[low + 1 : count + 1]
         if len(stops) < len(starts):
             stops.append(len(data))
+        return self.rows_between(data, starts, stops, HEAD_BYTES)
+
+    def rows_between(
+        self, data: bytes, starts: Sequence[int], stops: Sequence[int], head_bytes: int
+    ) -> list[Row]:
+        """Return the rows of records, each of which fills a part of `data` behind a head.
+
+        Raises:
+            RemoteProtocolError: such a part is no record.
+        """
+        rows: list[Row] = []
+        unpack, make = _HEAD_V4.unpack_from, self.row
+        topic_queues = self._topic_queues
         for start, stop in zip(starts, stops, strict=True):
-            at = start + HEAD_BYTES
+            at = start + head_bytes
             body_at = at + _HEAD_V4_BYTES
             if body_at + 3 <= stop:
                 fields = unpack(data, at)

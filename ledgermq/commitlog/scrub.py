@@ -57,13 +57,19 @@ class Scrub:
             self.round_count += self._next_index > store.first_index
             self._next_index = store.first_index
             return 0
-        entries = store.read_verified(first_index, bytes_max)
-        stop = min(entries.last_index, last_index) + 1
-        for row in self._row_maker.rows_of(entries, first_index, stop):
+        rows, self._next_index, size_bytes = self._read(first_index, last_index, bytes_max)
+        for row in rows:
             self._compare(row)
-        self._next_index = stop
-        self.byte_count += len(entries.data)
-        return len(entries.data)
+        self.byte_count += size_bytes
+        return size_bytes
+
+    def _read(
+        self, first_index: int, last_index: int, bytes_max: int
+    ) -> tuple[list[Row], int, int]:
+        """Returns what is derived from the next entries, the index behind them, and their bytes."""
+        entries = self._store.read_verified(first_index, bytes_max)
+        stop = min(entries.last_index, last_index) + 1
+        return self._row_maker.rows_of(entries, first_index, stop), stop, len(entries.data)
 
     def _compare(self, row: Row) -> None:
         queue, queue_offset, unit, _, keys, _, _ = row

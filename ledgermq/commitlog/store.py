@@ -20,16 +20,12 @@ from collections.abc import Callable, Sequence
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.dispatch import Dispatcher, Watcher
-from ledgermq.commitlog.dledger_commit_log import (
-    AppendMessage,
-    AppendResult,
-    DLedgerCommitLog,
-    Ledger,
-)
+from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog, Ledger
 from ledgermq.commitlog.errors import DispatchError, LeaderNotReadyError
 from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
+from ledgermq.commitlog.message_writer import AppendMessage, AppendResult, MessageWriter
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.proof import OnDamage
 from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends
@@ -46,7 +42,6 @@ from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
 from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
 from ledgermq.commitlog.rows import Arrival, RowMaker
 from ledgermq.commitlog.scrub import Scrub
-from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
 
@@ -61,6 +56,8 @@ class MessageStore:
         file_system: FileSystem,
         clock_ms: Callable[[], int],
         read_at: ReadAt,
+        *,
+        plain_end: int = 0,
     ) -> None:
         """Build the parts; nothing is read or written before `open`.
 
@@ -68,6 +65,7 @@ class MessageStore:
             store: this member's log, opened.
             clock_ms: wall clock, ms since 1970.
             read_at: bytes of the data log by absolute position and size.
+            plain_end: records below this position stand in a plain log, without heads.
         """
         self._config = config
         self._store = store
@@ -88,20 +86,20 @@ class MessageStore:
         self._row_maker = RowMaker(
             self._queues, delays_ms=config.delays_ms, index_enabled=config.index_enabled
         )
-        self._dispatcher = Dispatcher(
-            store,
-            self._row_maker,
-            self._key_index,
-            clock_ms,
-            pending_records_max=config.pending_records_max,
-        )
+        self._dispatcher = self._new_dispatcher()
         self._dispatcher.watch(QUEUES_TOPIC, self._take_queue_ends)
         self._reader = LogReader(
-            store, read_at, self._dispatcher, self._queues, self._key_index, config
+            store,
+            read_at,
+            self._dispatcher,
+            self._queues,
+            self._key_index,
+            config,
+            plain_end=plain_end,
         )
         self._checkpoints = Checkpoints(file_system, config.root)
         self._queue_offsets = QueueOffsets()
-        self._commit_log: DLedgerCommitLog | None = None
+        self._commit_log: MessageWriter | None = None
         self._flushed_at_ms = 0
         # Position behind the last entry that the mark on disk names.
         self._flushed_position = 0
@@ -110,6 +108,15 @@ class MessageStore:
         self._flush_is_running = False
         # The last decision's word on the disk.
         self.is_disk_full = False
+
+    def _new_dispatcher(self) -> Dispatcher:
+        return Dispatcher(
+            self._store,
+            self._row_maker,
+            self._key_index,
+            self._clock_ms,
+            pending_records_max=self._config.pending_records_max,
+        )
 
     def open(self, before_mark: Callable[[], None] | None = None) -> StoreReport:
         """Recover; watchers that are set already see what is dispatched.
@@ -149,6 +156,10 @@ class MessageStore:
             job = self._begin_flush(is_clean=True)
             job.run()
             self.end_flush(job)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close all files as they are."""
         self._files.close()
 
     # --- writing ---
@@ -255,7 +266,7 @@ class MessageStore:
         """Return the store time of a queue's first message, or of the log's first record."""
         if topic is not None:
             return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
-        return self._reader.store_time_at(self._store.first_position + HEAD_BYTES)
+        return self._reader.store_time_from(self._store.first_position)
 
     def queue_units(
         self, topic: str, queue_id: int, offset: int, count_max: int
@@ -337,7 +348,10 @@ class MessageStore:
         self._flush_is_running = True
         self._dispatcher.unflushed_records = 0
         mark = self._mark(is_clean=is_clean)
-        return begin_flush(mark, self._files, self._file_system, self._checkpoints)
+        return begin_flush(mark, self._files, self._file_system, self._checkpoints, self._sync_log)
+
+    def _sync_log(self) -> None:
+        """A ledger's member makes its log durable itself."""
 
     def end_flush(self, job: FlushJob) -> None:
         """Note that the job's run has returned; after an error it is not called."""
@@ -433,8 +447,7 @@ class MessageStore:
             if position >= self._dispatcher.dispatched_position or position > limit:
                 return ages
             # A segment's last record is about as old as the first of the next one.
-            head = read_head(self._read_at(position, HEAD_BYTES))
-            stored = self._reader.store_time_at(head.position + HEAD_BYTES)
-            if head.position != position or stored is None:
+            stored = self._reader.store_time_from(position)
+            if stored is None:
                 return ages
             ages.append(SegmentAge(position, stored))

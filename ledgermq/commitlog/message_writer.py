@@ -1,0 +1,299 @@
+"""MessageWriter: the messages of one reactor turn become records, and one append.
+
+Queue offsets are given out here and written into the record; the physical offset is written by the
+log when it knows the record's place. What was appended is not committed: nobody may see it before
+dispatch does. When the log refuses, nothing was appended and no queue offset was consumed.
+Source: CommitLog.java, DLedgerCommitLog.java of 4.9.3 (asyncPutMessage, asyncPutMessages).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.errors import LeaderNotReadyError, MessageIllegalError
+from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, encode_queue_ends
+from ledgermq.commitlog.queue_offsets import QueueOffsets
+from ledgermq.commitlog.queues import is_queue_name
+from ledgermq.commitlog.rows import RowMaker, TopicQueue
+from ledgermq.dledger.entry import HEAD_BYTES
+from ledgermq.protocol.errors import LocalProtocolError
+from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
+from ledgermq.protocol.record import (
+    RECORD_FIXED_BYTES,
+    TOPIC_BYTES_MAX,
+    V6_HOSTS_BYTES,
+    Host,
+    encode_record,
+)
+from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+
+# DLedger's buffer for one entry is 4 MiB, in every version: a Java member cannot hold more.
+ENTRY_BYTES_MAX: Final = 4 << 20
+RECORD_BYTES_MAX: Final = ENTRY_BYTES_MAX - HEAD_BYTES
+# Topic of the record that opens a leader's term, and of replicated broker state. Their records
+# carry the transaction type "prepared", so that no consume queue takes them, neither here nor in
+# Java.
+TERM_TOPIC: Final = "rmq_sys_LEDGERMQ_TERM"
+STATE_TOPIC: Final = "rmq_sys_LEDGERMQ_STATE"
+
+
+class AppendMessage(NamedTuple):
+    """One message of a user, as it is to be stored."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: Host
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    properties: bytes
+
+
+class AppendResult(NamedTuple):
+    """Where a message was appended; it is not committed yet."""
+
+    # Index of its entry.
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks of a result
+    physical_offset: int
+    record_bytes: int
+    # 0 for prepared and rollback records, which take no place in a queue.
+    queue_offset: int
+    store_timestamp: int
+
+
+class MessageWriter:
+    """What the writing sides of a ledger and of a plain log share.
+
+    A subclass says where the log stands (`_segment`) and appends (`_append_records`).
+    """
+
+    def __init__(
+        self,
+        queue_offsets: QueueOffsets,
+        clock_ms: Callable[[], int],
+        limits: StoreConfig,
+        row_maker: RowMaker,
+    ) -> None:
+        """Bind the parts.
+
+        Args:
+            clock_ms: wall clock, ms since 1970.
+            limits: body_bytes_max is used.
+            row_maker: makes what dispatch will need.
+        """
+        self._queue_offsets = queue_offsets
+        self._clock_ms = clock_ms
+        self._body_bytes_max = limits.body_bytes_max
+        self._row_maker = row_maker
+        # Store time of the last append; it never falls, whatever the clock does.
+        self._last_timestamp = 0
+
+    def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
+        """Append the messages of a whole turn, in order, at once.
+
+        Returns: one result for each message.
+
+        Raises:
+            MessageIllegalError: one of them breaks a limit.
+            LeaderNotReadyError: this member has not taken up its leadership.
+            LedgerError: the log refuses (not the leader, too much pending, no room, ...).
+            After any of them nothing was appended and no queue offset was consumed.
+        """
+        if not messages:
+            return []
+        if not self._queue_offsets.is_open:
+            raise LeaderNotReadyError()
+        timestamp = max(self._clock_ms(), self._last_timestamp)
+        bodies, numbers, ends = self._encode(messages, timestamp)
+        segment: int | None = self._segment()
+        if segment == self._queue_offsets.told_in_segment:
+            segment = None
+        first: list[AppendMessage] = []
+        if segment is not None:
+            # They stand before the turn's messages, so the table is right as it is now.
+            first = self._queue_ends(messages[0].store_host, timestamp)
+            first_bodies, first_numbers, _ = self._encode(first, timestamp)
+            bodies, numbers = first_bodies + bodies, first_numbers + numbers
+        results = self._append_records(bodies, [*first, *messages], numbers, timestamp)
+        self._last_timestamp = timestamp
+        self._queue_offsets.advance(ends)
+        if segment is not None:
+            self._queue_offsets.told_in_segment = segment
+        return results[len(first) :]
+
+    def _segment(self) -> int:
+        """Return the segment in which the next record goes: each tells the queues' ends once."""
+        raise NotImplementedError
+
+    def _append_records(
+        self,
+        records: list[bytes],
+        messages: Sequence[AppendMessage],
+        numbers: list[tuple[TopicQueue, int]],
+        timestamp: int,
+    ) -> list[AppendResult]:
+        """Append records, hand their rows to dispatch, and return the results.
+
+        Args:
+            records: as `messages` were encoded.
+            numbers: queue and queue offset of each.
+
+        Raises:
+            LedgerError: nothing was appended.
+        """
+        raise NotImplementedError
+
+    def _queue_ends(self, store_host: Host, timestamp: int) -> list[AppendMessage]:
+        shape = AppendMessage(
+            topic=QUEUES_TOPIC,
+            queue_id=0,
+            flag=0,
+            sys_flag=TRANSACTION_PREPARED,
+            born_timestamp=timestamp,
+            born_host=store_host,
+            store_host=store_host,
+            reconsume_times=0,
+            prepared_transaction_offset=0,
+            body=b"",
+            properties=b"",
+        )
+        bodies = encode_queue_ends(self._queue_offsets.table)
+        return [shape._replace(body=body) for body in bodies]
+
+    def _encode(
+        self, messages: Sequence[AppendMessage], timestamp: int
+    ) -> tuple[list[bytes], list[tuple[TopicQueue, int]], dict[tuple[str, int], int]]:
+        """Return the records, queue and queue offset of each, and the offsets behind them all."""
+        ends: dict[tuple[str, int], int] = {}
+        topic_queues: dict[tuple[str, int], TopicQueue] = {}
+        next_offset = self._queue_offsets.next_offset
+        body_bytes_max = self._body_bytes_max
+        bodies: list[bytes] = []
+        numbers: list[tuple[TopicQueue, int]] = []
+        for message in messages:
+            (
+                topic,
+                queue_id,
+                flag,
+                sys_flag,
+                born,
+                born_host,
+                store_host,
+                times,
+                prepared,
+                body,
+                properties,
+            ) = message
+            key = (topic, queue_id)
+            queue_offset = ends.get(key, -1)
+            if queue_offset < 0:
+                topic_queues[key] = self._topic_queue(message, len(bodies))
+                queue_offset = next_offset(topic, queue_id)
+                ends[key] = queue_offset
+            shared = topic_queues[key]
+            if sys_flag & TRANSACTION_PREPARED:
+                queue_offset = 0
+            else:
+                ends[key] = queue_offset + 1
+            if len(body) > body_bytes_max:
+                raise MessageIllegalError("body bytes", len(body), body_bytes_max, len(bodies))
+            try:
+                record = encode_record(
+                    shared.topic_bytes,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    0,
+                    sys_flag,
+                    born,
+                    born_host,
+                    timestamp,
+                    store_host,
+                    times,
+                    prepared,
+                    body,
+                    properties,
+                )
+            except LocalProtocolError as error:
+                raise _illegal(message, len(bodies)) from error
+            if len(record) > RECORD_BYTES_MAX:
+                raise MessageIllegalError(
+                    "record bytes", len(record), RECORD_BYTES_MAX, len(bodies)
+                )
+            numbers.append((shared, queue_offset))
+            bodies.append(record)
+        return bodies, numbers, ends
+
+    def _topic_queue(self, message: AppendMessage, position: int) -> TopicQueue:
+        _check_queue(message, position)
+        return self._row_maker.topic_queue(message.topic.encode("ascii"), message.queue_id)
+
+
+def _illegal(message: AppendMessage, position: int) -> MessageIllegalError:
+    """Return what is wrong with a message that could not be encoded."""
+    if len(message.properties) > PROPERTIES_BYTES_MAX:
+        return MessageIllegalError(
+            "properties bytes", len(message.properties), PROPERTIES_BYTES_MAX, position
+        )
+    return MessageIllegalError(
+        "a field", "outside of its range", "what its integer holds", position
+    )
+
+
+def _check_queue(message: AppendMessage, position: int) -> None:
+    if not is_queue_name(message.topic, message.queue_id):
+        raise MessageIllegalError(
+            "topic and queue id",
+            f"{message.topic[:200]!r} {message.queue_id}",
+            f"1 to {TOPIC_BYTES_MAX} of %|-_a-zA-Z0-9, and an id of 0 or more",
+            position,
+        )
+
+
+def check_message(message: AppendMessage, body_bytes_max: int) -> None:
+    """Check one message by itself, before it is gathered with those of other senders.
+
+    Raises:
+        MessageIllegalError: with what `append` would raise for it.
+    """
+    _check_queue(message, 0)
+    if len(message.body) > body_bytes_max:
+        raise MessageIllegalError("body bytes", len(message.body), body_bytes_max)
+    properties_bytes = len(message.properties)
+    if properties_bytes > PROPERTIES_BYTES_MAX:
+        raise MessageIllegalError("properties bytes", properties_bytes, PROPERTIES_BYTES_MAX)
+    # With the longest addresses.
+    fixed_bytes = RECORD_FIXED_BYTES + V6_HOSTS_BYTES
+    record_bytes = fixed_bytes + len(message.body) + len(message.topic) + properties_bytes
+    if record_bytes > RECORD_BYTES_MAX:
+        raise MessageIllegalError("record bytes", record_bytes, RECORD_BYTES_MAX)
+
+
+def opening_record(term: int, store_host: Host, now_ms: int) -> bytes:
+    """Return the record that opens a leader's term: valid for Java, and in no queue.
+
+    Args:
+        term: the leader's term.
+        store_host: address and port of the leading broker.
+        now_ms: wall clock, ms since 1970.
+    """
+    return encode_record(
+        TERM_TOPIC.encode("ascii"),
+        0,
+        0,
+        0,
+        0,
+        TRANSACTION_PREPARED,
+        now_ms,
+        store_host,
+        now_ms,
+        store_host,
+        0,
+        0,
+        b"term=%d" % term,
+        b"",
+    )
