@@ -1,4 +1,4 @@
-"""Leaders of both kinds in one group, 100,000 entries; what a deposed leader had alone; stores.
+"""Leaders of both kinds in groups of 100,000 entries; what a deposed leader had alone; stores.
 
 A Java member is stock DLedger 0.3.1.2, as RocketMQ 4.9.5 and later ship it. The leadership moves
 over the wire (LEADERSHIP_TRANSFER), by the code of `ledgermq admin transferLeader`, and by
@@ -22,8 +22,8 @@ from tests.waiting import wait_until
 # JVMs that start on a busy machine, and elections of six seconds each.
 pytestmark = pytest.mark.timeout(600)
 
-# Of one group; there are two.
-ENTRY_COUNT = 50_000
+# Of each group.
+ENTRY_COUNT = 100_000
 # A Java leader refuses appends above 10,000 that wait.
 CHUNK_COUNT = 2_500
 # Changes of leader by transfer; with each, the kind of the leader changes.
