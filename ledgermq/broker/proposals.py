@@ -31,6 +31,7 @@ from ledgermq.broker.waiting import (
     Request,
     Waiting,
     WaitingTuple,
+    encode_stored_response,
     encode_untraced_response,
     take_request_at,
 )
@@ -41,6 +42,7 @@ from ledgermq.dledger.errors import (
     NotLeaderError,
     ProposalDroppedError,
 )
+from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.headers import encode_send_response
 from ledgermq.protocol.record import RECORD_FIXED_BYTES
 
@@ -103,6 +105,7 @@ class Proposals:
         self._clock_ms = clock_ms
         self._id_prefix = store_host_hex
         self._region_id = region_id
+        self._is_trace_on = is_trace_on
         self._encode = encode_send_response if is_trace_on else encode_untraced_response
         self._refuse = refuse
         self._messages: list[AppendMessage] = []
@@ -290,6 +293,29 @@ class Proposals:
             connection.send_frame(b"".join(frames) if len(frames) > 1 else frames[0])
         for done, results in dones:
             done(results, None)
+
+    def stored(self, end_index: int, code: ResponseCode, remark: str) -> None:
+        """Answers everything below an index as stored, though not on as many disks as was asked
+        for: clients take the code for a status, not for a failure.
+
+        Args:
+            end_index: as for `committed`.
+            code: SLAVE_NOT_AVAILABLE or FLUSH_SLAVE_TIMEOUT.
+            remark: why.
+        """
+        while self._waiting and self._waiting[0][0] < end_index:
+            entry = Waiting(*self._waiting.popleft())
+            self.count -= entry.message_count
+            self.bytes -= entry.size_bytes
+            self.committed_count += entry.message_count
+            self.committed_bytes += entry.size_bytes
+            if entry.connection is not None:
+                answer = encode_stored_response(
+                    entry, code, remark, self._region_id, self._is_trace_on
+                )
+                entry.connection.send_frame(answer)
+            elif entry.done is not None:
+                entry.done(entry.results, None)
 
     def expire(self) -> None:
         """Answers what waits for longer than the limit; it may still be committed later."""

@@ -69,6 +69,29 @@ def encode_untraced_response(
     )
 
 
+def encode_stored_response(
+    entry: Waiting, code: int, remark: str, region_id: str, is_trace_on: bool
+) -> bytes:
+    """Returns the answer to a send whose message is stored, with a code that says how well."""
+    fields = {
+        "MSG_REGION": region_id,
+        "TRACE_ON": "true" if is_trace_on else "false",
+        "msgId": entry.message_id,
+        "queueId": str(entry.queue_id),
+        "queueOffset": str(entry.queue_offset),
+    }
+    return encode(
+        RemotingCommand(
+            code=code,
+            opaque=entry.opaque,
+            flag=RESPONSE_FLAG,
+            remark=remark,
+            ext_fields=fields,
+            serialize_type=entry.serialize_type,
+        )
+    )
+
+
 def take_request_at(
     messages: list[AppendMessage], requests: list[Request], position: int
 ) -> Request:

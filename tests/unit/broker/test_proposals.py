@@ -65,6 +65,29 @@ def test_batch_has_one_answer_when_its_last_message_is_committed() -> None:
     assert answer.ext_fields["queueOffset"] == "0"
 
 
+def test_a_message_may_be_stored_on_fewer_disks_than_was_asked_for() -> None:
+    parts = Parts()
+    connection = ListConnection()
+    add(parts, connection, 1)
+    add(parts, None, 2)
+    told: list[object] = []
+    parts.proposals.add_own([message()], lambda results, error: told.append((results, error)))
+    add(parts, connection, 4)
+    parts.turn.end()
+    parts.proposals.stored(3, ResponseCode.FLUSH_SLAVE_TIMEOUT, "too slow")
+    [answer] = connection.commands
+    assert (answer.code, answer.opaque, answer.remark) == (12, 1, "too slow")
+    assert answer.ext_fields is not None
+    assert answer.ext_fields["msgId"] == f"{HOST_HEX}{48:016X}"
+    assert (answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == ("0", "0")
+    [(results, error)] = told
+    assert len(results) == 1 and error is None
+    assert (parts.proposals.count, parts.proposals.committed_count) == (1, 3)
+    parts.proposals.committed(4)
+    assert [command.code for command in connection.commands] == [12, 0]
+    assert (parts.proposals.count, parts.proposals.bytes) == (0, 0)
+
+
 def test_one_way_sends_are_counted_but_not_answered() -> None:
     parts = Parts()
     add(parts, None, 1)
