@@ -137,11 +137,9 @@ class LogReader:
         count_max: int,
         matcher: TagsMatcher | None,
     ) -> GetMessageResult:
-        config = self._config
         end_position = self._dispatcher.dispatched_position
         disk_before = end_position - self._memory_bytes
-        in_memory = config.memory_bytes_max, min(config.memory_count_max, count_max)
-        on_disk = config.disk_bytes_max, min(config.disk_count_max, count_max)
+        in_memory, on_disk = self._limits(count_max)
         first_position, queue_id = self._store.first_position, queue.queue_id
         read_at, unpack = self._read_at, PROOF.unpack_from
         parts: list[bytes] = []
@@ -201,6 +199,14 @@ class LogReader:
         low, high, behind = queue.min_offset, queue.max_offset, end_position - physical_offset
         return GetMessageResult(
             status, offset + looked_at, low, high, parts, len(parts), found_bytes, behind
+        )
+
+    def _limits(self, count_max: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Returns bytes and records of one answer: of those in memory, and of those on disk."""
+        config = self._config
+        return (
+            (config.memory_bytes_max, min(config.memory_count_max, count_max)),
+            (config.disk_bytes_max, min(config.disk_count_max, count_max)),
         )
 
     def _first_place(self, position: int) -> int:
