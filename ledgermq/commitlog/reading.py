@@ -147,9 +147,8 @@ class LogReader:
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         plain_end = self._plain_end
         # The queue has no unit that points below: there a bit of one has flipped.
-        lowest = self._first_place(queue.dropped_position)
+        removed_before = lowest = self._first_place(queue.dropped_position)
         first_place = first_position + (first_position >= plain_end)
-        removed_before = lowest
         # Not a call more in the loop than it takes: this is the way of every message.
         for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
             if physical_offset < removed_before:
