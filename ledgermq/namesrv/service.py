@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from ledgermq.namesrv.config import NamesrvConfig
@@ -58,10 +57,14 @@ class NamesrvService:
             idle_timeout_s=config.idle_timeout_s,
             tls=self._tls.server,
         )
-        self._scan = LoopingCall(self._expire)
-        self._scan.clock = reactor
-        self._watch = LoopingCall(CertificateWatch(self._tls).look)
-        self._watch.clock = reactor
+        # Periodic calls, by their functions.
+        self._periodic: dict[Callable[[], None], Any] = {}
+        self._is_stopped = False
+
+    @property
+    def routes(self) -> RouteTable:
+        """What brokers have registered, for reading."""
+        return self._routes
 
     def _now_ms(self) -> float:
         return float(self._reactor.seconds()) * 1000
@@ -71,10 +74,9 @@ class NamesrvService:
         if self._config.unknown_keys:
             _log.warn("unknown keys are ignored: {keys}", keys=", ".join(self._config.unknown_keys))
         self.port = await self._server.start()
-        running = self._scan.start(self._config.scan_interval_ms / 1000, now=False)
-        running.addErrback(lambda failure: _log.failure("expiry stopped", failure=failure))
+        self._every(self._config.scan_interval_ms, self._expire)
         if self._tls.is_in_use:
-            self._watch.start(LOOK_INTERVAL_MS / 1000, now=False)
+            self._every(LOOK_INTERVAL_MS, CertificateWatch(self._tls).look)
         _log.info("name server listens on {port}", port=self.port)
 
     def start(self) -> Deferred[None]:
@@ -87,10 +89,26 @@ class NamesrvService:
 
     def stop(self) -> Deferred[None]:
         """Fires when the port and all connections are closed."""
-        for call in (self._scan, self._watch):
-            if call.running:
-                call.stop()
+        self._is_stopped = True
+        for call in self._periodic.values():
+            call.cancel()
+        self._periodic.clear()
         return self._server.stop()
+
+    def _every(self, interval_ms: int, function: Callable[[], None]) -> None:
+        """Has a function called again and again; what it raises is logged and ends nothing."""
+        if not self._is_stopped:
+            self._periodic[function] = self._reactor.callLater(
+                interval_ms / 1000, self._run, interval_ms, function
+            )
+
+    def _run(self, interval_ms: int, function: Callable[[], None]) -> None:
+        del self._periodic[function]
+        try:
+            function()
+        except Exception:
+            _log.failure("periodic call {name} failed", name=getattr(function, "__qualname__", "?"))
+        self._every(interval_ms, function)
 
     def _expire(self) -> None:
         for address, owner in self._routes.expire(self._now_ms()):

@@ -1,6 +1,5 @@
 """A broker inside this process: name servers hear of it, and a stop leaves nothing behind."""
 
-import gc
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -111,10 +110,6 @@ class BrokerServiceTest(TestCase):
 
         service = BrokerService(config, reactor, on_ready=on_ready)
         return service, ready
-
-    def tearDown(self) -> None:
-        gc.unfreeze()
-        gc.set_threshold(700, 10, 10)
 
     async def test_stop_leaves_no_delayed_call_and_a_clean_store(self) -> None:
         service, ready = self.new_service()

@@ -7,7 +7,6 @@ What the ledger tells is carried out by `applier.py`, what time demands by `upke
     files
 """
 
-import gc
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
 
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.clients import ClientTable
@@ -43,7 +43,7 @@ from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
-from ledgermq.commitlog import opening_record
+from ledgermq.commitlog import MessageStore, opening_record
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
@@ -61,8 +61,6 @@ from ledgermq.protocol.transport import (
 _OFFSET_KEYS_MAX: Final = 1_000_000
 # Least time between two registrations because of topics: each carries the whole table.
 _REGISTER_DISTANCE_MS: Final = 200
-# Allocations between two collections of the youngest generation; the default is 700.
-_GC_THRESHOLDS: Final = (50_000, 25, 50)
 
 _log = Logger()
 
@@ -83,6 +81,8 @@ class BrokerService:
         *,
         on_ready: Callable[[], None] | None = None,
         on_damage: Callable[[], None] | None = None,
+        now_ms: Callable[[], int] | None = None,
+        pool: ThreadPool | None = None,
         rng: Random | None = None,
     ) -> None:
         """Opens nothing yet.
@@ -93,6 +93,8 @@ class BrokerService:
             on_ready: called each time this member begins to serve as the leader.
             on_damage: called when a file gave bytes that were not written: a new service on the
                 same files repairs them, after this one was stopped.
+            now_ms: wall clock; None for that of the system.
+            pool: syncs run in its threads; None: in those of the parts that sync.
             rng: draws election times and queues; None for one seeded by the system.
 
         Raises:
@@ -104,6 +106,8 @@ class BrokerService:
         self._on_damage = on_damage
         # What was found damaged first; None while all is well.
         self._damage: Exception | None = None
+        self._now_ms = now_ms or wall_clock_ms
+        self._pool = pool
         self._rng = rng or Random()
         self._port = config.listen_port
         self.leadership = Leadership(config.ledger_self_id, config.follower_broker_id)
@@ -114,7 +118,7 @@ class BrokerService:
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
-        self._storage = Storage(config, reactor, self.state, wall_clock_ms)
+        self._storage = Storage(config, reactor, self.state, self._now_ms, pool)
         self._messages = self._storage.messages
         self._dispatcher = Dispatcher(
             send_fields={
@@ -154,13 +158,13 @@ class BrokerService:
             SubscriptionGroupTable(config.groups_max),
             ConsumerOffsetTable(_OFFSET_KEYS_MAX),
             write=self._write_state,
-            now_ms=wall_clock_ms,
+            now_ms=self._now_ms,
             auto_create_groups=config.auto_create_groups,
             on_topics_changed=self._topics_changed,
             on_topic_removed=self._topic_removed,
         )
         if config.is_acl_on:
-            state.access = RulesTable(config.acl_file, wall_clock_ms)
+            state.access = RulesTable(config.acl_file, self._now_ms)
         return state
 
     def _new_server(self, port: int) -> CommandServer:
@@ -204,6 +208,11 @@ class BrokerService:
     def ledger_address(self) -> str:
         """Where the other members connect to."""
         peer = self.config.own_peer
+    @property
+    def messages(self) -> MessageStore:
+        """What is stored, for reading."""
+        return self._messages
+
         return f"{peer.host}:{peer.port}"
 
     @property
@@ -270,7 +279,7 @@ class BrokerService:
                 store_host=store_host,
                 machine_memory_bytes=machine_memory_bytes(),
                 clean_soon=self._storage.clean_soon,
-                now_ms=wall_clock_ms,
+                now_ms=self._now_ms,
                 clock_ms=self._clock_ms,
                 soon=self._schedule.soon,
                 rng=self._rng,
@@ -298,7 +307,8 @@ class BrokerService:
             self._storage.codec,
             self._rng,
             self._applier,
-            lambda term: opening_record(term, store_host, wall_clock_ms()),
+            lambda term: opening_record(term, store_host, self._now_ms()),
+            pool=self._pool,
             repair_mark=self._storage.repair_mark,
         )
         self._messages.attach(self._replica)
@@ -328,9 +338,6 @@ class BrokerService:
         if self._tls.is_in_use:
             self._schedule.every(LOOK_INTERVAL_MS, CertificateWatch(self._tls).look)
         self._registration.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
         _log.info(
             "broker {name} at {address}, member {member} of {group}, ledger at {ledger}",
             name=config.broker_name,
@@ -393,6 +400,13 @@ class BrokerService:
             self._close_files,
         ):
             steps.addBoth(_next_step, step)
+    def abandon(self) -> None:
+        """Gives the files back as they are, as the end of the process would: nothing is written.
+
+        Whoever owns reactor and pool has ended all calls, connections and threads of this broker.
+        """
+        self._storage.abandon()
+
         steps.addBoth(self._finish)
         return stopped
 
@@ -426,7 +440,7 @@ class BrokerService:
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         assert self._proposals is not None
-        host, now_ms = self._store_host, wall_clock_ms()
+        host, now_ms = self._store_host, self._now_ms()
         messages = [state_message(body, host, now_ms) for body in bodies]
         self._proposals.add_own(messages, lambda _, error: done(error))
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.threadpool import ThreadPool
 
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.service.state_tables import StateTables
@@ -49,7 +50,12 @@ class Storage:
     """The open files of one broker."""
 
     def __init__(
-        self, config: BrokerConfig, reactor: Any, state: BrokerState, now_ms: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        reactor: Any,
+        state: BrokerState,
+        now_ms: Callable[[], int],
+        pool: ThreadPool | None = None,
     ) -> None:
         """Binds the parts; nothing is read or written before `open`.
 
@@ -58,6 +64,7 @@ class Storage:
             reactor: runs the flusher's thread.
             state: loaded from its files, and saved to them.
             now_ms: wall clock.
+            pool: flushes run in its threads; None: in one of its own.
         """
         self._config = config
         self._state = state
@@ -86,7 +93,7 @@ class Storage:
             self.ledger_store.data.read,
         )
         self._tables = StateTables(config.store_root / "config", state)
-        self._flusher = Flusher(reactor, self._run_flush)
+        self._flusher = Flusher(reactor, self._run_flush, pool)
         # The flush under way, and the state files to be written by it.
         self._job: FlushJob | None = None
         self._job_files: list[tuple[StateFile, bytes]] = []
@@ -269,6 +276,15 @@ class Storage:
             raise
         finally:
             self._lock.release(is_clean=is_clean)
+
+    def abandon(self) -> None:
+        """Gives all files back as they are; the next start recovers, as after a kill."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self.messages.abandon()
+        self.ledger_store.abandon()
+        self._lock.release(is_clean=False)
 
 
 def store_config(config: BrokerConfig) -> StoreConfig:

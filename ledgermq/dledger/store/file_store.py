@@ -401,6 +401,10 @@ class DLedgerMmapFileStore:
         if self._failure is None:
             self._checkpoint_due = self.last_index >= self.first_index or self._checkpoint_due
             self.sync()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Gives all files back as they are. No sync may be under way."""
         self._tail = None
         self.data.close()
         self._index.close()
