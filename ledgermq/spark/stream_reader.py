@@ -4,10 +4,16 @@ The offset of a stream says for each queue which message comes next. A queue tha
 first entered with its oldest message, in a batch of its own, and read from the next one on: so the
 checkpoint says where it began, whatever retention does. A batch that is planned again after a crash
 has the same start and end, and gives the same rows.
+
+Of a batch Spark keeps the end only; the start is the end of the one before. A query that begins at
+the latest messages has none before its first batch, and "latest" has moved on when Spark asks again
+after a crash. Such a query's first batch is therefore empty, and its end says where it begins:
+{"v": 1, "topics": ..., "is_start": true}. From the moment at which Spark has written that down,
+before it runs the batch, the start is fixed.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -29,6 +35,9 @@ from ledgermq.spark.partitions import QueueRange, queue_name, split
 from ledgermq.spark.planning import find_queues, start_offsets
 from ledgermq.spark.schema import check_read_schema
 
+# Marks the end of a batch that only says where a query begins.
+_IS_START: Final = "is_start"
+
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as a stream; connections are opened when they are needed, on the driver."""
@@ -43,8 +52,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._cluster = Cluster(options.name_servers, options.timeout_s, options.access)
-        # Where the query begins; Spark asks twice before the first batch is done, and "latest" may
-        # have moved on by then. None: not asked yet.
+        # Where the query begins: Spark asks twice before the first batch is done. None: not asked.
         self._initial: dict[str, Any] | None = None
         # Where a run with Trigger.AvailableNow ends; None: nowhere.
         self._target: dict[MessageQueue, int] | None = None
@@ -70,12 +78,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             ClusterError: a queue ends before what was already read of it.
         """
+        if self._starts_at_latest and start == self._initial:
+            return {**start, _IS_START: True}
         begun = _offsets(start)
-        ends = self._target if self._target is not None else self._ends(begun)
+        ends = self._reach(begun)
         known = {queue: ends.get(queue, offset) for queue, offset in begun.items()}
         entered = {queue: self._cluster.min_offset(queue) for queue in ends if queue not in begun}
-        chosen = self._limited(begun, known, limit)
-        return to_document({**chosen, **entered})
+        chosen = {**self._limited(begun, known, limit), **entered}
+        # Nothing new is the same text, the mark of a start included.
+        return start if chosen == begun else to_document(chosen)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit of the options."""
@@ -88,7 +99,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """How far the topics reach now, for the progress of the query."""
-        queues = find_queues(self._cluster, self._options)
+        queues = self._await_queues(Patience(self._options.timeout_s))
         return to_document({queue: self._cluster.max_offset(queue) for queue in queues})
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -103,6 +114,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             OffsetRangeError: a start lies behind its end.
         """
         begun, ends = _offsets(start), _offsets(end)
+        if end.get(_IS_START):
+            return []
         return list(
             split(
                 # A queue that is entered in this batch is read from the next one on.
@@ -133,6 +146,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Closes what is open."""
         self._cluster.close()
 
+    @property
+    def _starts_at_latest(self) -> bool:
+        """Whether the start of a query moves from one asking to the next."""
+        return self._options.starting_offsets == "latest" and self._options.starting_ms is None
+
+    def _reach(self, begun: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """How far the queues may be read, none less than was read already."""
+        if self._target is None:
+            return self._ends(begun)
+        target = self._target
+        if any(offset < begun.get(queue, 0) for queue, offset in target.items()):
+            # Fixed before the start was, or asked of a leader that was new.
+            self._ends(begun)
+            target = {queue: max(offset, begun.get(queue, 0)) for queue, offset in target.items()}
+        return target
+
     def _ends(self, begun: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         """The ends of all queues now, none before what was read of it already.
 
@@ -140,12 +169,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         patience = Patience(self._options.timeout_s)
         while True:
-            try:
-                queues = find_queues(self._cluster, self._options)
-            except UnknownTopicError as error:
-                # The only broker of a topic may be restarting.
-                patience.wait("the topics of the stream", error)
-                continue
+            queues = self._await_queues(patience)
             ends = {queue: self._cluster.max_offset(queue) for queue in queues}
             behind = [queue for queue in queues if ends[queue] < begun.get(queue, 0)]
             if not behind:
@@ -158,6 +182,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     " deleted and made again? Then start with a new checkpoint"
                 ),
             )
+
+    def _await_queues(self, patience: Patience) -> list[MessageQueue]:
+        """The queues of a stream that has begun: the only broker of a topic may be restarting."""
+        while True:
+            try:
+                return find_queues(self._cluster, self._options)
+            except UnknownTopicError as error:
+                patience.wait("the topics of the stream", error)
 
     def _limited(
         self, begun: dict[MessageQueue, int], ends: dict[MessageQueue, int], limit: ReadLimit
