@@ -46,12 +46,14 @@ _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 # How long a topic may be unknown before it is believed.
 _UNKNOWN_TOPIC_S: Final = 3.0
-# What may pass with the next leader, or when the broker has less to do.
-PASSING_CODES: Final = ROUTE_CODES | {
+# What may pass with the next leader, or when the broker has less to do. Permissions do not.
+_PASSING_CODES: Final = (ROUTE_CODES - {int(ResponseCode.NO_PERMISSION)}) | {
     int(ResponseCode.SYSTEM_ERROR),
     int(ResponseCode.SYSTEM_BUSY),
     int(ResponseCode.FLOW_CONTROL),
 }
+# Access control of 4.9 refuses with SYSTEM_ERROR: Java names its exception, ours the account.
+_ACCESS_REMARK: Final = re.compile(r"AclException|accessKey|^No acl config for ")
 
 
 class PassingError(Exception):
@@ -143,8 +145,14 @@ class Cluster:
             raise UnknownTopicError(pattern, ";".join(self._name_servers))
         return found
 
-    def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
+    def queues(
+        self, topics: Iterable[str], *, unknown_s: float = _UNKNOWN_TOPIC_S
+    ) -> list[MessageQueue]:
         """Returns the readable queues of some topics, asked for anew.
+
+        Args:
+            topics: their names.
+            unknown_s: how long a topic may be unknown before that is believed.
 
         Raises:
             UnknownTopicError: there is no such topic.
@@ -152,7 +160,7 @@ class Cluster:
         """
         found: list[MessageQueue] = []
         for topic in topics:
-            queues = self._await_route(topic).read_queues
+            queues = self._await_route(topic, unknown_s).read_queues
             if not queues:
                 raise ClusterError(f"topic {topic}", "none of its queues may be read")
             found += queues
@@ -220,7 +228,7 @@ class Cluster:
             try:
                 wire = self.wire_to_master(queue)
                 answer = wire.request(RemotingCommand.request(code, header))
-                if answer.code in PASSING_CODES:
+                if may_pass(answer):
                     raise PassingError(refusal(wire.address, answer))
             except (PassingError, LostError):
                 self.forget(queue)
@@ -231,8 +239,8 @@ class Cluster:
 
         return self._patiently(what, ask)
 
-    def _await_route(self, topic: str) -> TopicRoute:
-        patience = Patience(min(_UNKNOWN_TOPIC_S, self.timeout_s))
+    def _await_route(self, topic: str, unknown_s: float) -> TopicRoute:
+        patience = Patience(min(unknown_s, self.timeout_s))
         while True:
             try:
                 return self._fetch_route(topic)
@@ -295,6 +303,16 @@ class Cluster:
         wire = self._wires.pop(address, None)
         if wire is not None:
             wire.close()
+
+
+def may_pass(answer: RemotingCommand) -> bool:
+    """Tells whether what an answer says may be over at the next try.
+
+    A wrong secret or a missing permission is not: who waits for it waits for nothing.
+    """
+    if answer.code == ResponseCode.SYSTEM_ERROR:
+        return _ACCESS_REMARK.search(answer.remark or "") is None
+    return answer.code in _PASSING_CODES
 
 
 def refusal(address: str, answer: RemotingCommand) -> str:

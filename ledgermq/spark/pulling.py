@@ -19,7 +19,7 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from ledgermq.protocol.sysflag import PULL_SUBSCRIPTION
-from ledgermq.spark.cluster import PASSING_CODES, Cluster, PassingError, Patience, refusal
+from ledgermq.spark.cluster import Cluster, PassingError, Patience, may_pass, refusal
 from ledgermq.spark.errors import ClusterError, OffsetsRemovedError
 from ledgermq.spark.partitions import QueueRange, queue_name
 from ledgermq.spark.wire import LostError, Wire
@@ -133,7 +133,7 @@ class RangePull:
             answer = wire.receive(piece.opaque)
             if answer.code in (_FOUND, _NOTHING, _RETRY, _MOVED):
                 return self._take(piece, answer)
-            if answer.code not in PASSING_CODES:
+            if not may_pass(answer):
                 raise ClusterError(f"a pull from {self._name}", refusal(wire.address, answer))
             raise PassingError(refusal(wire.address, answer))
         except (PassingError, LostError) as error:

@@ -11,7 +11,9 @@ request costs two changes of thread. What both share, frames, commands, signatur
 protocol's.
 """
 
+import re
 import socket
+import ssl
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,8 +22,11 @@ from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.spark.access import OPEN_ACCESS, Access
+from ledgermq.spark.errors import ClusterError
 
 _CHUNK_BYTES: Final = 1024 * 1024
+# How OpenSSL says that one end does not trust the other; that does not pass.
+_DISTRUST: Final = re.compile("CERTIFICATE|UNKNOWN_CA")
 
 
 class LostError(Exception):
@@ -41,6 +46,7 @@ class Wire:
 
         Raises:
             LostError: it cannot be made.
+            ClusterError: one end does not trust the certificate of the other.
         """
         self.address = address
         self._decoder = FrameDecoder()
@@ -56,6 +62,7 @@ class Wire:
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except (OSError, ValueError) as error:
+            self._check_trust(error)
             raise LostError(f"no connection to {address}: {error}") from error
 
     def __enter__(self) -> Self:
@@ -91,6 +98,7 @@ class Wire:
 
         Raises:
             LostError: the connection is gone, or silent for too long.
+            ClusterError: the other side refuses our certificate.
         """
         while (answer := self._answers.pop(opaque, None)) is None:
             try:
@@ -117,6 +125,12 @@ class Wire:
         """Closes; safe to call twice."""
         self._socket.close()
 
+    def _check_trust(self, error: Exception) -> None:
+        """Raises ClusterError when an error is one of certificates."""
+        if isinstance(error, ssl.SSLError) and _DISTRUST.search(error.reason or ""):
+            raise ClusterError(f"TLS with {self.address}", str(error)) from error
+
     def _lost(self, error: Exception) -> LostError:
         self.close()
+        self._check_trust(error)
         return LostError(f"no answer from {self.address}: {error}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from ledgermq.protocol.names import DEAD_LETTER_PREFIX
 from ledgermq.protocol.properties import RETRY_TOPIC
 from ledgermq.spark.errors import OptionError, UnknownTopicError
 from ledgermq.spark.jobs.cluster_arguments import (
@@ -23,7 +24,6 @@ from ledgermq.spark.jobs.reports import print_report
 from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.sending_once import send_once
 
-_PREFIX = "%DLQ%"
 _SHOWN_KEYS = 5
 
 
@@ -78,20 +78,20 @@ def read_dead_letters(
         arguments: where they are.
         group: of one group; None for all.
     """
+    wanted = f"{DEAD_LETTER_PREFIX}{group or '.*'}"
     with arguments.open() as cluster:
         try:
-            cluster.queues([f"{_PREFIX}{group}"] if group else cluster.topics((), f"{_PREFIX}.*"))
+            if group:
+                cluster.queues([wanted], unknown_s=0)
+            else:
+                cluster.topics((), wanted)
         except UnknownTopicError:
             return None
     reader = spark.read.format("rocketmq").options(**arguments.source_options())
-    if group is not None:
-        reader = reader.option("topic", f"{_PREFIX}{group}")
-    else:
-        reader = reader.option("topicPattern", f"{_PREFIX}.*")
-    frame = reader.load()
-    origin = fn.col("properties")[RETRY_TOPIC]
-    return frame.withColumn("group", fn.expr(f"substr(topic, {len(_PREFIX) + 1})")).withColumn(
-        "origin", origin
+    frame = reader.option("topic" if group else "topicPattern", wanted).load()
+    own_name = fn.expr(f"substr(topic, {len(DEAD_LETTER_PREFIX) + 1})")
+    return frame.withColumn("group", own_name).withColumn(
+        "origin", fn.col("properties")[RETRY_TOPIC]
     )
 
 

@@ -49,9 +49,10 @@ def send_once(
         How many rows were sent now.
     """
     topics = sorted(row.topic for row in rows.select("topic").distinct().collect())
+    is_first = not state.is_file()
     starts = _starts(state, cluster, topics)
     left = rows
-    for topic in topics:
+    for topic in [] if is_first else topics:
         found = _sent_ids(spark, cluster, topic, starts)
         if found is not None:
             left = left.join(found, "rowId", "left_anti")
@@ -85,7 +86,8 @@ def _starts(state: Path, arguments: ClusterArguments, topics: list[str]) -> dict
     with arguments.open() as cluster:
         for topic in topics:
             try:
-                queues = cluster.queues([topic])
+                # One that is just being made is read from its beginning, which is right as well.
+                queues = cluster.queues([topic], unknown_s=0)
             except UnknownTopicError:
                 continue
             ends.update({queue: cluster.max_offset(queue) for queue in queues})
@@ -104,11 +106,18 @@ def _starts(state: Path, arguments: ClusterArguments, topics: list[str]) -> dict
 def _sent_ids(
     spark: SparkSession, arguments: ClusterArguments, topic: str, starts: dict[str, object]
 ) -> DataFrame | None:
-    """Returns the ids of the rows that are in a topic already; None where there is no topic yet."""
+    """Returns the ids of the rows that are in a topic already; None where there is no topic yet.
+
+    Raises:
+        UnknownTopicError: there was one at the first start.
+    """
     with arguments.open() as cluster:
         try:
-            cluster.queues([topic])
+            # Rows that are taken for unsent are sent twice: better to wait.
+            cluster.queues([topic], unknown_s=cluster.timeout_s)
         except UnknownTopicError:
+            if topic in starts:
+                raise
             return None
     reader = spark.read.format("rocketmq").options(**arguments.source_options())
     reader = reader.options(topic=topic, columns="properties")

@@ -8,6 +8,7 @@ import pytest
 from ledgermq.client import MessageQueue
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.options import read_options, write_options
+from ledgermq.spark.segment_source import segment_options
 
 GOOD = {"nameserver": "h1:9876;h2:9876", "TOPIC": "A, B"}
 
@@ -88,6 +89,17 @@ def test_batch_and_stream_have_options_of_their_own() -> None:
         read_options({**GOOD, "maxRowsPerTrigger": "1"}, is_stream=False)
     with pytest.raises(OptionError, match="endingOffsets"):
         read_options({**GOOD, "endingOffsets": "latest"}, is_stream=True)
+
+
+def test_an_unknown_option_is_answered_with_those_that_are_known() -> None:
+    with pytest.raises(
+        OptionError, match="option nonsense is '1'; .* known are nameServer, .*grou"
+    ):
+        read_options({**GOOD, "nonsense": "1"}, is_stream=True)
+    with pytest.raises(OptionError, match="option nonsense is '1'; .* known are .*producerGroup"):
+        write_options({"nameServer": "h:1", "nonsense": "1"})
+    with pytest.raises(OptionError, match="option nonsense is '1'; .* known are path, topics"):
+        segment_options({"path": "/data", "nonsense": "1"})
 
 
 def test_options_and_their_errors_travel_between_processes() -> None:

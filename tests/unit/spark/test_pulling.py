@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from typing import Any
 
 import pytest
@@ -191,10 +192,35 @@ def test_a_leader_that_lacks_the_range_is_waited_for_and_then_named() -> None:
     assert pull(broker, 0, 60) == list(range(60))
 
 
-def test_a_refusal_that_does_not_pass_is_told_at_once() -> None:
+def test_a_broker_that_dies_in_the_middle_and_stays_dead_is_named() -> None:
+    broker = Broker(100, per_answer=8)
+    whole = broker.answer
+
+    def answer(command: RemotingCommand, offset: int, count: int) -> RemotingCommand:
+        if offset >= 16:
+            raise LostError("no answer from b:1: it closed the connection")
+        return whole(command, offset, count)
+
+    broker.answer = answer  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="queue 0 of topic T on a: no answer from b:1: it close"):
+        pull(broker, 0, 80)
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "no such group"),
+        (ResponseCode.NO_PERMISSION, "the topic[T] pulling message is forbidden"),
+        (ResponseCode.SYSTEM_ERROR, "Check signature failed for accessKey=me"),
+    ],
+)
+def test_a_refusal_that_does_not_pass_is_told_at_once(code: ResponseCode, remark: str) -> None:
     broker = Broker(10, per_answer=8)
+    # Would end the test by its time limit.
+    broker.timeout_s = 3600.0
     broker.answer = lambda command, offset, count: command.response(  # type: ignore[method-assign]
-        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "no such group"
+        code, remark
     )
-    with pytest.raises(ClusterError, match="no such group"):
+    with pytest.raises(ClusterError, match=re.escape(remark)):
         pull(broker, 0, 5)
+    assert broker.pulls == 1

@@ -1,0 +1,65 @@
+"""Where a read begins and ends, and what is said when it cannot be there."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from ledgermq.spark.errors import OffsetRangeError, OffsetsRemovedError, OptionError
+from ledgermq.spark.options import ReadOptions, read_options
+from ledgermq.spark.planning import end_offsets, find_queues, start_offsets
+from tests.unit.spark.queues_in_memory import FIRST, SECOND, Queues
+
+
+def options_of(**given: object) -> ReadOptions:
+    """Options of a table."""
+    texts = {name: str(value) for name, value in given.items()}
+    return read_options({"nameServer": "h:1", "topic": "T", **texts}, is_stream=False)
+
+
+def at(offset: int, broker: str = "a") -> str:
+    """Offsets of one queue, as a user writes them."""
+    return json.dumps({"T": {broker: {"0": offset}}})
+
+
+def planned(options: ReadOptions) -> tuple[dict[Any, int], dict[Any, int]]:
+    """Start and end of each queue."""
+    cluster: Any = Queues()
+    queues = find_queues(cluster, options)
+    return start_offsets(cluster, options, queues), end_offsets(cluster, options, queues)
+
+
+def test_what_is_not_named_begins_at_the_earliest_and_ends_at_the_latest() -> None:
+    assert planned(options_of()) == ({FIRST: 10, SECOND: 0}, {FIRST: 100, SECOND: 50})
+    named = options_of(startingOffsets=at(20), endingOffsets=at(30))
+    assert planned(named) == ({FIRST: 20, SECOND: 0}, {FIRST: 30, SECOND: 50})
+    turned = options_of(startingOffsets="latest", endingOffsets="earliest")
+    assert planned(turned) == ({FIRST: 100, SECOND: 50}, {FIRST: 10, SECOND: 0})
+
+
+def test_offsets_that_retention_removed_are_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(OffsetsRemovedError) as caught:
+        planned(options_of(startingOffsets=at(4)))
+    assert str(caught.value) == (
+        "offsets 4 to 10 of queue 0 of topic T on a were removed by retention before they were"
+        " read; to go on with what is left, set failOnDataLoss=false"
+    )
+    with caplog.at_level(logging.WARNING, "ledgermq.spark"):
+        starts, _ = planned(options_of(startingOffsets=at(4), failOnDataLoss=False))
+    assert starts[FIRST] == 10
+    assert "skipped: offsets 4 to 10 of queue 0 of topic T on a" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+def test_offsets_that_are_not_there_yet_are_an_error(name: str) -> None:
+    with pytest.raises(OffsetRangeError, match="101 to 100 of queue 0 of topic T on a: the queue"):
+        planned(options_of(**{name: at(101)}))
+    planned(options_of(**{name: at(100)}))
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+def test_a_queue_that_is_not_there_is_answered_with_those_that_are(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} is 'queue 0 of topic T on nobody';") as e:
+        planned(options_of(**{name: at(20, "nobody")}))
+    assert "queue 0 of topic T on a; queue 1 of topic T on a" in str(e.value)
