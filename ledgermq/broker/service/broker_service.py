@@ -81,9 +81,9 @@ class BrokerService:
         *,
         on_ready: Callable[[], None] | None = None,
         on_damage: Callable[[], None] | None = None,
+        rng: Random | None = None,
         now_ms: Callable[[], int] | None = None,
         pool: ThreadPool | None = None,
-        rng: Random | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -93,9 +93,9 @@ class BrokerService:
             on_ready: called each time this member begins to serve as the leader.
             on_damage: called when a file gave bytes that were not written: a new service on the
                 same files repairs them, after this one was stopped.
+            rng: draws election times and queues; None for one seeded by the system.
             now_ms: wall clock; None for that of the system.
             pool: syncs run in its threads; None: in those of the parts that sync.
-            rng: draws election times and queues; None for one seeded by the system.
 
         Raises:
             TlsSettingsError: a certificate cannot be used.
@@ -106,9 +106,9 @@ class BrokerService:
         self._on_damage = on_damage
         # What was found damaged first; None while all is well.
         self._damage: Exception | None = None
+        self._rng = rng or Random()
         self._now_ms = now_ms or wall_clock_ms
         self._pool = pool
-        self._rng = rng or Random()
         self._port = config.listen_port
         self.leadership = Leadership(config.ledger_self_id, config.follower_broker_id)
         self._schedule = Schedule(reactor)
@@ -208,12 +208,12 @@ class BrokerService:
     def ledger_address(self) -> str:
         """Where the other members connect to."""
         peer = self.config.own_peer
+        return f"{peer.host}:{peer.port}"
+
     @property
     def messages(self) -> MessageStore:
         """What is stored, for reading."""
         return self._messages
-
-        return f"{peer.host}:{peer.port}"
 
     @property
     def registered_with(self) -> list[str]:
@@ -400,15 +400,15 @@ class BrokerService:
             self._close_files,
         ):
             steps.addBoth(_next_step, step)
+        steps.addBoth(self._finish)
+        return stopped
+
     def abandon(self) -> None:
         """Gives the files back as they are, as the end of the process would: nothing is written.
 
         Whoever owns reactor and pool has ended all calls, connections and threads of this broker.
         """
         self._storage.abandon()
-
-        steps.addBoth(self._finish)
-        return stopped
 
     def _close_port(self) -> Deferred[Any]:
         if self._processors is not None:
