@@ -120,13 +120,7 @@ class BrokerService:
         self.state = self._new_state()
         self._storage = Storage(config, reactor, self.state, self._now_ms, pool)
         self._messages = self._storage.messages
-        self._dispatcher = Dispatcher(
-            send_fields={
-                "MSG_REGION": config.region_id,
-                "TRACE_ON": "true" if config.is_trace_on else "false",
-            },
-            on_connection_lost=self._connection_lost,
-        )
+        self._dispatcher = self._new_dispatcher()
         self._tls = TlsFiles(config.tls_file, config.tls_mode, is_client=config.uses_tls)
         self._server = self._new_server(config.listen_port)
         # The port for clients that use upstream's VIP channel.
@@ -166,6 +160,13 @@ class BrokerService:
         if config.is_acl_on:
             state.access = RulesTable(config.acl_file, self._now_ms)
         return state
+
+    def _new_dispatcher(self) -> Dispatcher:
+        send_fields = {
+            "MSG_REGION": self.config.region_id,
+            "TRACE_ON": "true" if self.config.is_trace_on else "false",
+        }
+        return Dispatcher(send_fields=send_fields, on_connection_lost=self._connection_lost)
 
     def _new_server(self, port: int) -> CommandServer:
         config = self.config
