@@ -1,19 +1,24 @@
 """Which client may consume a queue in order: locks that expire.
 
 Pure. A lock belongs to one client id of one group and lives for 60 s after it was last asked for;
-an expired lock is free. The table is not replicated: after a change of leader the clients ask
-again within 20 s, and a client holds its own lock to be valid for 30 s only. Source:
-`RebalanceLockManager.java`.
+an expired lock is free. A client holds its own lock to be valid for 30 s, also when the broker has
+another leader meanwhile: so who holds which queue is replicated (`state_log.py`), and a new leader
+takes every lock for just asked for. Times are not replicated. Source: `RebalanceLockManager.java`,
+whose locks are lost with their broker.
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.errors import SystemBusyError
 
 # `rocketmq.broker.rebalance.lockMaxLiveTime`.
 LOCK_LIFE_MS: Final = 60_000
 _LOCKS_MAX: Final = 1_000_000
+
+# Locks of a group as they are replicated and saved: topic, broker name, queue id, client id; an
+# empty client id for a queue that is free again.
+LockRow = tuple[str, str, int, str]
 
 
 class QueueKey(NamedTuple):
@@ -31,6 +36,11 @@ class QueueLocks:
         # group -> queue -> (client_id, time of the last request in ms)
         self._locks: dict[str, dict[QueueKey, tuple[str, int]]] = {}
         self._count = 0
+        # Queues that have another holder, or none, since the last `take_changes`.
+        self._changed: dict[str, set[QueueKey]] = {}
+
+    def __len__(self) -> int:
+        return self._count
 
     def lock(
         self, group: str, queues: Iterable[QueueKey], client_id: str, now_ms: int
@@ -55,6 +65,8 @@ class QueueLocks:
                 self._count += 1
             elif owner[0] != client_id and now_ms - owner[1] <= LOCK_LIFE_MS:
                 continue
+            if owner is None or owner[0] != client_id:
+                self._changed.setdefault(group, set()).add(queue)
             locks[queue] = (client_id, now_ms)
             held.append(queue)
         return held
@@ -65,24 +77,81 @@ class QueueLocks:
         for queue in queues:
             owner = locks.get(queue)
             if owner is not None and owner[0] == client_id:
-                del locks[queue]
-                self._count -= 1
-        if not locks:
-            self._locks.pop(group, None)
+                self._drop(group, queue)
 
     def expire(self, now_ms: int) -> None:
         """Forgets locks that nobody renewed."""
-        for group in list(self._locks):
-            locks = self._locks[group]
-            for queue in [
-                key for key, (_, since) in locks.items() if now_ms - since > LOCK_LIFE_MS
-            ]:
-                del locks[queue]
-                self._count -= 1
+        for group, locks in list(self._locks.items()):
+            for queue, (_, since) in list(locks.items()):
+                if now_ms - since > LOCK_LIFE_MS:
+                    self._drop(group, queue)
+
+    def clear(self) -> None:
+        """Forgets all locks."""
+        self._locks = {}
+        self._count = 0
+        self._changed = {}
+
+    def _drop(self, group: str, queue: QueueKey) -> None:
+        locks = self._locks[group]
+        del locks[queue]
+        self._count -= 1
+        self._changed.setdefault(group, set()).add(queue)
+        if not locks:
+            del self._locks[group]
+
+    # Replication.
+
+    def take_changes(self) -> dict[str, list[LockRow]]:
+        """Returns what changed since the last call, by group, and forgets that it did."""
+        changes = {
+            group: [
+                (*queue, self._locks.get(group, {}).get(queue, ("", 0))[0])
+                for queue in sorted(queues)
+            ]
+            for group, queues in self._changed.items()
+        }
+        self._changed = {}
+        return changes
+
+    def lead(self, now_ms: int) -> None:
+        """Begins the time of every lock anew: nobody here knows when it was last asked for."""
+        for locks in self._locks.values():
+            for queue, (client_id, _) in locks.items():
+                locks[queue] = (client_id, now_ms)
+
+    def follow(self, changes: Mapping[str, Any]) -> None:
+        """Takes over changes of a leader; what is not understood is left out."""
+        for group, rows in changes.items():
+            locks = self._locks.setdefault(group, {})
+            for row in rows if isinstance(rows, list) else []:
+                match row:
+                    case [str(topic), str(broker_name), int(queue_id), str(client_id)]:
+                        queue = QueueKey(topic, broker_name, queue_id)
+                        self._count -= locks.pop(queue, None) is not None
+                        if client_id:
+                            locks[queue] = (client_id, 0)
+                            self._count += 1
             if not locks:
                 del self._locks[group]
 
-    def clear(self) -> None:
-        """Forgets all locks: another member leads now."""
-        self._locks = {}
-        self._count = 0
+    def replace_all(self, table: Mapping[str, Any]) -> None:
+        """Takes over all locks of a leader or a file."""
+        self.clear()
+        self.follow(table)
+
+    def all(self) -> dict[str, list[LockRow]]:
+        """Returns all locks by group."""
+        return {
+            group: [(*queue, client_id) for queue, (client_id, _) in sorted(locks.items())]
+            for group, locks in self._locks.items()
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of queueLocks.json."""
+        return {"lockTable": self.all()}
+
+    def load_json(self, value: Mapping[str, Any]) -> None:
+        """Takes over the content of queueLocks.json."""
+        table = value.get("lockTable")
+        self.replace_all(table if isinstance(table, Mapping) else {})

@@ -1,4 +1,5 @@
-"""The broker's state as records of the ledger: topics, subscription groups, committed offsets.
+"""The broker's state as records of the ledger: topics, subscription groups, committed offsets,
+locks of queues.
 
 The leader writes each change as a record of the topic `rmq_sys_LEDGERMQ_STATE`; every member
 applies the records when they are committed, so that a new leader starts from state that is at most
@@ -9,7 +10,9 @@ queue, here and in a Java member. Bodies are JSON objects:
     {"kind":"offsets","by":B,"put":{"topic@group":{"queue":offset}},
      "removedGroups":[name],"removedTopics":[name]}
     {"kind":"snapshot","by":B,"id":text,"part":i,"parts":n,"topics":{...},"groups":{...},
-     "offsets":{...},"topicsVersion":{...},"groupsVersion":{...}}, in part 0 "progress":{...}
+     "offsets":{...},"locks":{...},"topicsVersion":{...},"groupsVersion":{...}}, in part 0
+     "progress":{...}
+    {"kind":"locks","by":B,"put":{group: [[topic, broker name, queue id, client id], ...]}}
     {"kind":"plan",...}, which `queue_progress.py` explains
     {"kind":"access",...}, which `access/rules_table.py` explains; also behind each snapshot
 
@@ -30,6 +33,7 @@ from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable, OffsetsByKey, offsets_from_json
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import BrokerError, GroupNotFoundError
+from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.queue_progress import QueueProgress, Run
 from ledgermq.broker.subscriptions import (
     SubscriptionGroup,
@@ -52,7 +56,7 @@ class StateWriter(Protocol):
 
 
 class BrokerState:
-    """The three replicated tables and their way through the ledger.
+    """The replicated tables and their way through the ledger.
 
     Invariant: changes by this member happen between `lead` and `follow` only; `copy` is outside.
     """
@@ -87,6 +91,8 @@ class BrokerState:
         self.offsets = offsets
         # How far delay levels and half messages are worked off.
         self.progress = QueueProgress()
+        # Who consumes which queue in order; written by processors, who call `write_locks`.
+        self.locks = QueueLocks()
         # Rules of access control; None while it is off.
         self.access: RulesTable | None = None
         self._write = write
@@ -104,6 +110,7 @@ class BrokerState:
         self.are_topics_unsaved = False
         self.are_groups_unsaved = False
         self.are_offsets_unsaved = False
+        self.are_locks_unsaved = False
         # A record was lost although this member still leads: the next snapshot puts it right.
         self.is_snapshot_due = False
         # Where the last whole snapshot begins that is committed, -1 while none was seen: a member
@@ -136,6 +143,7 @@ class BrokerState:
         """This member begins to write; `writer` names it and its term. A snapshot follows."""
         self._writer = writer
         self.progress.lead()
+        self.locks.lead(self._now_ms())
         self.write_snapshot()
 
     def follow(self) -> None:
@@ -234,8 +242,17 @@ class BrokerState:
             part = dict(changes[start : start + _ENTRIES_PER_RECORD])
             self._write_record({"kind": "offsets", "put": part}, None)
 
+    def write_locks(self, done: OnCommitted | None = None) -> None:
+        """Writes the locks that changed hands; `done` is called at once when none did."""
+        changes = self.locks.take_changes()
+        if changes:
+            self.are_locks_unsaved = True
+            self._write_record({"kind": "locks", "put": changes}, done)
+        elif done is not None:
+            done(None)
+
     def write_snapshot(self) -> None:
-        """Writes all three tables, in as many records as they need."""
+        """Writes all tables, in as many records as they need."""
         if not self.is_leading:
             return
         self.is_snapshot_due = False
@@ -245,6 +262,7 @@ class BrokerState:
             *(("topics", topic.name, topic.to_json()) for topic in self.topics.all()),
             *(("groups", group.name, group.to_json()) for group in self.groups.all()),
             *(("offsets", key, queues) for key, queues in self.offsets.all().items()),
+            *(("locks", group, rows) for group, rows in self.locks.all().items()),
         ]
         self._snapshot_count += 1
         part_count = max(1, -(-len(pieces) // _ENTRIES_PER_RECORD))
@@ -312,7 +330,12 @@ class BrokerState:
         groups: Iterable[SubscriptionGroup],
         offsets: OffsetsByKey,
     ) -> None:
-        """Takes over what a leader told that writes no records; nothing is removed."""
+        """Takes over what a leader told that writes no records; nothing is removed, but that who
+        holds which queue is not known any more.
+        """
+        if len(self.locks):
+            self.locks.clear()
+            self.are_locks_unsaved = True
         now_ms = self._now_ms()
         for topic in topics:
             if self.topics.put(topic, now_ms):
@@ -354,6 +377,10 @@ class BrokerState:
                 self._apply_groups(record)
             case "offsets":
                 self._apply_offsets(record)
+            case "locks":
+                put = record.get("put")
+                self.locks.follow(put if isinstance(put, Mapping) else {})
+                self.are_locks_unsaved = True
             case "snapshot":
                 self._apply_snapshot_part(record)
             case "access" if self.access is not None:
@@ -404,18 +431,22 @@ class BrokerState:
         topics: dict[str, TopicConfig] = {}
         groups: dict[str, SubscriptionGroup] = {}
         offsets: OffsetsByKey = {}
+        locks: dict[str, Any] = {}
         for piece in self._parts:
             for name, value in _objects(piece.get("topics")):
                 topics[name] = TopicConfig.from_json(name, value)
             for name, value in _objects(piece.get("groups")):
                 groups[name] = SubscriptionGroup.from_json(name, value)
             offsets.update(offsets_from_json(dict(_objects(piece.get("offsets")))))
+            held = piece.get("locks")
+            locks.update(held if isinstance(held, Mapping) else {})
         self._parts_id, self._parts = None, []
         self.topics.replace_all(topics.values(), DataVersion.from_json(record.get("topicsVersion")))
         self.groups.replace_all(groups.values(), DataVersion.from_json(record.get("groupsVersion")))
         self.offsets.replace_all(offsets)
+        self.locks.replace_all(locks)
         self._topics_changed()
-        self.are_groups_unsaved = self.are_offsets_unsaved = True
+        self.are_groups_unsaved = self.are_offsets_unsaved = self.are_locks_unsaved = True
 
     def _topics_changed(self) -> None:
         self.are_topics_unsaved = True

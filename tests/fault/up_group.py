@@ -118,15 +118,17 @@ class UpGroup:
         must be sent meanwhile.
         """
 
+        wait_until(self.is_whole, what="a leader and two followers")
+
+    def is_whole(self) -> bool:
+        """Whether one leads, two follow, and all of them count."""
+
         def is_counted(name: str) -> bool:
             log = self.log_text(name)
             return log.count("recovering, no vote") == log.count("recovered, it votes")
 
-        def is_whole() -> bool:
-            roles = sorted(node["role"] for node in self.nodes() if node["pid"])
-            return roles == ["FOLLOWER", "FOLLOWER", "LEADER"] and all(map(is_counted, NODES))
-
-        wait_until(is_whole, what="a leader and two followers")
+        roles = sorted(node["role"] for node in self.nodes() if node["pid"])
+        return roles == ["FOLLOWER", "FOLLOWER", "LEADER"] and all(map(is_counted, NODES))
 
     def signal(self, number: signal.Signals, *nodes: dict[str, Any]) -> None:
         for node in nodes:

@@ -14,13 +14,14 @@ Committed = Callable[[BrokerError | None], None]
 
 
 def answer_when_committed(
-    command: RemotingCommand, change: Callable[[Committed], None]
+    command: RemotingCommand, change: Callable[[Committed], None], body: bytes = b""
 ) -> Deferred[Any]:
     """Makes a change and returns the answer to its request.
 
     Args:
         command: who is answered.
         change: begins the change and has its argument called when it is known what became of it.
+        body: of the answer.
 
     Returns:
         A Deferred with SUCCESS, which fails with the error that the change ended in.
@@ -29,7 +30,7 @@ def answer_when_committed(
 
     def committed(error: BrokerError | None) -> None:
         if error is None:
-            answer.callback(command.response(ResponseCode.SUCCESS))
+            answer.callback(command.response(ResponseCode.SUCCESS, body=body))
         else:
             answer.errback(error)
 

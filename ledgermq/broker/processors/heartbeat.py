@@ -30,6 +30,7 @@ from ledgermq.broker.filters import (
     subscription_of,
 )
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.queue_locks import QueueKey, QueueLocks
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.topics import TOPIC_UNIT_SUBSCRIPTION
@@ -162,7 +163,9 @@ class ClientProcessor:
         for connection in self._clients.silent_connections(now_ms, silence_ms):
             assert isinstance(connection, CommandProtocol)
             connection.close(f"no heart beat for {silence_ms} ms")
-        self._locks.expire(now_ms)
+        if self._leadership.is_serving:
+            self._locks.expire(now_ms)
+            self._state.write_locks()
 
     def _tell_members(self, group_name: str) -> None:
         """Sends NOTIFY_CONSUMER_IDS_CHANGED (40) to all members of a group."""
@@ -193,7 +196,10 @@ class ClientProcessor:
     # Locks for consumption in order.
 
     def lock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """LOCK_BATCH_MQ (41): locks queues for one client; the answer names those it holds."""
+        """LOCK_BATCH_MQ (41): locks queues for one client; the answer names those it holds.
+
+        It comes when the next leader would know of it, too.
+        """
         self._leadership.check_serving()
         request = LockBatchRequestBody.decode(command.body)
         held = self._locks.lock(
@@ -201,14 +207,14 @@ class ClientProcessor:
         )
         queues = [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in held]
         body = LockBatchResponseBody(queues).encode()
-        return command.response(ResponseCode.SUCCESS, body=body)
+        return answer_when_committed(command, self._state.write_locks, body)
 
     def unlock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UNLOCK_BATCH_MQ (42): gives locks back."""
         self._leadership.check_serving()
         request = UnlockBatchRequestBody.decode(command.body)
         self._locks.unlock(request.consumer_group, _keys(request.mq_set), request.client_id)
-        return command.response(ResponseCode.SUCCESS)
+        return answer_when_committed(command, self._state.write_locks)
 
     # Questions.
 

@@ -14,7 +14,6 @@ from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.processors.pull import PullProcessor
 from ledgermq.broker.proposals import Proposals
-from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.subscriptions import built_in_groups
 from ledgermq.broker.topics import built_in_topics
@@ -40,7 +39,6 @@ class BrokerApplier:
         messages: MessageStore,
         proposals: Proposals,
         pulls: PullProcessor,
-        locks: QueueLocks,
         output: TurnOutput,
         *,
         on_role_changed: Callable[[], None],
@@ -60,7 +58,6 @@ class BrokerApplier:
         self._messages = messages
         self._proposals = proposals
         self._pulls = pulls
-        self._locks = locks
         self._output = output
         self._on_role_changed = on_role_changed
         self._on_ready = on_ready
@@ -110,7 +107,6 @@ class BrokerApplier:
         """Ends what only a leader may do; what waits is told why."""
         self._messages.resign()
         self._state.follow()
-        self._locks.clear()
         self._proposals.fail_all(self._leadership.refusal())
 
     def failed(self, error: BaseException) -> None:

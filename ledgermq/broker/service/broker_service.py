@@ -28,7 +28,6 @@ from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
-from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
 from ledgermq.broker.registration import Registration, split_address
 from ledgermq.broker.service.applier import BrokerApplier
@@ -114,7 +113,6 @@ class BrokerService:
         self._schedule = Schedule(reactor)
         self._output = TurnOutput(reactor)
         self._clients = ClientTable()
-        self._locks = QueueLocks()
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
@@ -271,7 +269,7 @@ class BrokerService:
                 leadership=self.leadership,
                 state=self.state,
                 clients=self._clients,
-                locks=self._locks,
+                locks=self.state.locks,
                 parked=self._parked,
                 proposals=self._proposals,
                 messages=self._messages,
@@ -295,7 +293,6 @@ class BrokerService:
             self._messages,
             self._proposals,
             self._processors.pulls,
-            self._locks,
             self._output,
             on_role_changed=self._role_changed,
             on_ready=self._ready,

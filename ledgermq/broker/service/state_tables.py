@@ -1,4 +1,4 @@
-"""The four state files of a broker, and which of them are older than what they hold.
+"""The five state files of a broker, and which of them are older than what they hold.
 
 A table is encoded only when it changed since its file was written: one of 20,000 topics takes
 0.2 s, which the reactor does not have for a file that would come out the same.
@@ -31,6 +31,8 @@ class StateTables:
         self._groups = StateFile(folder / "subscriptionGroup.json")
         self._offsets = StateFile(folder / "consumerOffset.json")
         self._delays = StateFile(folder / "delayOffset.json")
+        # Not one of upstream's.
+        self._locks = StateFile(folder / "queueLocks.json")
 
     def load(self) -> None:
         """Fills the tables from the files; a file that is missing leaves its table as it is.
@@ -44,6 +46,7 @@ class StateTables:
             (self._groups, state.groups.load_json),
             (self._offsets, state.offsets.load_json),
             (self._delays, state.progress.load_json),
+            (self._locks, state.locks.load_json),
         )
         for file, load in loads:
             value = file.load()
@@ -82,6 +85,7 @@ class StateTables:
             (self._topics, state.topics.to_json, state.are_topics_unsaved),
             (self._groups, state.groups.to_json, state.are_groups_unsaved),
             (self._offsets, state.offsets.to_json, are_offsets_unsaved),
+            (self._locks, state.locks.to_json, state.are_locks_unsaved),
             # A few numbers, which change with every delivery.
             (self._delays, state.progress.to_json, True),
         )
@@ -90,5 +94,6 @@ class StateTables:
             for file, to_json, is_unsaved in tables
             if is_unsaved or not file.is_durable
         ]
-        state.are_topics_unsaved = state.are_groups_unsaved = state.are_offsets_unsaved = False
+        state.are_topics_unsaved = state.are_groups_unsaved = False
+        state.are_offsets_unsaved = state.are_locks_unsaved = False
         return unsaved

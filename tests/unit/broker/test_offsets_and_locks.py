@@ -1,5 +1,7 @@
 """Groups, committed offsets and queue locks as plain tables."""
 
+import json
+
 import pytest
 
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
@@ -123,3 +125,35 @@ def test_only_the_owner_unlocks() -> None:
     assert locks.lock("g", [Q0], "b", 1) == [Q0]
     locks.clear()
     assert locks.lock("g", [Q0], "c", 1) == [Q0]
+
+
+def test_followers_know_who_holds_a_queue() -> None:
+    """A new leader gives it to nobody else for as long as its holder may count on it."""
+    leader, follower = QueueLocks(), QueueLocks()
+    leader.lock("g", [Q0, Q1], "a", 0)
+    leader.lock("gone", [Q0], "a", 0)
+    follower.follow(leader.take_changes())
+    leader.unlock("gone", [Q0], "a")
+    leader.lock("g", [Q0], "a", 5)
+    follower.follow(leader.take_changes())
+    assert leader.take_changes() == {}
+    assert follower.all() == leader.all() == {"g": [("t", "b", 0, "a"), ("t", "b", 1, "a")]}
+    assert len(follower) == len(leader) == 2
+    follower.lead(LOCK_LIFE_MS)
+    assert follower.lock("g", [Q0, Q1], "b", 2 * LOCK_LIFE_MS) == []
+    assert follower.lock("g", [Q0], "a", 2 * LOCK_LIFE_MS) == [Q0]
+    assert follower.lock("g", [Q0, Q1], "b", 2 * LOCK_LIFE_MS + 1) == [Q1]
+    leader.expire(LOCK_LIFE_MS + 1)
+    assert leader.take_changes() == {"g": [("t", "b", 1, "")]}
+
+
+def test_lock_json_goes_both_ways_and_leaves_out_what_it_does_not_know() -> None:
+    locks = QueueLocks()
+    locks.lock("g", [Q1, Q0], "a", 0)
+    other = QueueLocks()
+    other.load_json(json.loads(json.dumps(locks.to_json())))
+    assert other.all() == locks.all()
+    other.load_json({"lockTable": {"g": [["t", "b", "0", "a"], 7], "h": 8}})
+    assert other.all() == {} and len(other) == 0
+    other.load_json({})
+    assert len(other) == 0

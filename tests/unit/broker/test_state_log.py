@@ -11,6 +11,7 @@ from ledgermq.broker.errors import (
     ServiceUnavailableError,
     SystemBusyError,
 )
+from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
 from tests.unit.broker.parts import Parts
@@ -28,6 +29,7 @@ def same_tables(one: Parts, other: Parts) -> bool:
         one.state.topics.to_json() == other.state.topics.to_json()
         and one.state.groups.to_json() == other.state.groups.to_json()
         and one.state.offsets.to_json() == other.state.offsets.to_json()
+        and one.state.locks.to_json() == other.state.locks.to_json()
     )
 
 
@@ -46,6 +48,11 @@ def busy_leader() -> tuple[Parts, list[bytes]]:
     state.remove_topic("B")
     state.offsets.commit("g", "A", 0, 4)
     state.write_offsets()
+    queues = [QueueKey("A", "b", 0), QueueKey("A", "b", 1)]
+    state.locks.lock("g", queues, "c", leader.now_ms)
+    state.write_locks()
+    state.locks.unlock("g", queues[1:], "c")
+    state.write_locks()
     return leader, leader.commit_state()
 
 
