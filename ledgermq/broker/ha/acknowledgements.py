@@ -7,7 +7,7 @@ Source: `CommitLog.java` (submitReplicaRequest), `HAService.java` (GroupTransfer
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -50,17 +50,28 @@ class Acknowledgements:
         self._waits: deque[_Wait] = deque()
         # Highest offset that any slave ever reported: it holds the bytes also when it is gone.
         self.best_offset = 0
-        # Slaves that are connected and have reported.
-        self.slave_count = 0
+        # The last reports of the slaves that are connected.
+        self._slave_offsets: Sequence[int] = ()
 
     @property
     def waiting_count(self) -> int:
         """Appends that wait for a slave."""
         return len(self._waits)
 
+    @property
+    def slave_count(self) -> int:
+        """Slaves that are connected and have reported."""
+        return len(self._slave_offsets)
+
+    @property
+    def nearest_offset(self) -> int:
+        """What the best slave of those that are connected has; 0 without any."""
+        return max(self._slave_offsets, default=0)
+
     def is_slave_available(self, max_offset: int) -> bool:
         """Tells whether a message that ends at `max_offset` would be waited for."""
-        return self.slave_count > 0 and max_offset - self.best_offset < self._behind_bytes_max
+        is_near = max_offset - self.nearest_offset < self._behind_bytes_max
+        return is_near and self.slave_count > 0
 
     def wait(self, end_offset: int, now_ms: float, done: OnReplicated) -> None:
         """Has `done` called once: at once when nobody is waited for, else later.
@@ -78,8 +89,12 @@ class Acknowledgements:
             assert not self._waits or self._waits[-1].end_offset <= end_offset
             self._waits.append(_Wait(end_offset, now_ms + self._timeout_ms, done))
 
-    def acknowledged(self, offset: int) -> None:
-        """Takes a slave's report and ends the waits that it satisfies."""
+    def reported(self, slave_offsets: Sequence[int]) -> None:
+        """Takes the last reports of all slaves that are connected, after a change of any, and ends
+        the waits that they satisfy.
+        """
+        self._slave_offsets = slave_offsets
+        offset = self.nearest_offset
         if offset <= self.best_offset:
             return
         self.best_offset = offset

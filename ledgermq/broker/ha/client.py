@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -52,6 +53,9 @@ class MasterConnection(Protocol):
 
     def connectionMade(self) -> None:
         self._link = self._client.new_link()
+        if isinstance(self.transport, Connection):
+            # A report is 8 bytes that senders of the master wait for.
+            self.transport.setTcpNoDelay(True)
         self._client.connection_made(self)
         self.send_report()
 

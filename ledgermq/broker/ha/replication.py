@@ -112,7 +112,7 @@ class MasterReplication:
             case ReplicaStatus.REPLICATED:
                 self._senders.committed(end_offset)
             case ReplicaStatus.SLAVE_NOT_AVAILABLE:
-                behind = end_offset - self._acknowledgements.best_offset
+                behind = end_offset - self._acknowledgements.nearest_offset
                 self._senders.stored(
                     end_offset,
                     ResponseCode.SLAVE_NOT_AVAILABLE,

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred, 
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -59,6 +60,9 @@ class SlaveConnection(Protocol):
         self.peer = f"{getattr(address, 'host', '?')}:{getattr(address, 'port', 0)}"
         self._link = self._server.new_link()
         self.transport.registerProducer(self, True)
+        if isinstance(self.transport, Connection):
+            # What is appended goes out in pieces, and senders wait for the last one.
+            self.transport.setTcpNoDelay(True)
         self._server.connection_made(self)
 
     def dataReceived(self, data: bytes) -> None:
@@ -170,12 +174,6 @@ class HaServer:
         self._listening: Any = None
         self._connections: set[SlaveConnection] = set()
 
-    @property
-    def slaves(self) -> list[SlaveConnection]:
-        """Connections whose slave has reported."""
-        reported = (one for one in self._connections if one.link.acknowledged_offset is not None)
-        return sorted(reported, key=lambda one: one.peer)
-
     def start(self) -> Deferred[int]:
         """Begins to listen; fires with the port, or fails with CannotListenError."""
         try:
@@ -250,23 +248,25 @@ class HaServer:
 
     def reported(self, connection: SlaveConnection, is_first: bool) -> None:
         """Takes a slave's report."""
-        offset = connection.link.acknowledged_offset
-        assert offset is not None
         if is_first:
-            self.acknowledgements.slave_count = len(self.slaves)
+            offset = connection.link.next_offset
             _log.info("slave {peer} copies from {offset} on", peer=connection.peer, offset=offset)
-        self.acknowledgements.acknowledged(offset)
+        self._count_slaves()
 
     def connection_lost(self, connection: SlaveConnection, reason: str) -> None:
         """Takes the end of a connection."""
         self._connections.discard(connection)
-        self.acknowledgements.slave_count = len(self.slaves)
+        self._count_slaves()
         _log.info(
             "slave {peer} is gone at {offset}: {reason}",
             peer=connection.peer,
             offset=connection.link.acknowledged_offset,
             reason=reason,
         )
+
+    def _count_slaves(self) -> None:
+        offsets = (one.link.acknowledged_offset for one in self._connections)
+        self.acknowledgements.reported([offset for offset in offsets if offset is not None])
 
     def now_ms(self) -> float:
         """Returns monotonic time."""

@@ -26,38 +26,46 @@ def test_without_a_slave_nobody_waits(acknowledgements: Acknowledgements) -> Non
 def test_a_slave_too_far_behind_counts_as_none(
     acknowledgements: Acknowledgements, end: int, expected: list[ReplicaStatus]
 ) -> None:
-    acknowledgements.slave_count = 1
-    acknowledgements.acknowledged(50)
+    acknowledgements.reported([50])
     told: list[ReplicaStatus] = []
     acknowledgements.wait(end, 0, told.append)
     assert told == expected
 
 
 def test_the_best_slave_ends_the_waits_it_has_passed(acknowledgements: Acknowledgements) -> None:
-    acknowledgements.slave_count = 2
+    acknowledgements.reported([0, 0])
     told: list[tuple[int, ReplicaStatus]] = []
     for end in (10, 20, 20, 30):
         acknowledgements.wait(end, 0, lambda status, end=end: told.append((end, status)))
-    acknowledgements.acknowledged(9)
+    acknowledgements.reported([9, 0])
     assert told == []
-    acknowledgements.acknowledged(25)
+    acknowledgements.reported([9, 25])
     assert told == [(10, REPLICATED), (20, REPLICATED), (20, REPLICATED)]
-    # The other slave is behind.
-    acknowledgements.acknowledged(15)
+    # The best one is gone; what it has told stays true.
+    acknowledgements.reported([15])
     assert (acknowledgements.best_offset, acknowledgements.waiting_count) == (25, 1)
 
 
+def test_a_slave_that_begins_afresh_is_behind_whatever_it_had(
+    acknowledgements: Acknowledgements,
+) -> None:
+    acknowledgements.reported([1000])
+    acknowledgements.reported([0])
+    told: list[ReplicaStatus] = []
+    acknowledgements.wait(1010, 0, told.append)
+    assert told == [NOT_AVAILABLE]
+
+
 def test_what_a_slave_has_already_is_answered_at_once(acknowledgements: Acknowledgements) -> None:
-    acknowledgements.slave_count = 1
-    acknowledgements.acknowledged(25)
-    acknowledgements.slave_count = 0
+    acknowledgements.reported([25])
+    acknowledgements.reported([])
     told: list[ReplicaStatus] = []
     acknowledgements.wait(25, 0, told.append)
     assert told == [REPLICATED]
 
 
 def test_a_wait_ends_at_its_deadline(acknowledgements: Acknowledgements) -> None:
-    acknowledgements.slave_count = 1
+    acknowledgements.reported([0])
     told: list[ReplicaStatus] = []
     acknowledgements.wait(10, 1000, told.append)
     acknowledgements.wait(20, 1001, told.append)
@@ -65,12 +73,12 @@ def test_a_wait_ends_at_its_deadline(acknowledgements: Acknowledgements) -> None
     assert told == []
     acknowledgements.expire(4000)
     assert told == [TIMEOUT]
-    acknowledgements.acknowledged(20)
+    acknowledgements.reported([20])
     assert told == [TIMEOUT, REPLICATED]
 
 
 def test_a_stop_ends_all_waits(acknowledgements: Acknowledgements) -> None:
-    acknowledgements.slave_count = 1
+    acknowledgements.reported([0])
     told: list[ReplicaStatus] = []
     acknowledgements.wait(10, 0, told.append)
     acknowledgements.wait(20, 0, told.append)

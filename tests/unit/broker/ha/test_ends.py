@@ -123,7 +123,7 @@ class MasterTest(SynchronousTestCase):
         connection.dataReceived(encode_report(5))
         self.assertIn("ends at 5, behind the end of this master's at 0", logged.texts[0])
         self.assertTrue(transport.disconnected)
-        self.assertEqual(self.server.slaves, [])
+        self.assertEqual(self.server.acknowledgements.slave_count, 0)
 
     def test_too_many_slaves_are_refused(self) -> None:
         for _ in range(SLAVES_MAX):
@@ -287,7 +287,7 @@ class PairTest(SynchronousTestCase):
             self.server.check()
             self.turns(pump)
         self.assertTrue(self.client.is_copying)
-        self.assertEqual(len(self.server.slaves), 1)
+        self.assertEqual(self.server.acknowledgements.slave_count, 1)
 
     def test_another_master_is_followed_after_the_first_is_left(self) -> None:
         self.client.follow("127.0.0.1:10912")
