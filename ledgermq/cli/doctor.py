@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ledgermq.broker.access.rules_file import read_rules
+from ledgermq.broker.access.rules_folder import file_path, merge, read_folder
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
 from ledgermq.broker.errors import AccessRulesError, ConfigError
 from ledgermq.cli.failure import fail
@@ -230,14 +230,18 @@ def _check_access(config: BrokerConfig) -> list[Finding]:
     if not config.is_acl_on:
         return []
     try:
-        found = read_rules(config.acl_file)
+        files = read_folder(config.acl_file).files
+        rules, _ = merge({name: file.rules for name, file in files.items()})
     except AccessRulesError as error:
         return [Finding("accounts", "failed", str(error))]
-    if found.is_exposed:
-        text = f"{config.acl_file} holds secrets and can be read by others: chmod 600"
-        return [Finding("accounts", "warning", text)]
-    text = f"{len(found.rules.accounts)} in {config.acl_file}"
-    return [Finding("accounts", "good", text)]
+    paths = {name: file_path(config.acl_file, name) for name in sorted(files)}
+    findings = [
+        Finding("accounts", "warning", f"{path} holds secrets and can be read by others: chmod 600")
+        for name, path in paths.items()
+        if files[name].is_exposed
+    ]
+    text = f"{len(rules.accounts)} in {', '.join(map(str, paths.values()))}"
+    return findings or [Finding("accounts", "good", text)]
 
 
 def _check_tls(config: BrokerConfig) -> list[Finding]:

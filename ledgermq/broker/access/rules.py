@@ -5,7 +5,7 @@ error, never a rule that is left out: a typing mistake must not open or close a 
 Source: `PlainPermissionManager.java`, `Permission.java`, `PlainAccessConfig.java`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Any, Final
@@ -120,6 +120,22 @@ class AccessRules:
             AccessRulesError: a text is no pattern of addresses.
         """
         return replace(self, white_addresses=_white_addresses(list(texts)))
+
+
+def merged_rules(parts: Sequence[AccessRules]) -> AccessRules:
+    """Returns the rules of several files; of two accounts with one access key the first counts.
+
+    Raises:
+        AccessRulesError: together they are too many.
+    """
+    accounts: dict[str, Account] = {}
+    for part in parts:
+        for access_key, account in part.accounts.items():
+            accounts.setdefault(access_key, account)
+    addresses = tuple(pattern for part in parts for pattern in part.white_addresses)
+    _check_count("accounts", len(accounts), _ACCOUNTS_MAX)
+    _check_count("globalWhiteRemoteAddresses", len(addresses), _ADDRESSES_MAX)
+    return AccessRules(white_addresses=addresses, accounts=accounts)
 
 
 def parse_rules(document: object) -> AccessRules:

@@ -2,7 +2,8 @@
 
 Only plain YAML is read: mappings, lists, texts, numbers, truths; no tags, no aliases, at most a
 MiB. A write replaces the file in one step, readable by its owner only; comments are lost with it,
-as upstream loses them. The time of the file is the time of the rules in it.
+as upstream loses them. The time of the file is the time of the rules in it. The same goes for the
+other files of access control, see rules_folder.py.
 """
 
 import os
@@ -84,8 +85,8 @@ def _version(document: Mapping[str, Any]) -> DataVersion:
     return DataVersion.from_json(versions)
 
 
-def write_rules(path: Path, rules: AccessRules, version: DataVersion) -> None:
-    """Replaces the file; its time becomes that of the version.
+def write_rules(path: Path, rules: AccessRules, version: DataVersion, changed_ms: int) -> None:
+    """Replaces the file; its time becomes `changed_ms`.
 
     Commit point: the rename. Raises OSError: the old file is untouched.
     """
@@ -97,7 +98,7 @@ def write_rules(path: Path, rules: AccessRules, version: DataVersion) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        time_ns = version.timestamp_ms * 1_000_000
+        time_ns = changed_ms * 1_000_000
         os.utime(file.fileno(), ns=(time_ns, time_ns))
         os.fsync(file.fileno())
     temporary.replace(path)

@@ -11,7 +11,6 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from ledgermq.broker.access.rules import AccessRules
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
@@ -69,23 +68,31 @@ class AccessProcessor:
             "groupPerms": _parts(header.group_perms),
         }
         change = {name: value for name, value in told.items() if value is not None}
+        table, access_key = self._table, header.access_key
         return self._change(
-            connection, command, _UPDATE_FAILED, lambda rules: rules.with_account(change)
+            connection,
+            command,
+            _UPDATE_FAILED,
+            lambda: table.change_account(access_key, lambda rules: rules.with_account(change)),
         )
 
     def delete_account(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """DELETE_ACL_CONFIG (51)."""
         access_key = command.header(DeleteAccessConfigRequestHeader).access_key
         return self._change(
-            connection, command, _DELETE_FAILED, lambda rules: rules.without_account(access_key)
+            connection, command, _DELETE_FAILED, lambda: self._table.delete_account(access_key)
         )
 
     def put_addresses(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53): replaces them all."""
+        """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53): replaces those of one file."""
         header = command.header(UpdateGlobalWhiteAddrsConfigRequestHeader)
         texts = [part for part in header.global_white_addrs.split(",") if part.strip()]
+        table, path = self._table, header.acl_file_full_path
         return self._change(
-            connection, command, _ADDRESSES_FAILED, lambda rules: rules.with_white_addresses(texts)
+            connection,
+            command,
+            _ADDRESSES_FAILED,
+            lambda: table.change(lambda rules: rules.with_white_addresses(texts), path),
         )
 
     def _change(
@@ -93,7 +100,7 @@ class AccessProcessor:
         connection: CommandProtocol,
         command: RemotingCommand,
         failure_code: ResponseCode,
-        change: Callable[[AccessRules], AccessRules],
+        change: Callable[[], None],
     ) -> Answer:
         leadership = self._leadership
         if leadership.leader_id is not None and not leadership.is_leader:
@@ -102,7 +109,7 @@ class AccessProcessor:
             )
         leadership.check_serving()
         try:
-            self._table.change(change(self._table.rules))
+            change()
         except AccessRulesError as error:
             return command.response(failure_code, str(error))
         _log.info(
@@ -123,10 +130,10 @@ class AccessProcessor:
 
     def show_version(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_BROKER_CLUSTER_ACL_INFO (52)."""
-        version = self._table.version.to_json()
+        versions = {path: one.to_json() for path, one in self._table.versions.items()}
         header = GetBrokerAclConfigResponseHeader(
-            version=lenient_json.write(version).decode(),
-            all_acl_file_version=lenient_json.write({str(self._table.path): version}).decode(),
+            version=lenient_json.write(self._table.version.to_json()).decode(),
+            all_acl_file_version=lenient_json.write(versions).decode(),
             broker_name=self._config.broker_name,
             broker_addr=self._address,
             cluster_name=self._config.cluster_name,

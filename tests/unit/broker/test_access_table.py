@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.logger import LogEvent, globalLogPublisher
 
 from ledgermq.broker.access.rules import parse_rules
 from ledgermq.broker.access.rules_file import read_rules, write_rules
@@ -78,7 +77,7 @@ def test_file_of_upstream_is_read(path: Path) -> None:
 def test_what_was_written_is_read_and_is_for_its_owner_alone(path: Path) -> None:
     put(path, UPSTREAM, 3000)
     rules = read_rules(path).rules.with_account({"accessKey": "RocketMQ", "topicPerms": ["ü=SUB"]})
-    write_rules(path, rules, DataVersion(4000, 8))
+    write_rules(path, rules, DataVersion(4000, 8), 4000)
     found = read_rules(path)
     assert found.rules.to_document() == rules.to_document()
     assert found.version == DataVersion(4000, 8) and found.changed_ms == 4000
@@ -142,7 +141,8 @@ def test_bad_file_changes_nothing_and_says_so(path: Path, text: str) -> None:
 
 def test_change_by_a_tool_stands_in_the_file(path: Path) -> None:
     table = loaded(path)
-    table.change(table.rules.with_account({"accessKey": "second-app", "secretKey": "secret-2"}))
+    account = {"accessKey": "second-app", "secretKey": "secret-2"}
+    table.change_account("second-app", lambda rules: rules.with_account(account))
     assert table.version == DataVersion(5000, 1)
     assert read_rules(path).changed_ms == 5000
     assert sorted(read_rules(path).rules.accounts) == keys(table) == ["orders-app", "second-app"]
@@ -153,7 +153,7 @@ def test_change_that_cannot_be_written_is_none(tmp_path: Path) -> None:
     table = loaded(tmp_path / "plain_acl.yml")
     table.path = tmp_path / "gone" / "plain_acl.yml"
     with pytest.raises(AccessRulesError, match="cannot be written"):
-        table.change(parse_rules({}))
+        table.change(lambda _: parse_rules({}))
     assert keys(table) == ["orders-app"]
 
 
@@ -201,22 +201,6 @@ def test_rules_count_also_where_the_file_cannot_be_written(path: Path, tmp_path:
     table.path = tmp_path / "gone" / "plain_acl.yml"
     table.follow(record_of(tmp_path / "leader.yml", TWO, 2000))
     assert keys(table) == ["orders-app", "second-app"] and "cannot be written" in str(table.alarm)
-
-
-def test_folder_of_more_files_is_named_as_not_read(path: Path) -> None:
-    events: list[LogEvent] = []
-    # Twisted's interfaces are unknown to the type checker.
-    observer: Any = events.append
-    (path.parent / "acl").mkdir()
-    globalLogPublisher.addObserver(observer)
-    try:
-        loaded(path)
-        assert events == []
-        (path.parent / "acl" / "more.yml").write_text(TWO)
-        assert keys(loaded(path)) == ["orders-app"]
-    finally:
-        globalLogPublisher.removeObserver(observer)
-    assert [event["more"] for event in events] == [path.parent / "acl"]
 
 
 def with_rules(parts: Parts, path: Path) -> Parts:
