@@ -113,6 +113,7 @@ class BrokerConfig:
     drain_seconds_max: int
     # Store.
     store_root: Path
+    commit_log_path: Path
     flush_disk_type: str
     segment_bytes: int
     index_segment_bytes: int
@@ -150,6 +151,8 @@ class BrokerConfig:
     slave_behind_bytes: int
     slave_timeout_ms: int
     memory_percent: int
+    # enableDLegerCommitLog says false in so many words, or brokerRole says SLAVE.
+    wants_plain_log: bool = False
     # Keys that are not in the table, and keys of upstream that have no effect here, in the order
     # of the file.
     unknown_keys: tuple[str, ...] = ()
@@ -193,6 +196,9 @@ def load_broker_config(
     _derive_delays(values)
     _derive_ledger(values)
     _derive_replication(values)
+    values["wants_plain_log"] = not values["is_group_member"] and (
+        bool(entries.get("enableDLegerCommitLog")) or values["broker_role"] == "SLAVE"
+    )
     others = [name for name in entries if name not in KEY_BY_NAME]
     values["unknown_keys"] = tuple(name for name in others if name not in IGNORED_KEYS)
     values["ineffective_keys"] = tuple(name for name in others if name in IGNORED_KEYS)
@@ -277,7 +283,11 @@ def _derive_identity(values: dict[str, Any]) -> None:
 
 def _derive_store(values: dict[str, Any]) -> None:
     root = values["store_root"]
-    values["store_root"] = Path(root).expanduser() if root else Path.home() / "store"
+    root = values["store_root"] = Path(root).expanduser() if root else Path.home() / "store"
+    folder = values["commit_log_path"]
+    if "," in folder:
+        raise ConfigError("storePathCommitLog", folder, "one folder: a list is not supported")
+    values["commit_log_path"] = Path(folder).expanduser() if folder else root / "commitlog"
     hours: list[int] = []
     for part in values["delete_hours"].split(";"):
         if not re.fullmatch(r"\s*[0-9]{1,2}\s*", part) or int(part) > 23:
@@ -381,12 +391,6 @@ def _check_together(config: BrokerConfig) -> None:
             f"false with listenPort={config.listen_port}: the port {VIP_PORT_DISTANCE} below it"
             " must exist",
         )
-    if config.broker_role == "SLAVE" and not config.is_group_member:
-        raise ConfigError(
-            "brokerRole",
-            "SLAVE",
-            "ASYNC_MASTER or SYNC_MASTER; replicas need enableDLegerCommitLog",
-        )
     if config.segment_bytes < config.message_bytes_max + _SEGMENT_SLACK_BYTES:
         raise ConfigError(
             "mappedFileSizeCommitLog",
@@ -425,5 +429,6 @@ def _first_local_address() -> str:
 
 assert {key.field for key in KEYS} == {field.name for field in fields(BrokerConfig)} - {
     "unknown_keys",
+    "wants_plain_log",
     "ineffective_keys",
 }, "config_keys.KEYS and BrokerConfig must name the same fields"

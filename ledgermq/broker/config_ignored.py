@@ -49,7 +49,7 @@ clientCloseSocketIfTimeout useTLS
 """
 
 _STORE: Final = """
-storePathCommitLog readOnlyCommitLogStorePaths storePathDLedgerCommitLog storePathConsumeQueue
+readOnlyCommitLogStorePaths storePathDLedgerCommitLog storePathConsumeQueue
 storePathIndex storeCheckpoint abortFile enableConsumeQueueExt mappedFileSizeConsumeQueueExt
 bitMapLengthConsumeQueueExt flushIntervalCommitLog flushIntervalConsumeQueue
 commitIntervalCommitLog flushCommitLogTimed deleteCommitLogFilesInterval

@@ -73,7 +73,7 @@ _IDENTITY: Final = (
         "brokerRole",
         "broker_role",
         "ASYNC_MASTER",
-        "The ledger decides about roles: any value in a group; SLAVE of a plain master is refused.",
+        "Of a plain commit log; in a group the ledger decides about roles.",
         ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
     ),
 )

@@ -11,6 +11,12 @@ STORE_KEYS: Final = (
         "storePathRootDir", "store_root", None, "Root of all files; store in the home directory."
     ),
     text_key(
+        "storePathCommitLog",
+        "commit_log_path",
+        "",
+        "Folder of a plain commit log; commitlog in the root.",
+    ),
+    text_key(
         "flushDiskType",
         "flush_disk_type",
         "SYNC_FLUSH",
@@ -127,7 +133,7 @@ LEDGER_KEYS: Final = (
         "enableDLegerCommitLog",
         "is_group_member",
         False,
-        "true: a member of dLegerPeers. false: a ledger with this broker as its only member.",
+        "true: member of dLegerPeers. false: plain commit log. Left out: ledger of one.",
     ),
     text_key("dLegerGroup", "ledger_group", None, "Name of the DLedger group; brokerName."),
     text_key("dLegerPeers", "ledger_peers", None, "Members, id-host:port joined with a semicolon."),

@@ -30,6 +30,11 @@ HALF_QUEUE: Final = 0
 _OFFSET_MAX: Final = 2**63 - 1
 
 
+# Of a plan's index, its number of deliveries, and the index behind the last entry that is applied:
+# how many of its deliveries the log keeps, and whether that will not change any more.
+KeptOf = Callable[[int, int, int], tuple[int, bool]]
+
+
 class Run(NamedTuple):
     """Deliveries out of one queue that follow one another."""
 
@@ -65,16 +70,27 @@ class QueueProgress:
         self.leadership = 0
         # Until `attach` names the log, all that was planned counts as delivered.
         self._term_at: Callable[[int], int] = lambda index: 0
+        self._kept_of: KeptOf = self._kept_by_terms
         self._end_index: Callable[[], int] = lambda: _OFFSET_MAX
 
     def attach(self, term_at: Callable[[int], int], end_index: Callable[[], int]) -> None:
-        """Names the log.
+        """Names the log, one of entries.
 
         Args:
             term_at: term of an entry; raises LedgerError for one that retention dropped.
             end_index: index behind the last entry that is applied.
         """
         self._term_at = term_at
+        self._end_index = end_index
+
+    def attach_plain(self, kept: KeptOf, end_index: Callable[[], int]) -> None:
+        """Names the log, one whose indexes are bytes and which has no terms.
+
+        Args:
+            kept: counts the deliveries behind a plan.
+            end_index: index behind the last record that is applied.
+        """
+        self._kept_of = kept
         self._end_index = end_index
 
     # In log order, on every member.
@@ -95,7 +111,7 @@ class QueueProgress:
         if plan is None:
             return
         total = sum(run.delivery_count for run in plan.runs)
-        kept = self._kept(plan, total, end_index)
+        kept, is_decided = self._kept_of(plan.place, total, end_index)
         left = kept
         for queue, next_offset, count in plan.runs:
             taken = min(count, left)
@@ -104,20 +120,20 @@ class QueueProgress:
                 self._offsets[queue] = next_offset + max(taken - 1, 0)
             if taken < count:
                 break
-        if kept == total or plan.place + kept + 1 < end_index:
+        if is_decided:
             self._plan = None
 
-    def _kept(self, plan: _Plan, total: int, end_index: int) -> int:
-        """How many deliveries of a plan stand in the log below an index."""
-        last = min(plan.place + total, end_index - 1)
+    def _kept_by_terms(self, place: int, total: int, end_index: int) -> tuple[int, bool]:
+        last = min(place + total, end_index - 1)
         try:
-            term = self._term_at(plan.place)
-            while last > plan.place and self._term_at(last) != term:
+            term = self._term_at(place)
+            while last > place and self._term_at(last) != term:
                 last -= 1
         except LedgerError:
             # So old that retention took it: it was decided long ago.
-            return total
-        return max(last - plan.place, 0)
+            return total, True
+        kept = max(last - place, 0)
+        return kept, kept == total or place + kept + 1 < end_index
 
     # On the leader.
 

@@ -3,7 +3,8 @@
 The walk covers the last three segments, as upstream's does. A bad record is a torn tail when
 nothing says that it was ever whole on the disk: it lies above the durable offset, and no later
 file begins with a good record. Then its bytes are copied aside and cut. Anything else is damage: it
-is told, and the files are left as they are, where upstream would drop all that is behind.
+is told, and the files are left as they are, where upstream would drop all that is behind. Where the
+durable offset is not known, as in a log that Java wrote, a good record behind the bad one tells.
 """
 
 import os
@@ -15,8 +16,10 @@ from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.segment import segment_name
 from ledgermq.dledger.store.segments import Segments
+from ledgermq.protocol.record import RECORD_MAGIC
 
 _SEGMENTS_WALKED: Final = 3
+_MAGIC: Final = RECORD_MAGIC.to_bytes(4, "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +72,29 @@ def _refuse_damage(
         if other > start and _walk_segment(segments, other, verify=False).starts
     ]
     path = os.path.join(segments.directory, segment_name(start))
+    if not durable_offset and not later:
+        # A log of Java: nothing tells what was on the disk but the records themselves.
+        later = _good_behind(segments, start, end)
     if end < durable_offset:
         expected = f"a record, as the log was on disk up to {durable_offset}"
         raise CorruptStoreError(path, end - start, "record", expected, f"bad ({reason})", end)
     if later:
         expected = f"a record, as the log goes on at {later[0]}"
         raise CorruptStoreError(path, end - start, "record", expected, f"bad ({reason})", end)
+
+
+def _good_behind(segments: Segments, start: int, end: int) -> list[int]:
+    """Returns the place of a good record behind a bad one, in the same segment."""
+    with segments.segment_at(start).view(0, segments.segment_bytes) as data:
+        content = bytes(data[end - start :])
+    at = content.find(_MAGIC, 5)
+    while at >= 0:
+        place = end + at - 4
+        walk = walk_records(content[at - 4 :], place, segments.segment_bytes, verify=True)
+        if walk.starts:
+            return walk.starts[:1]
+        at = content.find(_MAGIC, at + 1)
+    return []
 
 
 def _cut(segments: Segments, file_system: FileSystem, end: int, count: int) -> PlainReport:

@@ -34,15 +34,17 @@ from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.farewell import Farewell
 from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.parts import Parts
+from ledgermq.broker.service.plain_member import PlainMember
+from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log
 from ledgermq.broker.service.processor_table import Processors, bind_processors
 from ledgermq.broker.service.schedule import Schedule
-from ledgermq.broker.service.storage import Storage, machine_memory_bytes
+from ledgermq.broker.service.storage import LedgerStorage, machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
-from ledgermq.commitlog import MessageStore, opening_record
+from ledgermq.commitlog import DamagedFileError, MessageStore, opening_record
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
@@ -116,7 +118,8 @@ class BrokerService:
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
-        self._storage = Storage(config, reactor, self.state, self._now_ms, pool)
+        storage_kind = PlainStorage if has_plain_log(config) else LedgerStorage
+        self._storage = storage_kind(config, reactor, self.state, self._now_ms, pool)
         self._messages = self._storage.messages
         self._dispatcher = self._new_dispatcher()
         self._tls = TlsFiles(config.tls_file, config.tls_mode, is_client=config.uses_tls)
@@ -137,7 +140,7 @@ class BrokerService:
         # Made by start.
         self._proposals: Proposals | None = None
         self._processors: Processors | None = None
-        self._replica: Replica | None = None
+        self._member: Replica | PlainMember | None = None
         self._state_copy: StateCopy | None = None
         self._stopped: Deferred[None] | None = None
         # When name servers were last told because of a change.
@@ -297,26 +300,42 @@ class BrokerService:
             on_role_changed=self._role_changed,
             on_ready=self._ready,
         )
-        self._replica = Replica(
+        self._member = self._new_member(store_host)
+        self._messages.on_damage(self._damage_found)
+        return self._member.start(applied_index=self._messages.dispatched_index)
+
+    def _new_member(self, store_host: tuple[bytes, int]) -> Replica | PlainMember:
+        config, storage = self.config, self._storage
+        if isinstance(storage, PlainStorage):
+            return PlainMember(
+                self._reactor,
+                storage.log,
+                self._applier,
+                is_slave=config.broker_role == "SLAVE",
+                is_sync_flush=config.flush_disk_type == "SYNC_FLUSH",
+                self_id=config.ledger_self_id,
+                opening_record=lambda: opening_record(1, store_host, self._now_ms()),
+                pool=self._pool,
+            )
+        replica = Replica(
             replica_config(config),
             self._reactor,
-            self._storage.ledger_store,
-            self._storage.vote_file,
-            self._storage.codec,
+            storage.ledger_store,
+            storage.vote_file,
+            storage.codec,
             self._rng,
             self._applier,
             lambda term: opening_record(term, store_host, self._now_ms()),
             pool=self._pool,
-            repair_mark=self._storage.repair_mark,
+            repair_mark=storage.repair_mark,
         )
-        self._messages.attach(self._replica)
-        self._messages.on_damage(self._damage_found)
-        return self._replica.start(applied_index=self._messages.dispatched_index)
+        self._messages.attach(replica)
+        return replica
 
     def _run(self, _: object) -> None:
         config = self.config
         assert self._processors is not None and self._proposals is not None
-        assert self._replica is not None
+        assert self._member is not None
         Upkeep(
             config,
             self.leadership,
@@ -326,13 +345,14 @@ class BrokerService:
             self._processors,
             self._registration,
             self._rates,
-            self._replica,
+            self._member,
             clock_ms=self._clock_ms,
             flush_failed=self._flush_failed,
             damage_found=self._damage_found,
         ).start(self._schedule)
-        self._state_copy = self._new_state_copy(self._replica)
-        self._schedule.every(COPY_INTERVAL_MS, self._state_copy.run)
+        if isinstance(self._member, Replica):
+            self._state_copy = self._new_state_copy(self._member)
+            self._schedule.every(COPY_INTERVAL_MS, self._state_copy.run)
         if self._tls.is_in_use:
             self._schedule.every(LOOK_INTERVAL_MS, CertificateWatch(self._tls).look)
         self._registration.start()
@@ -388,7 +408,7 @@ class BrokerService:
         wait_ms = self.config.drain_seconds_max * 1000
         steps: Deferred[Any] = farewell.drain(self._proposals, wait_ms)
         for step in (
-            lambda: farewell.hand_over(self._replica),
+            lambda: farewell.hand_over(self._member),
             self._close_port,
             self._end_copy,
             self._leave_group,
@@ -420,10 +440,10 @@ class BrokerService:
         return None if self._state_copy is None else self._state_copy.stop()
 
     def _leave_group(self) -> Deferred[Any]:
-        if self._replica is None:
+        if self._member is None:
             return maybeDeferred(lambda: None)
         self.state.follow()
-        return self._replica.stop()
+        return self._member.stop()
 
     def _close_files(self) -> None:
         self._schedule.stop()
@@ -443,12 +463,15 @@ class BrokerService:
         self._proposals.add_own(messages, lambda _, error: done(error))
 
     def _role_changed(self) -> None:
-        failure = self._replica.failure if self._replica is not None else None
+        failure = self._member.failure if self._member is not None else None
         if isinstance(failure, CorruptStoreError):
             self._damage_found(failure)
         self._schedule.soon(self._registration.register)
 
     def _ready(self) -> None:
+        assert self._processors is not None
+        # From now on the time to the first round of checks is counted.
+        self._processors.transactions.run()
         if self._on_ready is not None:
             self._schedule.soon(self._on_ready)
 
@@ -478,6 +501,10 @@ class BrokerService:
         """Leaves the group at once: nothing more is served of files that cannot be trusted."""
         if self._damage is not None or self._stopped is not None:
             return
+        if isinstance(self._storage, PlainStorage) and not _is_derived(error):
+            # Nobody has another copy, and what is not damaged is served on.
+            self._storage.note_damage(error)
+            return
         self._damage = error
         _log.error("{member}: {error}", member=self.config.ledger_self_id, error=error)
         self._storage.distrust(error)
@@ -487,9 +514,14 @@ class BrokerService:
 
     def _flush_failed(self, error: BaseException) -> None:
         """A failed flush is final for this member: it leaves the group and says so."""
-        if self._stopped is None and self._replica is not None:
-            self._replica.stop()
+        if self._stopped is None and self._member is not None:
+            self._member.stop()
             self._applier.failed(error)
+
+
+def _is_derived(error: Exception) -> bool:
+    """Whether what is damaged can be made again from the log."""
+    return isinstance(error, DamagedFileError) and error.is_derived
 
 
 def wall_clock_ms() -> int:

@@ -8,6 +8,7 @@ from twisted.logger import Logger
 
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.replica.driver import Replica
@@ -35,7 +36,7 @@ class Farewell:
         """Fires when nothing waits for a commit any more, or when that took too long."""
         return self._until(lambda: proposals is None or proposals.is_empty, wait_ms)
 
-    def hand_over(self, replica: Replica | None) -> Deferred[None]:
+    def hand_over(self, replica: Replica | PlainMember | None) -> Deferred[None]:
         """Asks another member to lead, so that nobody has to wait for an election time-out.
 
         Returns:
@@ -49,8 +50,8 @@ class Farewell:
 
         return self._until(is_over, _HAND_OVER_MS_MAX)
 
-    def _begin_transfer(self, replica: Replica | None) -> Transfer | None:
-        if replica is None or not self._leadership.is_leader:
+    def _begin_transfer(self, replica: Replica | PlainMember | None) -> Transfer | None:
+        if not isinstance(replica, Replica) or not self._leadership.is_leader:
             return None
         for peer_id in replica.peer_ids:
             try:

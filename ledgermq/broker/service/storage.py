@@ -30,6 +30,7 @@ from ledgermq.commitlog import used_percent as used_percent_of
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.store import (
     DLedgerMmapFileStore,
+    FileSystem,
     RealFileSystem,
     RecoveryReport,
     VoteFile,
@@ -47,7 +48,7 @@ _log = Logger()
 
 
 class Storage:
-    """The open files of one broker."""
+    """The open files of one broker, whatever its log is; a subclass knows the log."""
 
     def __init__(
         self,
@@ -69,29 +70,9 @@ class Storage:
         self._config = config
         self._state = state
         self._now_ms = now_ms
-        root = str(config.store_root)
         file_system = RealFileSystem()
-        self._lock = StoreLock(root)
-        self.codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
-        directory = os.path.join(root, f"dledger-{config.ledger_self_id}")
-        self.ledger_store = DLedgerMmapFileStore(
-            file_system,
-            directory,
-            config.segment_bytes,
-            config.index_segment_bytes,
-            self.codec,
-        )
-        self.vote_file = VoteFile(
-            file_system, directory, config.ledger_self_id, group=config.ledger_group
-        )
-        self.repair_mark = RepairMark(file_system, directory)
-        self.messages = MessageStore(
-            store_config(config),
-            self.ledger_store,
-            file_system,
-            now_ms,
-            self.ledger_store.data.read,
-        )
+        self._lock = StoreLock(str(config.store_root))
+        self.messages = self._new_messages(file_system)
         self._tables = StateTables(config.store_root / "config", state)
         self._flusher = Flusher(reactor, self._run_flush, pool)
         # The flush under way, and the state files to be written by it.
@@ -113,18 +94,8 @@ class Storage:
         """
         self._lock.take()
         try:
-            ledger = self._open_ledger()
-            if ledger.cut_reason is not None:
-                _log.warn(
-                    "ledger: cut a torn tail at {position}: {reason}; copies: {copies}",
-                    position=ledger.end_position,
-                    reason=ledger.cut_reason,
-                    copies=", ".join(ledger.copies),
-                )
+            found = self._open_log()
             self._tables.load()
-            self._state.progress.attach(
-                self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
-            )
             self.messages.watch_topic(STATE_TOPIC, self._state.apply)
             report = self.messages.open(self._tables.save)
         except BaseException as error:
@@ -135,44 +106,41 @@ class Storage:
             raise
         self._is_open = True
         _log.info(
-            "store opened: entries {first} to {last}, dispatched {dispatched}, replayed {replayed},"
+            "store opened: {found}, dispatched {dispatched}, replayed {replayed},"
             " clean {clean}, queues rebuilt {rebuilt}",
-            first=ledger.first_index,
-            last=ledger.last_index,
+            found=found,
             dispatched=report.dispatched_index,
             replayed=report.dispatched_count,
             clean=report.was_clean,
             rebuilt=len(report.rebuilt_queues),
         )
 
-    def _open_ledger(self) -> RecoveryReport:
-        """Opens the log; one that lost entries is cut, and its member recovers from the others.
+    # The log: what a subclass must do.
 
-        Raises:
-            CorruptStoreError: it lost entries, and there are no others; nothing was changed.
-        """
-        repair = self.repair_mark.read()
-        damages: list[str] = []
+    def _new_messages(self, file_system: FileSystem) -> MessageStore:
+        """Makes the log and the message store on it; opens nothing."""
+        raise NotImplementedError
 
-        def note(error: CorruptStoreError) -> None:
-            damages.append(str(error))
-            self.repair_mark.begin_recovery(str(error))
-            _log.warn("ledger is damaged, recovers from its peers: {reason}", reason=str(error))
+    def _open_log(self) -> str:
+        """Opens the log, and names it to the broker's state; returns what it holds, for people."""
+        raise NotImplementedError
 
-        has_peers = len(self._config.ledger_peers) > 1
-        report = self.ledger_store.open(
-            verify_all=repair is not None, on_damage=note if has_peers else None
-        )
-        if repair is not None and not repair.is_recovering and not damages:
-            self.repair_mark.clear()
-        return report
+    def _close_log(self) -> None:
+        """Closes the log."""
+        raise NotImplementedError
+
+    def _abandon_log(self) -> None:
+        """Gives the log's files back as they are."""
+        raise NotImplementedError
 
     def distrust(self, error: Exception) -> None:
         """Has the next start look at what gave bad bytes, and make it good."""
         if isinstance(error, DamagedFileError) and error.is_derived:
             self._rebuilds = True
-        else:
-            self.repair_mark.suspect(str(error))
+
+    def repair_reason(self) -> str | None:
+        """Returns what is damaged or was lost, None while all is whole."""
+        raise NotImplementedError
 
     # State files between two flushes: replaced, not yet durable.
 
@@ -270,7 +238,7 @@ class Storage:
                 self.messages.close()
             if self._rebuilds:
                 self.messages.discard_checkpoint()
-            self.ledger_store.close()
+            self._close_log()
         except BaseException:
             is_clean = False
             raise
@@ -283,8 +251,87 @@ class Storage:
             return
         self._is_open = False
         self.messages.abandon()
-        self.ledger_store.abandon()
+        self._abandon_log()
         self._lock.release(is_clean=False)
+
+
+class LedgerStorage(Storage):
+    """The files of a broker on a ledger."""
+
+    def _new_messages(self, file_system: FileSystem) -> MessageStore:
+        config = self._config
+        self.codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
+        directory = os.path.join(config.store_root, f"dledger-{config.ledger_self_id}")
+        self.ledger_store = DLedgerMmapFileStore(
+            file_system,
+            directory,
+            config.segment_bytes,
+            config.index_segment_bytes,
+            self.codec,
+        )
+        self.vote_file = VoteFile(
+            file_system, directory, config.ledger_self_id, group=config.ledger_group
+        )
+        self.repair_mark = RepairMark(file_system, directory)
+        return MessageStore(
+            store_config(config),
+            self.ledger_store,
+            file_system,
+            self._now_ms,
+            self.ledger_store.data.read,
+        )
+
+    def _open_log(self) -> str:
+        ledger = self._open_ledger()
+        if ledger.cut_reason is not None:
+            _log.warn(
+                "ledger: cut a torn tail at {position}: {reason}; copies: {copies}",
+                position=ledger.end_position,
+                reason=ledger.cut_reason,
+                copies=", ".join(ledger.copies),
+            )
+        self._state.progress.attach(
+            self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
+        )
+        return f"entries {ledger.first_index} to {ledger.last_index}"
+
+    def _open_ledger(self) -> RecoveryReport:
+        """Opens the log; one that lost entries is cut, and its member recovers from the others.
+
+        Raises:
+            CorruptStoreError: it lost entries, and there are no others; nothing was changed.
+        """
+        repair = self.repair_mark.read()
+        damages: list[str] = []
+
+        def note(error: CorruptStoreError) -> None:
+            damages.append(str(error))
+            self.repair_mark.begin_recovery(str(error))
+            _log.warn("ledger is damaged, recovers from its peers: {reason}", reason=str(error))
+
+        has_peers = len(self._config.ledger_peers) > 1
+        report = self.ledger_store.open(
+            verify_all=repair is not None, on_damage=note if has_peers else None
+        )
+        if repair is not None and not repair.is_recovering and not damages:
+            self.repair_mark.clear()
+        return report
+
+    def distrust(self, error: Exception) -> None:
+        if isinstance(error, DamagedFileError) and error.is_derived:
+            super().distrust(error)
+        else:
+            self.repair_mark.suspect(str(error))
+
+    def repair_reason(self) -> str | None:
+        repair = self.repair_mark.read()
+        return repair.reason if repair is not None else None
+
+    def _close_log(self) -> None:
+        self.ledger_store.close()
+
+    def _abandon_log(self) -> None:
+        self.ledger_store.abandon()
 
 
 def store_config(config: BrokerConfig) -> StoreConfig:

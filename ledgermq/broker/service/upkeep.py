@@ -114,8 +114,7 @@ class Upkeep:
             schedule.every(_SCRUB_MS, self._scrub)
 
     def _each_second(self) -> None:
-        repair = self._storage.repair_mark.read()
-        self._leadership.repair = repair.reason if repair is not None else None
+        self._leadership.repair = self._storage.repair_reason()
         proposals, pulls = self._proposals, self._processors.pulls
         self._rates.sample(
             self._clock_ms(),

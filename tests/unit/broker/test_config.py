@@ -42,7 +42,9 @@ def test_group_file_of_upstream_is_read_as_it_is(tmp_path: Path) -> None:
     assert [str(peer) for peer in config.ledger_peers][1] == "n1-127.0.0.1:40912"
     assert config.own_peer.port == 40912
     assert config.follower_broker_id == 2
-    assert config.ineffective_keys == ("storePathCommitLog", "sendMessageThreadPoolNums")
+    assert config.ineffective_keys == ("sendMessageThreadPoolNums",)
+    assert config.commit_log_path == Path("/tmp/rmqstore/node00/commitlog")
+    assert not config.wants_plain_log
     assert config.unknown_keys == ()
 
 
@@ -69,6 +71,21 @@ def test_plain_broker_is_a_group_of_one() -> None:
     assert len(config.ledger_peers) == 1
 
 
+@pytest.mark.parametrize(
+    ("entries", "is_wanted"),
+    [
+        ({}, False),
+        ({"enableDLegerCommitLog": "false"}, True),
+        ({"brokerRole": "SLAVE"}, True),
+        ({"brokerRole": "SYNC_MASTER"}, False),
+    ],
+)
+def test_plain_log_is_wanted_in_so_many_words(entries: dict[str, str], is_wanted: bool) -> None:
+    config = load_broker_config(None, {"storePathRootDir": "/s", **entries})
+    assert config.wants_plain_log is is_wanted
+    assert config.commit_log_path == Path("/s/commitlog")
+
+
 def test_loopback_address_listens_on_loopback_only() -> None:
     assert load_broker_config(None, {"brokerIP1": "127.0.0.1"}).bind_host == "127.0.0.1"
     assert load_broker_config(None, {"brokerIP1": "10.0.0.1"}).bind_host == "0.0.0.0"
@@ -91,7 +108,7 @@ GROUP = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId
         ({"deleteWhen": "4;25"}, "deleteWhen", "23"),
         ({"namesrvAddr": "localhost"}, "namesrvAddr", "host:port"),
         ({"aclEnable": "yes"}, "aclEnable", "true or false"),
-        ({"brokerRole": "SLAVE"}, "brokerRole", "ASYNC_MASTER"),
+        ({"storePathCommitLog": "/a,/b"}, "storePathCommitLog", "one folder"),
         ({"brokerName": "a b"}, "brokerName", "characters"),
         ({**GROUP, "dLegerSelfId": "n9"}, "dLegerSelfId", "dLegerPeers"),
         ({**GROUP, "dLegerSelfId": "0"}, "dLegerSelfId", "a letter"),

@@ -173,6 +173,22 @@ def test_damage_below_what_was_on_disk_is_told_and_nothing_changes(
     assert len(os.listdir(tmp_path / "commitlog")) == 4
 
 
+def test_a_good_record_behind_a_bad_one_tells_damage_in_a_log_of_java(tmp_path: Path) -> None:
+    log, _ = opened(tmp_path)
+    offsets = log.append([record(b"%02d" % i * 150, i) for i in range(5)])
+    log.close()
+    path = file_of(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[offsets[2] + 200] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptStoreError, match=f"the log goes on at {offsets[3]}"):
+        opened(tmp_path)
+    assert path.read_bytes() == content
+    # What LedgerMQ knows to be above its last flush may have come to the disk in any order.
+    _, report = opened(tmp_path, durable_offset=offsets[1])
+    assert report.end_offset == offsets[2]
+
+
 def test_a_missing_last_file_is_damage_when_it_was_there(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
     log.append([record(b"%02d" % i * 150, i) for i in range(12)])

@@ -1,0 +1,209 @@
+"""PlainMember and PlainStorage: what a broker without a ledger confirms, and when."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from ledgermq.broker.config import BrokerConfig, load_broker_config
+from ledgermq.broker.errors import ConfigError
+from ledgermq.broker.queue_progress import Run
+from ledgermq.broker.service.plain_member import PlainMember
+from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log
+from ledgermq.commitlog import PlainCommitLog, opening_record
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.store import RealFileSystem
+from ledgermq.protocol.record import encode_record
+from tests.unit.broker.parts import Parts
+from tests.unit.dledger.store.test_flusher import HandPool
+
+HOST = (b"\x7f\x00\x00\x01", 10911)
+
+
+class ThreadlessClock(Clock):
+    """A clock whose calls from a thread arrive at once."""
+
+    def callFromThread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+
+
+class Told:
+    """An applier that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        self.roles: list[tuple[Role, bool]] = []
+        self.failures: list[BaseException] = []
+
+    def committed(self, start_index: int, end_index: int) -> None:
+        self.ranges.append((start_index, end_index))
+
+    def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
+        self.roles.append((role, is_ready))
+
+    def failed(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+
+class Running:
+    """A member on a clock, its syncs in the hand of the test."""
+
+    def __init__(self, root: Path, *, is_slave: bool = False, is_sync_flush: bool = False) -> None:
+        self.clock, self.pool, self.told = ThreadlessClock(), HandPool(), Told()
+        self.log = PlainCommitLog(RealFileSystem(), str(root / "commitlog"), 4096)
+        self.log.open()
+        self.member = PlainMember(
+            self.clock,
+            self.log,
+            self.told,
+            is_slave=is_slave,
+            is_sync_flush=is_sync_flush,
+            self_id="n0",
+            opening_record=lambda: opening_record(1, HOST, 1000),
+            pool=self.pool,  # type: ignore[arg-type]
+        )
+        self.started = self.member.start(applied_index=-1)
+
+    def append(self) -> int:
+        self.log.append([a_record()])
+        return self.log.max_offset
+
+
+def a_record(topic: bytes = b"T", body: bytes = b"body") -> bytes:
+    return encode_record(topic, 0, 0, 0, 0, 0, 1, HOST, 1, HOST, 0, 0, body, b"")
+
+
+def test_a_master_serves_when_its_opening_record_is_confirmed(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    assert running.started.called
+    opening_end = running.log.confirmed_offset
+    assert running.told.ranges == [(0, opening_end)] and opening_end == running.log.max_offset
+    assert running.told.roles == [(Role.LEADER, True)]
+
+
+def test_what_a_turn_appended_is_confirmed_at_its_end(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    begin = running.log.confirmed_offset
+    running.append()
+    end = running.append()
+    assert running.log.confirmed_offset == begin
+    running.clock.advance(0)
+    assert running.told.ranges[1:] == [(begin, end)]
+    assert running.log.flushed_offset == 0
+    running.clock.advance(0.5)
+    running.pool.finish_one()
+    assert running.log.flushed_offset == end
+
+
+def test_sync_flush_confirms_what_is_on_the_disk(tmp_path: Path) -> None:
+    running = Running(tmp_path, is_sync_flush=True)
+    assert not running.told.roles
+    running.pool.finish_one()
+    begin, first = running.log.confirmed_offset, running.append()
+    running.clock.advance(0)
+    second = running.append()
+    running.clock.advance(0)
+    assert running.told.ranges[1:] == []
+    running.pool.finish_one()
+    assert running.told.ranges[1:] == [(begin, first)]
+    running.pool.finish_one()
+    assert running.told.ranges[1:] == [(begin, first), (first, second)]
+
+
+def test_a_disk_that_fails_stops_it_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(tmp_path, is_sync_flush=True)
+    running.pool.finish_one()
+    confirmed = running.log.confirmed_offset
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    running.append()
+    monkeypatch.setattr(running.member._flusher, "_sync", fail)
+    running.clock.advance(0)
+    running.pool.finish_one()
+    assert [str(error) for error in running.told.failures] == ["[Errno 5] Input/output error"]
+    assert running.log.confirmed_offset == confirmed
+    assert running.member.failure is running.told.failures[0]
+    running.append()
+    assert running.clock.getDelayedCalls() == []
+
+
+def test_a_slave_confirms_whole_records_and_never_leads(tmp_path: Path) -> None:
+    running = Running(tmp_path, is_slave=True)
+    assert running.told.roles == [(Role.FOLLOWER, False)] and running.log.max_offset == 0
+    master = PlainCommitLog(RealFileSystem(), str(tmp_path / "master"), 4096)
+    master.open()
+    [_, second] = master.append([a_record(), a_record()])
+    data = bytes(master.read(0, 4096))
+    running.log.append_raw(0, data[: second + 10])
+    running.clock.advance(0)
+    assert running.told.ranges == [(0, second)]
+    running.log.append_raw(second + 10, data[second + 10 :])
+    running.clock.advance(0)
+    assert running.told.ranges == [(0, second), (second, len(data))]
+
+
+def test_a_stop_takes_the_last_turn_and_syncs(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    end = running.append()
+    stopped = running.member.stop()
+    assert running.told.ranges[-1][1] == end and not stopped.called
+    running.pool.finish_one()
+    assert stopped.called and running.log.flushed_offset == end
+    assert running.clock.getDelayedCalls() == []
+
+
+def config_of(root: Path, **settings: str) -> BrokerConfig:
+    return load_broker_config(None, {"storePathRootDir": str(root), **settings})
+
+
+def test_what_lies_in_the_directory_decides_about_the_log(tmp_path: Path) -> None:
+    plain = {"enableDLegerCommitLog": "false"}
+    assert not has_plain_log(config_of(tmp_path))
+    assert has_plain_log(config_of(tmp_path, **plain))
+    (tmp_path / "commitlog").mkdir()
+    assert not has_plain_log(config_of(tmp_path))
+    (tmp_path / "commitlog" / f"{0:020d}").touch()
+    assert has_plain_log(config_of(tmp_path))
+    ledger = tmp_path / "dledger-n0/data"
+    ledger.mkdir(parents=True)
+    assert has_plain_log(config_of(tmp_path))
+    (ledger / f"{0:020d}").touch()
+    assert not has_plain_log(config_of(tmp_path, **plain))
+    with pytest.raises(ConfigError, match="holds a ledger"):
+        has_plain_log(config_of(tmp_path, brokerRole="SLAVE"))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 4])
+def test_deliveries_behind_a_plan_are_counted_up_to_the_next_start(
+    tmp_path: Path, kept: int
+) -> None:
+    config = config_of(tmp_path, mappedFileSizeCommitLog="65536", maxMessageSize="1024")
+    parts = Parts()
+    storage = PlainStorage(config, ThreadlessClock(), parts.state, lambda: 0)
+    storage.open()
+    progress = parts.state.progress
+    progress.replace({3: 9})
+    # Long enough that they lie in several segments.
+    [place] = storage.log.append([a_record(body=b"plan")])
+    storage.log.append([a_record(body=b"delivery" * 4000)] * kept)
+    end = storage.log.max_offset
+
+    def cursor() -> object:
+        storage.log.confirm(storage.log.max_offset)
+        storage.messages._dispatcher.dispatched_index = storage.log.max_offset - 1
+        return progress.to_json()["offsetTable"][3]
+
+    progress.planned((Run(3, 10, 4),), place)
+    assert cursor() == 9 + kept
+    if kept < 4:
+        # Not decided: its master may still be about to append the others.
+        assert "plan" in progress.to_json()
+    storage.log.append([opening_record(1, HOST, 1000), *[a_record()] * 5])
+    assert cursor() == 9 + kept and "plan" not in progress.to_json()
+    assert storage.log.max_offset > end
