@@ -160,7 +160,11 @@ class BrokerConfig:
 
     @property
     def follower_broker_id(self) -> int:
-        """Broker id of this member while it does not lead: the digits of its id plus one."""
+        """Broker id of this broker while it does not lead: a member's are the digits of its id
+        plus one.
+        """
+        if not self.is_group_member:
+            return max(self.broker_id, 1)
         return int(self.ledger_self_id[1:]) + 1
 
     @property
@@ -391,6 +395,8 @@ def _check_together(config: BrokerConfig) -> None:
             f"false with listenPort={config.listen_port}: the port {VIP_PORT_DISTANCE} below it"
             " must exist",
         )
+    if config.broker_role == "SLAVE" and not (config.is_group_member or config.broker_id):
+        raise ConfigError("brokerId", "0", "1 and above with brokerRole=SLAVE, 0 is the master")
     if config.segment_bytes < config.message_bytes_max + _SEGMENT_SLACK_BYTES:
         raise ConfigError(
             "mappedFileSizeCommitLog",

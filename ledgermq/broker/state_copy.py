@@ -62,7 +62,7 @@ class StateCopy:
         leadership: Leadership,
         state: BrokerState,
         *,
-        is_java: Callable[[str], bool],
+        is_copied: Callable[[str], bool],
         find_master: Callable[[], str | None],
         ask_for_master: Callable[[], None],
         connect: Callable[[str], Peer],
@@ -71,7 +71,7 @@ class StateCopy:
         """Does nothing before `run`.
 
         Args:
-            is_java: tells it of a member, as far as its connection shows it.
+            is_copied: tells whether a leader is to be copied, by its member id.
             find_master: "host:port" of the group's leader for clients, as name servers told it
                 last; None when they told none.
             ask_for_master: has name servers tell it again.
@@ -81,7 +81,7 @@ class StateCopy:
         """
         self._leadership = leadership
         self._state = state
-        self._is_java = is_java
+        self._is_copied = is_copied
         self._find_master = find_master
         self._ask_for_master = ask_for_master
         self._connect = connect
@@ -101,7 +101,7 @@ class StateCopy:
         leader_id = self._leadership.leader_id
         if self._peer is not None:
             return
-        if self._leadership.is_leader or leader_id is None or not self._is_java(leader_id):
+        if self._leadership.is_leader or leader_id is None or not self._is_copied(leader_id):
             self._source = self._told = None
             return
         source = (self._leadership.term, leader_id)

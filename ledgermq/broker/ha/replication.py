@@ -6,7 +6,7 @@ Both run on the broker's own timers: `check` is called several times in each hea
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from ledgermq.broker.config import BrokerConfig
@@ -166,6 +166,13 @@ class SlaveReplication:
     def last_failure(self) -> str | None:
         """Why the last connection ended; None while all is well."""
         return self._client.last_failure
+
+    def start(self) -> Deferred[None]:
+        """Nothing has to be opened: `check` connects."""
+        return succeed(None)
+
+    def log_advanced(self) -> None:
+        """Nobody copies from a slave."""
 
     def check(self) -> None:
         """Does what is due by time; goes to another master when name servers name one.

@@ -78,7 +78,7 @@ class AdminProcessor:
             {
                 **effective_properties(self._config),
                 "brokerId": str(self._leadership.broker_id),
-                "brokerRole": "SYNC_MASTER" if self._leadership.is_serving else "SLAVE",
+                "brokerRole": self._role(),
                 # Tools fail without these two.
                 "filterServerNums": "0",
                 "useTLS": "true" if self._config.uses_tls else "false",
@@ -90,6 +90,12 @@ class AdminProcessor:
             header=GetBrokerConfigResponseHeader(version=version),
             body=text.encode("utf-8"),
         )
+
+    def _role(self) -> str:
+        """As configured without a ledger; a leader waits for others, and followers are slaves."""
+        if self._config.wants_plain_log:
+            return self._config.broker_role
+        return "SYNC_MASTER" if self._leadership.is_serving else "SLAVE"
 
     def runtime_info(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_BROKER_RUNTIME_INFO (28)."""

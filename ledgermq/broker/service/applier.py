@@ -41,6 +41,7 @@ class BrokerApplier:
         pulls: PullProcessor,
         output: TurnOutput,
         *,
+        answer: Callable[[int], None],
         on_role_changed: Callable[[], None],
         on_ready: Callable[[], None],
     ) -> None:
@@ -49,6 +50,8 @@ class BrokerApplier:
         Args:
             output: flushed when a range is applied, so that answers do not wait for the end of the
                 turn.
+            answer: told up to where messages are committed and dispatched; has their senders
+                answered.
             on_role_changed: called after each change.
             on_ready: called when this member begins to serve.
         """
@@ -59,6 +62,7 @@ class BrokerApplier:
         self._proposals = proposals
         self._pulls = pulls
         self._output = output
+        self._answer = answer
         self._on_role_changed = on_role_changed
         self._on_ready = on_ready
         # Messages of the range that is being applied, for parked pulls.
@@ -68,7 +72,7 @@ class BrokerApplier:
     def committed(self, start_index: int, end_index: int) -> None:
         """Dispatches a committed range, answers its senders, wakes parked pulls."""
         self._messages.committed(start_index, end_index)
-        self._proposals.committed(end_index)
+        self._answer(end_index)
         if self._arrivals:
             arrivals = self._arrivals.copy()
             self._arrivals.clear()

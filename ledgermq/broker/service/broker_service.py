@@ -24,6 +24,7 @@ from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.dispatch import Dispatcher, born_host
+from ledgermq.broker.ha.replication import check_interval_ms
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.own_messages import state_message
@@ -37,6 +38,14 @@ from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log
 from ledgermq.broker.service.processor_table import Processors, bind_processors
+from ledgermq.broker.service.replication import (
+    Replication,
+    answer_ms_max,
+    answer_of,
+    ha_address,
+    is_state_copied,
+    new_replication,
+)
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import LedgerStorage, machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep
@@ -45,7 +54,6 @@ from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
 from ledgermq.commitlog import DamagedFileError, MessageStore, opening_record
-from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.protocol.tls.files import TlsFiles
@@ -134,13 +142,15 @@ class BrokerService:
             reactor=reactor,
             output=self._output,
             address=lambda: self.address,
-            ha_address=lambda: f"{config.address_host}:{self._port + 1}",
+            ha_address=lambda: ha_address(config, self._replication),
             tls=self._tls.client,
         )
         # Made by start.
         self._proposals: Proposals | None = None
         self._processors: Processors | None = None
         self._member: Replica | PlainMember | None = None
+        # None with a ledger, whose members replicate it themselves.
+        self._replication: Replication | None = None
         self._state_copy: StateCopy | None = None
         self._stopped: Deferred[None] | None = None
         # When name servers were last told because of a change.
@@ -245,6 +255,7 @@ class BrokerService:
         if self._vip_server is not None:
             vip_server = self._vip_server
             started.addCallback(lambda _: vip_server.start())
+        started.addCallback(self._start_replication)
         started.addCallback(self._run)
         started.addErrback(self._give_up)
         return started
@@ -257,7 +268,7 @@ class BrokerService:
         self._proposals = Proposals(
             self._messages,
             limits=Limits(
-                config.waiting_sends_max, config.waiting_bytes_max, config.commit_timeout_ms
+                config.waiting_sends_max, config.waiting_bytes_max, answer_ms_max(config)
             ),
             call_at_end_of_turn=self._schedule.soon,
             clock_ms=self._clock_ms,
@@ -289,6 +300,9 @@ class BrokerService:
         )
         self._store_host = store_host
         self._dispatcher.install(self._processors.table)
+        self._replication = new_replication(
+            config, self._reactor, self._storage, self._proposals, self._registration.find_ha_master
+        )
         self._applier = BrokerApplier(
             config,
             self.leadership,
@@ -297,6 +311,7 @@ class BrokerService:
             self._proposals,
             self._processors.pulls,
             self._output,
+            answer=answer_of(self._proposals, self._replication),
             on_role_changed=self._role_changed,
             on_ready=self._ready,
         )
@@ -307,7 +322,7 @@ class BrokerService:
     def _new_member(self, store_host: tuple[bytes, int]) -> Replica | PlainMember:
         config, storage = self.config, self._storage
         if isinstance(storage, PlainStorage):
-            return PlainMember(
+            member = PlainMember(
                 self._reactor,
                 storage.log,
                 self._applier,
@@ -317,6 +332,9 @@ class BrokerService:
                 opening_record=lambda: opening_record(1, store_host, self._now_ms()),
                 pool=self._pool,
             )
+            if self._replication is not None:
+                member.on_turn = self._replication.log_advanced
+            return member
         replica = Replica(
             replica_config(config),
             self._reactor,
@@ -331,6 +349,9 @@ class BrokerService:
         )
         self._messages.attach(replica)
         return replica
+
+    def _start_replication(self, _: object) -> Deferred[Any] | None:
+        return None if self._replication is None else self._replication.start()
 
     def _run(self, _: object) -> None:
         config = self.config
@@ -350,9 +371,10 @@ class BrokerService:
             flush_failed=self._flush_failed,
             damage_found=self._damage_found,
         ).start(self._schedule)
-        if isinstance(self._member, Replica):
-            self._state_copy = self._new_state_copy(self._member)
-            self._schedule.every(COPY_INTERVAL_MS, self._state_copy.run)
+        self._state_copy = self._new_state_copy(self._member)
+        self._schedule.every(COPY_INTERVAL_MS, self._state_copy.run)
+        if self._replication is not None:
+            self._schedule.every(check_interval_ms(config), self._replication.check)
         if self._tls.is_in_use:
             self._schedule.every(LOOK_INTERVAL_MS, CertificateWatch(self._tls).look)
         self._registration.start()
@@ -365,7 +387,7 @@ class BrokerService:
             ledger=self.ledger_address,
         )
 
-    def _new_state_copy(self, replica: Replica) -> StateCopy:
+    def _new_state_copy(self, member: Replica | PlainMember) -> StateCopy:
         def connect(address: str) -> CommandClient:
             host, port = split_address(address)
             return CommandClient(
@@ -375,10 +397,11 @@ class BrokerService:
         return StateCopy(
             self.leadership,
             self.state,
-            is_java=lambda member_id: replica.dialect_of(member_id) is PeerDialect.JAVA,
+            is_copied=lambda leader_id: is_state_copied(member, leader_id),
             find_master=self._registration.find_master,
             ask_for_master=self._registration.register,
             connect=connect,
+            mirrors_tables=self._replication is not None,
         )
 
     def _give_up(self, failure: Any) -> Deferred[Any]:
@@ -411,6 +434,7 @@ class BrokerService:
             lambda: farewell.hand_over(self._member),
             self._close_port,
             self._end_copy,
+            self._end_replication,
             self._leave_group,
             self._storage.stop_flusher,
             lambda: unregistered,
@@ -439,6 +463,9 @@ class BrokerService:
     def _end_copy(self) -> Deferred[None] | None:
         return None if self._state_copy is None else self._state_copy.stop()
 
+    def _end_replication(self) -> Deferred[Any] | None:
+        return None if self._replication is None else self._replication.stop()
+
     def _leave_group(self) -> Deferred[Any]:
         if self._member is None:
             return maybeDeferred(lambda: None)
@@ -466,6 +493,9 @@ class BrokerService:
         failure = self._member.failure if self._member is not None else None
         if isinstance(failure, CorruptStoreError):
             self._damage_found(failure)
+        if failure is not None:
+            # What cannot be served is not copied on either.
+            self._end_replication()
         self._schedule.soon(self._registration.register)
 
     def _ready(self) -> None:

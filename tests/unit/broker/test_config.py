@@ -76,7 +76,7 @@ def test_plain_broker_is_a_group_of_one() -> None:
     [
         ({}, False),
         ({"enableDLegerCommitLog": "false"}, True),
-        ({"brokerRole": "SLAVE"}, True),
+        ({"brokerRole": "SLAVE", "brokerId": "1"}, True),
         ({"brokerRole": "SYNC_MASTER"}, False),
     ],
 )
@@ -117,6 +117,7 @@ GROUP = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId
         ({**GROUP, "dLegerPeers": "n0-h:1;n1-h:1"}, "dLegerPeers", "each address once"),
         ({**GROUP, "dLegerPeers": "n0-h:1;node1-h:2"}, "dLegerPeers", "a letter"),
         ({**GROUP, "preferredLeaderId": "n0;n7"}, "preferredLeaderId", "dLegerPeers"),
+        ({"brokerRole": "SLAVE"}, "brokerId", "1 and above"),
         ({"haHousekeepingInterval": "9000"}, "haHousekeepingInterval", "5000 ms"),
         ({"haMasterAddress": "10.0.0.1"}, "haMasterAddress", "host:port"),
         ({"haMasterAddress": "a:1;b:1"}, "haMasterAddress", "one host:port"),

@@ -176,7 +176,7 @@ def test_what_lies_in_the_directory_decides_about_the_log(tmp_path: Path) -> Non
     (ledger / f"{0:020d}").touch()
     assert not has_plain_log(config_of(tmp_path, **plain))
     with pytest.raises(ConfigError, match="holds a ledger"):
-        has_plain_log(config_of(tmp_path, brokerRole="SLAVE"))
+        has_plain_log(config_of(tmp_path, brokerRole="SLAVE", brokerId="1"))
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3, 4])

@@ -71,7 +71,7 @@ class Scene:
         self.copy = StateCopy(
             self.parts.leadership,
             self.parts.state,
-            is_java=lambda member_id: member_id == "n1",
+            is_copied=lambda member_id: member_id == "n1",
             find_master=lambda: self.master,
             ask_for_master=self._ask_for_master,
             connect=self._connect,
