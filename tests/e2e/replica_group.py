@@ -1,4 +1,4 @@
-"""Replicas on loopback with file stores, for tests on a real reactor."""
+"""Replicas on loopback with file stores or stores in memory, for tests on a real reactor."""
 
 import random
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
 
@@ -47,13 +48,16 @@ class ListApplier:
 class Member:
     """One replica with its store, which can be stopped and started again."""
 
-    def __init__(self, reactor: Any, directory: Path, config: ReplicaConfig) -> None:
+    def __init__(
+        self, reactor: Any, directory: Path, config: ReplicaConfig, is_in_memory: bool
+    ) -> None:
+        self._is_in_memory = is_in_memory
         self.directory = directory / f"dledger-{config.self_id}"
         self._reactor = reactor
         self.config = config
         self.applier = ListApplier()
         self.replica: Replica | None = None
-        self.store: DLedgerMmapFileStore | None = None
+        self.store: DLedgerMmapFileStore | DLedgerMemoryStore | None = None
 
     @property
     def running(self) -> Replica:
@@ -64,10 +68,13 @@ class Member:
         file_system = RealFileSystem()
         codec = EntryCodec(crc32c)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.store = DLedgerMmapFileStore(
-            file_system, str(self.directory), SEGMENT_BYTES, INDEX_SEGMENT_BYTES, codec
-        )
-        self.store.open()
+        if self._is_in_memory:
+            self.store = DLedgerMemoryStore(SEGMENT_BYTES)
+        else:
+            self.store = DLedgerMmapFileStore(
+                file_system, str(self.directory), SEGMENT_BYTES, INDEX_SEGMENT_BYTES, codec
+            )
+            self.store.open()
         self.applier = ListApplier()
         self.replica = Replica(
             self.config,
@@ -118,6 +125,7 @@ class Group:
         directory: Path,
         ports: list[int],
         flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH,
+        is_in_memory: bool = False,
         **changes: Any,
     ) -> None:
         self._reactor = reactor
@@ -134,6 +142,7 @@ class Group:
                     flush_disk_type=flush_disk_type,
                     **changes,
                 ),
+                is_in_memory,
             )
             for i in range(len(ports))
         }

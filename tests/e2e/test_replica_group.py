@@ -1,4 +1,4 @@
-"""Three replicas in one process, on loopback sockets and real files."""
+"""Three replicas in one process, on loopback sockets, with real files and in memory."""
 
 import shutil
 import tempfile
@@ -16,13 +16,16 @@ from tests.e2e.replica_group import Group, Member, opening_body
 from tests.free_ports import free_ports
 
 
-class ReplicaGroupTest(TestCase):
+class GroupTestCase(TestCase):
+    """What the tests of all stores share."""
+
     timeout = 60
+    is_in_memory = False
 
     def group(self, **changes: Any) -> Group:
         directory = Path(tempfile.mkdtemp(prefix="replica-group-"))
         self.addCleanup(shutil.rmtree, directory)
-        group = Group(reactor, directory, free_ports(3), **changes)
+        group = Group(reactor, directory, free_ports(3), is_in_memory=self.is_in_memory, **changes)
         self.addCleanup(self._stop, group)
         return group
 
@@ -51,6 +54,10 @@ class ReplicaGroupTest(TestCase):
             for before, after in zip(covered, covered[1:], strict=False):
                 self.assertEqual(before[1], after[0])
 
+
+class AnyStore:
+    """The tests that every store passes."""
+
     async def test_group_elects_replicates_and_applies(self) -> None:
         group = self.group()
         await group.start()
@@ -68,13 +75,6 @@ class ReplicaGroupTest(TestCase):
         )
         for peer_id in leader.running.peer_ids:
             self.assertIs(leader.running.dialect_of(peer_id), PeerDialect.LEDGERMQ)
-
-    async def test_async_flush_replicates_too(self) -> None:
-        group = self.group(flush_disk_type=FlushDiskType.ASYNC_FLUSH)
-        await group.start()
-        leader = await group.wait_for_leader()
-        await self._propose_all(group, leader, [b"%d" % i for i in range(500)])
-        self._assert_identical(group)
 
     async def test_follower_refuses_proposals_and_names_the_leader(self) -> None:
         group = self.group()
@@ -127,6 +127,28 @@ class ReplicaGroupTest(TestCase):
         self.assertNotIn(b"refused", bodies)
         self._assert_identical(group)
 
+    async def test_member_without_a_store_is_given_the_whole_log(self) -> None:
+        group = self.group(push_bytes_max=8192)
+        first, second, third = group.members.values()
+        await first.start()
+        await second.start()
+        leader = await group.wait_for_leader()
+        await self._propose_all(group, leader, [b"%d" % i * 200 for i in range(2000)])
+        await third.start()
+        await group.wait_until_equal()
+        self._assert_identical(group)
+
+
+class FileGroupTest(AnyStore, GroupTestCase):
+    """Members with files."""
+
+    async def test_async_flush_replicates_too(self) -> None:
+        group = self.group(flush_disk_type=FlushDiskType.ASYNC_FLUSH)
+        await group.start()
+        leader = await group.wait_for_leader()
+        await self._propose_all(group, leader, [b"%d" % i for i in range(500)])
+        self._assert_identical(group)
+
     async def test_preferred_member_gets_the_leadership_and_keeps_it(self) -> None:
         group = self.group(preferred_leader_ids=("n2",))
         await group.start()
@@ -151,17 +173,6 @@ class ReplicaGroupTest(TestCase):
         await self._propose_all(group, leader, [b"again"])
         for member in group.up:
             self.assertEqual(member.applier.ranges[0][0], applied_index + 1)
-        self._assert_identical(group)
-
-    async def test_member_without_a_store_is_given_the_whole_log(self) -> None:
-        group = self.group(push_bytes_max=8192)
-        first, second, third = group.members.values()
-        await first.start()
-        await second.start()
-        leader = await group.wait_for_leader()
-        await self._propose_all(group, leader, [b"%d" % i * 200 for i in range(2000)])
-        await third.start()
-        await group.wait_until_equal()
         self._assert_identical(group)
 
     async def test_disk_error_stops_a_member_and_the_others_go_on(self) -> None:
@@ -190,6 +201,32 @@ class ReplicaGroupTest(TestCase):
         await group.wait(find_other, "another leader")
 
 
+class MemoryGroupTest(AnyStore, GroupTestCase):
+    """Members without files but for their votes."""
+
+    is_in_memory = True
+
+    async def test_member_that_restarts_forgot_all_and_is_given_it_again(self) -> None:
+        group = self.group()
+        await group.start()
+        leader = await group.wait_for_leader()
+        await self._propose_all(group, leader, [b"before %d" % i for i in range(200)])
+        member = next(member for member in group.up if member is not leader)
+        await member.stop()
+        before = leader.running.commit_index
+        await member.start()
+        self.assertEqual(member.running.store.last_index, -1)
+        await group.wait(lambda: member.running.applied_index >= before, "the lost entries")
+        await group.wait_until_equal()
+        self._assert_identical(group)
+
+
 def _data_of(member: Member) -> bytes:
-    segments = sorted((member.directory / "data").iterdir())
-    return b"".join(segment.read_bytes() for segment in segments)
+    """All entries with their heads, each at its position."""
+    store, parts = member.running.store, bytearray(member.running.store.end_position)
+    index = store.first_index
+    while index <= store.last_index:
+        run = store.read(index, 1 << 20)
+        parts[run.position : run.end_position] = run.data
+        index = run.last_index + 1
+    return bytes(parts)

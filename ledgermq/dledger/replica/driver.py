@@ -35,6 +35,7 @@ from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.flusher import Flusher
 from ledgermq.dledger.store.repair_mark import RepairMark
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.dledger.transfer import Transfer
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
@@ -200,7 +201,9 @@ class Replica:
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
         state, recovering = self._recollection.load(is_recovering=recovering)
         is_empty = self.store.first_index == 0 and self.store.last_index < 0
-        is_founder = state is not None and state.is_founder
+        # A store in memory was empty when its group was founded, and is again.
+        forgets = isinstance(self.store, DLedgerMemoryStore)
+        is_founder = state is not None and state.is_founder and not forgets
         is_new = is_empty and not is_founder and bool(self.peer_ids)
         raft = self._raft = Raft(
             self._config.core(),

@@ -1,7 +1,8 @@
 """DLedgerMemoryStore: the ledger in memory, for tests, simulations and members without a disk.
 
 It places entries as the file store does, blanks included, so that both give the same positions. A
-sync has nothing to do: what this store holds is gone with its process.
+sync has nothing to do: what this store holds is gone with its process. A member that comes back
+with an empty one counts for nothing until its leader has given it all that was committed.
 """
 
 from ledgermq.dledger.entry import EntryHead, EntrySlice, read_head

@@ -12,6 +12,7 @@ from twisted.logger import globalLogPublisher
 from ledgermq.dledger.entry import EntryCodec, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import HeartBeatRequest, PeerDialect
 from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.errors import VoteStateLostError
@@ -295,4 +296,20 @@ def test_lost_vote_state_makes_a_member_that_does_not_vote() -> None:
     rig.clock.pass_ms(5000)
     assert rig.replica.role is Role.CANDIDATE
     assert not [line for line in rig.journal.lines if line[0] == "vote"]
+    rig.stop()
+
+
+def test_founder_with_a_store_in_memory_has_lost_what_it_promised_to_keep() -> None:
+    """It comes back, empty, to a group that it founded, and counts no more than any empty disk."""
+    rig = Rig(peers="n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3")
+    rig.journal.state = HardState(1, "n0", is_founder=True)
+    rig.start()
+    for peer_id in ("n1", "n2"):
+        rig.replica.dialect_found(peer_id, PeerDialect.LEDGERMQ)
+    assert not rig.replica.is_recovering
+    beat = HeartBeatRequest(term=2, sender="n1", target="n0", commit_index=None, read_round=1)
+    rig.replica.message_received(beat)
+    rig.clock.pass_ms(20)
+    assert (rig.replica.role, rig.replica.leader_id) == (Role.FOLLOWER, "n1")
+    assert rig.replica.is_recovering
     rig.stop()
