@@ -10,21 +10,11 @@ from typing import Any
 
 from tests.e2e.live_program import run_ledgermq
 from tests.e2e.wire_client import WireClient
-from tests.fault.up_group import NODES, UpGroup
+from tests.fault.up_group import UpGroup
 from tests.waiting import wait_until
 
-# Seconds for one scenario: far more than any takes.
-SCENARIO_S = 110
-
-
-def play(scenario: Coroutine[Any, Any, None]) -> None:
-    """Runs a scenario to its end, which must come."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(SCENARIO_S):
-            await scenario
-
-    asyncio.run(bounded())
+# Seconds for all scenarios: far more than they take.
+_SCENARIOS_S = 110
 
 
 async def until(condition: Callable[[], Any], what: str, deadline_s: float = 60.0) -> None:
@@ -38,43 +28,61 @@ async def until(condition: Callable[[], Any], what: str, deadline_s: float = 60.
 
 
 class LeaderChanges:
-    """Moves the leadership of a group; each verb returns the node that leads afterwards."""
+    """Moves the leadership of a group while several scenarios are at work.
+
+    Each verb waits until all scenarios have come to it, and is done once for all.
+    """
 
     def __init__(self, group: UpGroup) -> None:
         self._group = group
+        self._barrier = asyncio.Barrier(1)
+        self._killed = ""
 
     @property
     def name_server(self) -> str:
         return str(self._group.document()["namesrv"])
 
-    async def kill(self) -> dict[str, Any]:
-        """Kills the leader; `ledgermq up` starts it again."""
-        return await asyncio.to_thread(self._kill)
-
-    async def hand_on(self, target_id: str | None = None) -> dict[str, Any]:
-        """Has the leader hand on to a member; None for any one."""
-        return await asyncio.to_thread(self._hand_on, target_id)
-
-    async def leader(self) -> dict[str, Any]:
-        """Waits for the node that leads."""
-        return await asyncio.to_thread(self._group.leader)
-
     def leader_address(self) -> str:
         """Waits for the address of the node that leads."""
         return str(self._group.leader()["address"])
 
-    async def whole(self) -> None:
-        """Waits until all three members count; needs no traffic."""
-        await asyncio.to_thread(self.wait_until_whole)
+    def play(self, *scenarios: Coroutine[Any, Any, None]) -> None:
+        """Runs scenarios side by side to their end, which must come."""
 
-    def _kill(self) -> dict[str, Any]:
+        async def bounded() -> None:
+            self._barrier = asyncio.Barrier(len(scenarios))
+            async with asyncio.timeout(_SCENARIOS_S), asyncio.TaskGroup() as tasks:
+                for scenario in scenarios:
+                    tasks.create_task(scenario)
+
+        asyncio.run(bounded())
+
+    async def kill(self) -> None:
+        """Kills the leader and waits for the next one."""
+        await self._once(self._kill)
+
+    async def hand_back(self) -> None:
+        """Waits until the killed member counts again, and has the leader hand on to it."""
+        await self._once(self._hand_back)
+
+    async def _once(self, step: Callable[[], None]) -> None:
+        if await self._barrier.wait() == 0:
+            await asyncio.to_thread(step)
+        await self._barrier.wait()
+
+    def _kill(self) -> None:
+        """`ledgermq up` starts it again."""
         killed = self._group.leader()
+        self._killed = killed["id"]
         self._group.signal(signal.SIGKILL, killed)
-        return self._group.leader(not_pid=killed["pid"])
+        self._group.leader(not_pid=killed["pid"])
 
-    def _hand_on(self, target_id: str | None) -> dict[str, Any]:
+    def _hand_back(self) -> None:
+        self._wait_until_whole()
+        self._hand_on(self._killed)
+
+    def _hand_on(self, target: str) -> None:
         first = self._group.leader()
-        target = target_id or next(node for node in NODES if node != first["id"])
         complaints: set[str] = set()
 
         def leads() -> dict[str, Any] | None:
@@ -92,14 +100,12 @@ class LeaderChanges:
             return leads()
 
         try:
-            node = leads() or wait_until(is_done, what=f"{target} to lead", deadline_s=60)
+            wait_until(lambda: leads() or is_done(), what=f"{target} to lead", deadline_s=60)
         except AssertionError as error:
             error.add_note("".join(sorted(complaints)))
             raise
-        assert node is not None
-        return node
 
-    def wait_until_whole(self) -> None:
+    def _wait_until_whole(self) -> None:
         """A member that comes back counts again when the others committed without it."""
 
         def is_whole() -> bool:

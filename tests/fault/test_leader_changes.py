@@ -1,13 +1,16 @@
-"""The leader is killed, and hands on, while a feature is at work: nothing lost, order kept."""
+"""The leader is killed, and hands on, while features are at work: nothing is lost, order is kept.
+
+The scenarios run side by side, once, and each test judges one of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import re
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -25,8 +28,10 @@ from ledgermq.client import (
     TransactionState,
 )
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.properties import decode_properties
+from ledgermq.protocol.record import Record
 from tests.e2e.wire_client import WireClient
-from tests.fault.leader_changes import LeaderChanges, play, until
+from tests.fault.leader_changes import LeaderChanges, until
 from tests.fault.up_group import UpGroup
 from tests.waiting import wait_until
 
@@ -45,12 +50,6 @@ QUICK = ConsumerConfig(
 )
 QUEUES = 4
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-
-
-@pytest.fixture(scope="module")
-def changes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeaderChanges]:
-    with UpGroup(tmp_path_factory.mktemp("group"), *SETTINGS) as group:
-        yield LeaderChanges(group)
 
 
 class Sender:
@@ -103,147 +102,113 @@ class OrderlyListeners:
 
         return consume
 
+    def places(self) -> set[tuple[MessageQueue, int]]:
+        """Where all that was consumed stands."""
+        return {(queue, offset) for queue, found in self.offsets.items() for offset in found}
+
     @property
     def count(self) -> int:
         return sum(map(len, self.offsets.values()))
 
 
-def test_orderly_consumption(changes: LeaderChanges) -> None:
-    """A queue stays with its member whoever leads, and is consumed in its order."""
+class Orderly:
+    """Two members of a group share the queues of a topic."""
 
-    async def scenario() -> None:
-        listeners = OrderlyListeners()
+    def __init__(self, changes: LeaderChanges) -> None:
+        self._changes = changes
+        self.listeners = OrderlyListeners()
+        # What a stranger was given by a leader that had not heard of all members.
+        self.given: object = None
+        self.acked: set[tuple[MessageQueue, int]] = set()
+
+    async def play(self) -> None:
+        changes, listeners = self._changes, self.listeners
         sender = Sender(changes.name_server, lambda n: Message("Ordered", b"%d" % n), 8)
-
-        def member(name: str) -> PushConsumer:
-            return PushConsumer(
-                changes.name_server, "ordered", "Ordered", listeners.of(name),
-                start="first", mode="orderly", config=QUICK,
-            )  # fmt: skip
-
-        async def wait_for_more(count: int) -> None:
-            wanted = listeners.count + count
-            await until(lambda: listeners.count >= wanted, f"{count} more messages")
-
-        async with member("a") as first, member("b") as second:
+        async with self._member("a") as first, self._member("b") as second:
             await until(lambda: len(first.queues()) == len(second.queues()) == 2, "halves")
-            await wait_for_more(50)
-            killed = await changes.leader()
-            leader = await changes.kill()
-            # Nobody else gets a queue from a leader that never heard of its members.
-            queues = [
-                {"topic": "Ordered", "brokerName": "broker-a", "queueId": queue_id}
-                for queue_id in range(QUEUES)
-            ]
-            asked = {"consumerGroup": "ordered", "clientId": "stranger", "mqSet": queues}
-            with WireClient(leader["address"]) as client:
-                answer = client.ask(
-                    RequestCode.LOCK_BATCH_MQ.value, None, json.dumps(asked).encode()
-                )
-            assert answer.code == 0 and json.loads(answer.body)["lockOKMQSet"] == []
-            await wait_for_more(50)
-            await changes.whole()
-            await changes.hand_on(killed["id"])
-            await wait_for_more(100)
+            await self._wait_for_more(50)
+            await changes.kill()
+            self.given = await asyncio.to_thread(self._ask_for_all)
+            await self._wait_for_more(50)
+            await changes.hand_back()
+            await self._wait_for_more(100)
             await sender.end()
-            acked = {(sent.queue, sent.queue_offset) for sent in sender.acked}
+            self.acked = {(sent.queue, sent.queue_offset) for sent in sender.acked}
+            await until(lambda: not self.acked - listeners.places(), "all acknowledged messages")
 
-            def missing() -> set[tuple[MessageQueue, int]]:
-                return acked - {(q, n) for q, found in listeners.offsets.items() for n in found}
+    def _member(self, name: str) -> PushConsumer:
+        return PushConsumer(
+            self._changes.name_server, "ordered", "Ordered", self.listeners.of(name),
+            start="first", mode="orderly", config=QUICK,
+        )  # fmt: skip
 
-            await until(lambda: not missing(), "all that was acknowledged")
-        assert not listeners.overlaps
-        for offsets in listeners.offsets.values():
-            # What comes again comes after it came in its order.
-            assert list(dict.fromkeys(offsets)) == list(range(max(offsets) + 1))
+    async def _wait_for_more(self, count: int) -> None:
+        wanted = self.listeners.count + count
+        await until(lambda: self.listeners.count >= wanted, f"{count} more messages in order")
 
-    play(scenario())
+    def _ask_for_all(self) -> object:
+        queues = [
+            {"topic": "Ordered", "brokerName": "broker-a", "queueId": queue_id}
+            for queue_id in range(QUEUES)
+        ]
+        asked = {"consumerGroup": "ordered", "clientId": "stranger", "mqSet": queues}
+        with WireClient(self._changes.leader_address()) as client:
+            answer = client.ask(RequestCode.LOCK_BATCH_MQ.value, None, json.dumps(asked).encode())
+        return json.loads(answer.body)["lockOKMQSet"] if answer.code == 0 else answer.remark
 
 
-def test_delay_level(changes: LeaderChanges) -> None:
-    """What waits in a level is delivered in its order, each message once."""
+class Late:
+    """Messages wait in two levels."""
 
-    async def scenario() -> None:
+    def __init__(self, changes: LeaderChanges) -> None:
+        self._changes = changes
+
+    async def play(self) -> None:
         sender = Sender(
-            changes.name_server, lambda n: Message("Late", b"%d" % n, delay_level=1 + n % 2), 1
+            self._changes.name_server,
+            lambda n: Message("Late", b"%d" % n, delay_level=1 + n % 2),
+            1,
         )
-        await sender.wait_for_more(300)
-        await changes.kill()
         await sender.wait_for_more(200)
-        await changes.whole()
-        await changes.hand_on()
-        await sender.wait_for_more(200)
+        await self._changes.kill()
+        await sender.wait_for_more(100)
+        await self._changes.hand_back()
+        await sender.wait_for_more(100)
         await sender.end()
 
-    def queue(topic: str, queue_id: int) -> list[str]:
-        with WireClient(changes.leader_address()) as client:
-            return [unique_key(record.properties) for record in client.read_queue(topic, queue_id)]
 
-    play(scenario())
-    waited = [queue("SCHEDULE_TOPIC_XXXX", level - 1) for level in (1, 2)]
-    total = sum(map(len, waited))
-    assert total >= 700
-    wait_until(
-        lambda: sum(len(queue("Late", queue_id)) for queue_id in range(QUEUES)) >= total,
-        what="all deliveries",
-        deadline_s=60,
-    )
-    delivered = [key for queue_id in range(QUEUES) for key in queue("Late", queue_id)]
-    for keys in waited:
-        assert [key for key in delivered if key in set(keys)] == keys
+class Paid:
+    """A producer of transactions does not know yet how they end when it is asked."""
 
+    def __init__(self, changes: LeaderChanges) -> None:
+        self._changes = changes
+        self._outcome: dict[bytes, TransactionState] = {}
+        self._asked: set[bytes] = set()
 
-def unique_key(properties: bytes | str) -> str:
-    text = properties if isinstance(properties, str) else properties.decode()
-    found = re.search("UNIQ_KEY\x01([^\x02]*)", text)
-    assert found is not None
-    return found.group(1)
+    async def _check(self, message: ReceivedMessage) -> TransactionState:
+        self._asked.add(message.body)
+        return self._outcome.get(message.body, TransactionState.UNKNOWN)
 
-
-def test_transaction_check_back(changes: LeaderChanges) -> None:
-    """The next leader knows the half messages that this one asked about, and which are the same."""
-
-    async def scenario() -> None:
-        outcome: dict[bytes, TransactionState] = {}
-        asked: Counter[bytes] = Counter()
-
-        async def check(message: ReceivedMessage) -> TransactionState:
-            asked[message.body] += 1
-            return outcome.get(message.body, TransactionState.UNKNOWN)
-
-        def end_of(number: int) -> TransactionState:
-            return TransactionState.COMMIT if number % 2 else TransactionState.ROLLBACK
-
+    async def play(self) -> None:
+        changes = self._changes
         async with TransactionalProducer(
-            changes.name_server, "payers", check, config=ProducerConfig(client=CLIENT)
+            changes.name_server, "payers", self._check, config=ProducerConfig(client=CLIENT)
         ) as producer:
-            bodies = [b"%02d" % number for number in range(40)]
-            halves = [await producer.send_half(Message("Paid", body)) for body in bodies]
-            await until(lambda: len(asked) == len(bodies), "questions about all")
+            halves = [await producer.send_half(Message("Paid", b"%02d" % n)) for n in range(40)]
+            await until(lambda: len(self._asked) == 40, "questions about all")
             await changes.kill()
             # Half of them end by what the producer knows, the rest when it is asked again.
             for number, half in enumerate(halves[:20]):
                 await (producer.commit if number % 2 else producer.rollback)(half)
-                outcome[bodies[number]] = end_of(number)
-            await changes.whole()
-            await changes.hand_on()
+                self._decide(number)
+            await changes.hand_back()
             for number in range(20, 40):
-                outcome[bodies[number]] = end_of(number)
+                self._decide(number)
             await until(lambda: is_worked_off(changes.leader_address()), "the end of all")
 
-    play(scenario())
-    with WireClient(changes.leader_address()) as client:
-        halves = client.read_queue(HALF_TOPIC, 0)
-        paid = [
-            record for queue_id in range(QUEUES) for record in client.read_queue("Paid", queue_id)
-        ]
-    # A send without an answer is sent again: then there are two transactions.
-    sent = Counter(
-        half.body for half in halves if b"TRANSACTION_CHECK_TIMES" not in half.properties
-    )
-    found = Counter(record.body for record in paid)
-    assert found.keys() == {body for body in sent if int(body) % 2}
-    assert all(count <= sent[body] for body, count in found.items())
+    def _decide(self, number: int) -> None:
+        state = TransactionState.COMMIT if number % 2 else TransactionState.ROLLBACK
+        self._outcome[b"%02d" % number] = state
 
 
 def is_worked_off(address: str) -> bool:
@@ -255,32 +220,117 @@ def is_worked_off(address: str) -> bool:
     return begin.code == end.code == 0 and begin.ext_fields == end.ext_fields
 
 
-def test_retries(changes: LeaderChanges, caplog: pytest.LogCaptureFixture) -> None:
-    """A message that fails comes again after its delays, whoever leads, until it succeeds."""
-    caplog.set_level(logging.ERROR, "ledgermq.client")
+class Tried:
+    """Each message fails twice."""
 
-    async def scenario() -> None:
-        tries: dict[bytes, list[int]] = defaultdict(list)
+    def __init__(self, changes: LeaderChanges) -> None:
+        self._changes = changes
+        # How often each had failed when it came.
+        self.tries: dict[bytes, list[int]] = defaultdict(list)
 
-        async def consume(message: ReceivedMessage) -> None:
-            tries[message.body].append(message.reconsume_times)
-            if message.reconsume_times < 2:
-                raise ValueError("not yet")
+    async def _consume(self, message: ReceivedMessage) -> None:
+        self.tries[message.body].append(message.reconsume_times)
+        if message.reconsume_times < 2:
+            raise ValueError("not yet")
 
+    async def play(self) -> None:
+        changes, tries = self._changes, self.tries
         sender = Sender(changes.name_server, lambda n: Message("Tried", b"%d" % n), 1)
+        await sender.wait_for_more(1)
         async with PushConsumer(
-            changes.name_server, "triers", "Tried", consume, start="first", config=QUICK
+            changes.name_server, "triers", "Tried", self._consume, start="first", config=QUICK
         ):
             await until(lambda: len(tries) > 100, "failures")
             await changes.kill()
             await sender.wait_for_more(50)
-            await changes.whole()
-            await changes.hand_on()
+            await changes.hand_back()
             await sender.wait_for_more(50)
             await sender.end()
             count = len(sender.acked)
             await until(lambda: sum(2 in seen for seen in tries.values()) == count, "successes")
-        for seen in tries.values():
-            assert list(dict.fromkeys(seen)) == [0, 1, 2]
 
-    play(scenario())
+
+class Played(NamedTuple):
+    """All scenarios at their end."""
+
+    orderly: Orderly
+    tried: Tried
+    # The leader's queues.
+    queues: dict[tuple[str, int], list[Record]]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    logger = logging.getLogger("ledgermq.client")
+    level = logger.level
+    # Of failures that are wanted.
+    logger.setLevel(logging.ERROR)
+    try:
+        with UpGroup(tmp_path_factory.mktemp("group"), *SETTINGS) as group:
+            changes = LeaderChanges(group)
+            orderly, tried = Orderly(changes), Tried(changes)
+            scenarios = (orderly, tried, Late(changes), Paid(changes))
+            changes.play(*(scenario.play() for scenario in scenarios))
+            yield Played(orderly, tried, read_queues(changes))
+    finally:
+        logger.setLevel(level)
+
+
+def read_queues(changes: LeaderChanges) -> dict[tuple[str, int], list[Record]]:
+    """Reads what tests look at, when all that waits was delivered."""
+    places = [("SCHEDULE_TOPIC_XXXX", 0), ("SCHEDULE_TOPIC_XXXX", 1), (HALF_TOPIC, 0)]
+    places += [(topic, queue_id) for topic in ("Late", "Paid") for queue_id in range(QUEUES)]
+
+    def read() -> dict[tuple[str, int], list[Record]]:
+        with WireClient(changes.leader_address()) as client:
+            found = {place: client.read_queue(*place) for place in places}
+        waited = sum(len(found["SCHEDULE_TOPIC_XXXX", queue_id]) for queue_id in (0, 1))
+        come = sum(len(found["Late", queue_id]) for queue_id in range(QUEUES))
+        return found if come >= waited else {}
+
+    return wait_until(read, what="all deliveries", deadline_s=60)
+
+
+def test_orderly_consumption(played: Played) -> None:
+    """A queue stays with its member whoever leads, and is consumed in its order."""
+    orderly = played.orderly
+    assert orderly.given == []
+    assert not orderly.listeners.overlaps
+    for offsets in orderly.listeners.offsets.values():
+        # What comes again comes after it came in its order.
+        assert list(dict.fromkeys(offsets)) == list(range(max(offsets) + 1))
+
+
+def test_delay_level(played: Played) -> None:
+    """What waits in a level is delivered in its order, each message once."""
+
+    def keys(topic: str, queue_id: int) -> list[str]:
+        records = played.queues[topic, queue_id]
+        return [decode_properties(record.properties)["UNIQ_KEY"] for record in records]
+
+    delivered = [key for queue_id in range(QUEUES) for key in keys("Late", queue_id)]
+    assert len(delivered) >= 400
+    for level in (1, 2):
+        waited = keys("SCHEDULE_TOPIC_XXXX", level - 1)
+        of_level = set(waited)
+        assert [key for key in delivered if key in of_level] == waited
+
+
+def test_transaction_check_back(played: Played) -> None:
+    """The next leader knows the half messages that this one asked about, and which are the same."""
+    # A send without an answer is sent again: then there are two transactions.
+    sent = Counter(
+        half.body
+        for half in played.queues[HALF_TOPIC, 0]
+        if "TRANSACTION_CHECK_TIMES" not in decode_properties(half.properties)
+    )
+    paid = [record for queue_id in range(QUEUES) for record in played.queues["Paid", queue_id]]
+    found = Counter(record.body for record in paid)
+    assert found.keys() == {body for body in sent if int(body) % 2}
+    assert all(count <= sent[body] for body, count in found.items())
+
+
+def test_retries(played: Played) -> None:
+    """A message that fails comes again after its delays, whoever leads, until it succeeds."""
+    for seen in played.tried.tries.values():
+        assert list(dict.fromkeys(seen)) == [0, 1, 2]
