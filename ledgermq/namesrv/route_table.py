@@ -139,6 +139,7 @@ class RouteTable:
             expires_after_ms=told.expires_after_ms or self._expires_after_ms,
             owner=owner,
         )
+        self._restore_master(told.broker_name, name)
         if told.filter_servers:
             self._filter_servers[told.broker_addr] = told.filter_servers
         else:
@@ -176,9 +177,27 @@ class RouteTable:
             return
         if name.addresses.get(broker_id) == broker_addr:
             del name.addresses[broker_id]
+        self._restore_master(broker_name, name)
         if not name.addresses:
             del self._names[broker_name]
             self._drop_broker_name(broker_name)
+
+    def _restore_master(self, broker_name: str, name: _BrokerName) -> None:
+        """Gives id 0, when nobody holds it, back to who said last that it is the master.
+
+        1. A leader is cut off or held up. 2. Another one takes id 0. 3. The first one is back, and
+        what it had said before takes id 0 from its successor. 4. It says that it is a replica now.
+        Without this nobody would be the master until the successor registers again.
+        """
+        if MASTER_ID in name.addresses:
+            return
+        claims = [
+            (live.seen_ms, address)
+            for address, live in self._live.items()
+            if live.broker_name == broker_name and live.broker_id == MASTER_ID
+        ]
+        if claims:
+            name.addresses[MASTER_ID] = max(claims)[1]
 
     def _drop_broker_name(self, broker_name: str) -> None:
         for topic in [t for t, queues in self._topics.items() if broker_name in queues]:

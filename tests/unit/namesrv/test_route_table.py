@@ -68,6 +68,29 @@ def test_new_leader_takes_id_0_and_gives_up_its_replica_id() -> None:
     assert table.route("TopicA").broker_datas[0].broker_addrs == {0: REPLICA}
 
 
+def test_late_word_of_a_former_leader_does_not_leave_the_group_without_a_master() -> None:
+    table = make_table()
+    table.register(told(), owner=1, now_ms=0)
+    table.register(told(REPLICA, 0), owner=2, now_ms=1)
+    # What the former leader said while it was cut off arrives now, and then its new role.
+    table.register(told(), owner=1, now_ms=2)
+    table.register(told(MASTER, 1), owner=1, now_ms=3)
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: REPLICA, 1: MASTER}
+
+
+@pytest.mark.parametrize("has_other_replica", [True, False])
+def test_successor_is_the_master_again_when_the_former_leader_leaves(
+    has_other_replica: bool,
+) -> None:
+    table = make_table()
+    if has_other_replica:
+        table.register(told("10.0.0.3:10911", 3), owner=3, now_ms=0)
+    table.register(told(REPLICA, 0), owner=2, now_ms=1)
+    table.register(told(), owner=1, now_ms=2)
+    assert table.owner_lost(1) == [MASTER]
+    assert table.route("TopicA").broker_datas[0].broker_addrs[0] == REPLICA
+
+
 def test_changed_topic_is_taken_only_with_a_new_version() -> None:
     table = make_table()
     table.register(told(perm=6), owner=1, now_ms=0)
