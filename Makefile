@@ -6,11 +6,13 @@
 #   make simulate  SEEDS (10,000) runs of a simulated group with every fault
 #   make mutations proof that the simulation sees what it must: broken twins of our functions
 #   make bench     the benchmarks
+#   make bench-peer     ours beside Apache's brokers, the same loads in turns (Maven, Java)
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test interop simulate mutations bench lint clean crash-states power-cuts
+.PHONY: help install run test interop simulate mutations bench bench-peer lint clean crash-states \
+	power-cuts
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -83,6 +85,10 @@ mutations: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench
+
+# Apache's broker and clients are started beside ours.
+bench-peer: $(STAMP)
+	@$(BIN)/python -m bench.peer $(PEER_OPTIONS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

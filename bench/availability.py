@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -32,10 +33,9 @@ _LENGTH = struct.Struct(">i")
 class Senders:
     """Used in a `with` block, which ends them; times are those of `time.perf_counter`."""
 
-    def __init__(self, running: Running) -> None:
-        """Makes the topic and begins to send to every member of a group."""
-        running.create_topic(TOPIC, QUEUES)
-        self._addresses = [str(broker["address"]) for broker in running.brokers()]
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """Begins to send to the members of a group, which has the topic."""
+        self._addresses = addresses
         self._frames = build_frames(TOPIC, QUEUES, BODY_BYTES)
         self._is_over = threading.Event()
         # When each message was acknowledged; in order but for the threads' races.
@@ -102,6 +102,12 @@ class Senders:
                 if b'"code":0,' not in reader.read(_LENGTH.unpack(size)[0]):
                     return
                 self.taken_at.append(time.perf_counter())
+
+
+def senders_of(running: Running) -> Senders:
+    """Makes the topic and begins to send to every member."""
+    running.create_topic(TOPIC, QUEUES)
+    return Senders([str(broker["address"]) for broker in running.brokers()])
 
 
 def spread(values: list[float]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ SETTINGS = (
     "mappedFileSizeConsumeQueue=60000",
 )
 LOOK_S = 0.02
+PAUSE = threading.Event()
 PATIENCE_S = 300.0
 # The member says so when it serves again, and when a queue was made again by a start.
 WHOLE_AGAIN = "recovered, it votes"
@@ -48,7 +50,7 @@ def wait(is_done: Callable[[], bool], what: str) -> float:
     while not is_done():
         if time.perf_counter() - begun > PATIENCE_S:
             raise RuntimeError(f"{what} takes too long")
-        time.sleep(LOOK_S)
+        PAUSE.wait(LOOK_S)
     return time.perf_counter() - begun
 
 

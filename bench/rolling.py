@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from bench.availability import Senders, spread
+from bench.availability import Senders, senders_of, spread
 from bench.cluster import Running, cluster
 
 # Between two steps: the member that is back has what the others have.
@@ -47,7 +47,7 @@ def main() -> None:
     """Prints one line for each role."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     gaps_ms: dict[str, list[float]] = {"LEADER": [], "FOLLOWER": []}
-    with cluster(3) as running, Senders(running) as senders:
+    with cluster(3) as running, senders_of(running) as senders:
         for _ in range(rounds):
             for member in ("n0", "n1", "n2"):
                 role = str(find(running, member)["role"])

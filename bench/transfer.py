@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 
-from bench.availability import Senders, spread
+from bench.availability import senders_of, spread
 from bench.cluster import cluster
 from ledgermq.cli.leader import LedgerGroup
 from ledgermq.cli.remote import Remote
@@ -22,7 +22,7 @@ def main() -> None:
     """Prints one line."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     gaps_ms = []
-    with cluster(3) as running, Senders(running) as senders, Remote(running.namesrv) as remote:
+    with cluster(3) as running, senders_of(running) as senders, Remote(running.namesrv) as remote:
         peers = {str(broker["id"]): str(broker["dledger"]) for broker in running.brokers()}
         group = LedgerGroup(remote, GROUP, peers)
         members = sorted(peers)

@@ -58,6 +58,8 @@ class JavaCluster:
         self.dledger_ports = free_ports(member_count, spread=(40,))
         self.dledger_ports = [port + 40 for port in self.dledger_ports]
         self._children: list[ChildProcess] = []
+        # The processes of the members that were started here.
+        self.broker_pids: dict[int, int] = {}
         self._class_path = ""
 
     @property
@@ -150,6 +152,7 @@ class JavaCluster:
         keys |= self.plan.broker_keys
         path = self._write_properties(f"broker-{member}.conf", keys)
         self._spawn(f"broker-{member}", "org.apache.rocketmq.broker.BrokerStartup", path)
+        self.broker_pids[member] = self._children[-1].pid
 
     def dledger_keys(self, member: int) -> dict[str, str]:
         """Return what a member's properties file says of the group."""
