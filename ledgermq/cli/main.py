@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "consume": CommandEntry("ledgermq.cli.consume", "print the messages of a topic"),
     "bench": CommandEntry("ledgermq.cli.bench", "measure sending or consuming on a cluster"),
     "log": CommandEntry("ledgermq.cli.log", "dump, verify or summarize a store directory"),
+    "store": CommandEntry("ledgermq.cli.store", "turn a plain store into a ledger's, and back"),
     "simulate": CommandEntry(
         "ledgermq.cli.simulate", "run a simulated group with every fault, from seeds"
     ),

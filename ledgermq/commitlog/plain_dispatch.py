@@ -106,14 +106,12 @@ class PlainDispatcher(Dispatcher):
         if not starts and walk.blank_end is None:
             what = walk.stopped_because or "there is none"
             raise DamagedFileError("log", f"record at {offset}", "a record", what)
-        behind = [*walk.starts[1 : len(starts)], walk.end]
-        if len(starts) < len(walk.starts):
-            behind[-1] = walk.starts[len(starts)]
+        stops = walk.stops[: len(starts)]
         rows = row_maker.rows_between(
-            data, [start - offset for start in starts], [stop - offset for stop in behind], 0
+            data, [start - offset for start in starts], [stop - offset for stop in stops], 0
         )
         is_whole = len(starts) == len(walk.starts)
-        return rows, starts, walk.next_offset if is_whole else behind[-1]
+        return rows, starts, walk.next_offset if is_whole else stops[-1]
 
     def _find_damage(self, first: int) -> LedgerError | None:
         """What is wrong with a plain log is told by the walk through it."""

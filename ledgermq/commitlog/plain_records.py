@@ -53,6 +53,11 @@ class Walk(NamedTuple):
     needs_more: bool
 
     @property
+    def stops(self) -> list[int]:
+        """Absolute offset behind each record."""
+        return [*self.starts[1:], self.end] if self.starts else []
+
+    @property
     def next_offset(self) -> int:
         """Where the record after these begins."""
         return self.end if self.blank_end is None else self.blank_end

@@ -35,11 +35,10 @@ class PlainScrub(Scrub):
             # The round ends here; the next one comes to it again.
             self._next_index = self._last_index + 1
             raise DamagedFileError("log", f"record at {walk.end}", "a good record", what)
-        behind = [*walk.starts[1:], walk.end]
         rows = self._row_maker.rows_between(
             data,
             [start - first_index for start in walk.starts],
-            [stop - first_index for stop in behind],
+            [stop - first_index for stop in walk.stops],
             0,
         )
         return rows, found.next_offset, found.next_offset - first_index

@@ -15,7 +15,7 @@ after any crash `open` ends with queues without holes. An error that comes out o
 a flush is final for this replica.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.commitlog.config import StoreConfig
@@ -28,7 +28,7 @@ from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.message_writer import AppendMessage, AppendResult, MessageWriter
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.proof import OnDamage
-from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends
+from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends, encode_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.reading import (
@@ -422,6 +422,11 @@ class MessageStore:
             self._store.drop_before(decision.drop_before)
             drop_before(self._queues, self._key_index, self._store.first_position)
         return decision
+
+    def adopt_queue_ends(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """Let queues without any message go on where they ended elsewhere."""
+        for body in encode_queue_ends(ends):
+            adopt_queue_ends(self._queues, body)
 
     def _take_queue_ends(self, body: bytes, index: int) -> None:
         adopt_queue_ends(self._queues, body)

@@ -36,7 +36,7 @@ from ledgermq.broker.service.farewell import Farewell
 from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.plain_member import PlainMember
-from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log
+from ledgermq.broker.service.plain_storage import PlainStorage, storage_of
 from ledgermq.broker.service.processor_table import Processors, bind_processors
 from ledgermq.broker.service.replication import (
     Replication,
@@ -47,7 +47,7 @@ from ledgermq.broker.service.replication import (
     new_replication,
 )
 from ledgermq.broker.service.schedule import Schedule
-from ledgermq.broker.service.storage import LedgerStorage, machine_memory_bytes
+from ledgermq.broker.service.storage import machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.broker.state_log import BrokerState, OnCommitted
@@ -100,8 +100,7 @@ class BrokerService:
             config: all settings.
             reactor: gives TCP, time and threads.
             on_ready: called each time this member begins to serve as the leader.
-            on_damage: called when a file gave bytes that were not written: a new service on the
-                same files repairs them, after this one was stopped.
+            on_damage: called when a file gave bytes that nobody wrote: stop, and start a new one.
             rng: draws election times and queues; None for one seeded by the system.
             now_ms: wall clock; None for that of the system.
             pool: syncs run in its threads; None: in those of the parts that sync.
@@ -119,15 +118,16 @@ class BrokerService:
         self._now_ms = now_ms or wall_clock_ms
         self._pool = pool
         self._port = config.listen_port
-        self.leadership = Leadership(config.ledger_self_id, config.follower_broker_id)
+        self.leadership = Leadership(
+            config.ledger_self_id, config.follower_broker_id, is_slave=config.is_slave
+        )
         self._schedule = Schedule(reactor)
         self._output = TurnOutput(reactor)
         self._clients = ClientTable()
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
-        storage_kind = PlainStorage if has_plain_log(config) else LedgerStorage
-        self._storage = storage_kind(config, reactor, self.state, self._now_ms, pool)
+        self._storage = storage_of(config)(config, reactor, self.state, self._now_ms, pool)
         self._messages = self._storage.messages
         self._dispatcher = self._new_dispatcher()
         self._tls = TlsFiles(config.tls_file, config.tls_mode, is_client=config.uses_tls)

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.errors import ConfigError
-from ledgermq.broker.service.storage import Storage, store_config
+from ledgermq.broker.service.storage import LedgerStorage, Storage, store_config
 from ledgermq.commitlog import (
     TERM_TOPIC,
     CommitLogError,
@@ -114,3 +114,12 @@ class PlainStorage(Storage):
 
     def _abandon_log(self) -> None:
         self.log.close()
+
+
+def storage_of(config: BrokerConfig) -> type[PlainStorage | LedgerStorage]:
+    """Returns the kind of storage that a broker has.
+
+    Raises:
+        ConfigError: see has_plain_log.
+    """
+    return PlainStorage if has_plain_log(config) else LedgerStorage

@@ -28,7 +28,7 @@ def new_replication(
     """Returns what copies the plain log of a broker; None when it has a ledger."""
     if not isinstance(storage, PlainStorage):
         return None
-    if config.broker_role == "SLAVE":
+    if config.is_slave:
         return SlaveReplication(config, reactor, storage.log, find_master)
     return MasterReplication(config, reactor, storage.log, proposals)
 

@@ -36,7 +36,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert outcome(command, "--help") == 0
     text = capsys.readouterr().out
     assert text.startswith(f"usage: ledgermq {command}")
-    assert "--json" in text or command in ("up", "log", "admin", "pipeline")
+    assert "--json" in text or command in ("up", "log", "store", "admin", "pipeline")
 
 
 @pytest.mark.parametrize("command", ["admin", "send", "consume", "log", "doctor"])

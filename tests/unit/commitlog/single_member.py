@@ -48,7 +48,16 @@ class SingleMember:
 class Broker:
     """A message store on its ledger, with verbs that read like a story."""
 
-    def __init__(self, root, *, segment_bytes=1 << 20, open_store=True, file_system=None, **config):
+    def __init__(
+        self,
+        root,
+        *,
+        segment_bytes=1 << 20,
+        index_segment_bytes=32 * 1000,
+        open_store=True,
+        file_system=None,
+        **config,
+    ):
         self.root = str(root)
         self.now_ms = START_MS
         settings = {
@@ -60,7 +69,7 @@ class Broker:
         self.file_system = file_system or RealFileSystem()
         codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
         self.ledger_store = DLedgerMmapFileStore(
-            self.file_system, f"{self.root}/dledger-n0", segment_bytes, 32 * 1000, codec
+            self.file_system, f"{self.root}/dledger-n0", segment_bytes, index_segment_bytes, codec
         )
         self.ledger_store.open()
         self.ledger = SingleMember(self.ledger_store, codec)

@@ -27,12 +27,12 @@ HOUR_MS = 3_600_000
 class Plain:
     """A store on a folder, driven as a broker does."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.now_ms = 1_000_000
         self.arrivals: list[tuple[str, int, int, int]] = []
         self.watched: list[tuple[bytes, int]] = []
         files = RealFileSystem()
-        self.log = PlainCommitLog(files, str(root / "commitlog"), SEGMENT_BYTES)
+        self.log = PlainCommitLog(files, str(root / "commitlog"), segment_bytes)
         self.config = StoreConfig(
             root=str(root), queue_segment_bytes=400, index_slot_count=50, index_entry_count=500
         )
@@ -45,6 +45,10 @@ class Plain:
         report = self.store.open()
         self.store.become_leader()
         return report
+
+    def close(self) -> None:
+        self.store.close()
+        self.log.close()
 
     def send(self, count: int, topic: str = "T", queue_id: int = 0, start: int = 0) -> None:
         self.append(
@@ -136,11 +140,40 @@ def test_a_killed_store_goes_on_where_it_was(tmp_path: Path) -> None:
     assert again.read() == [f"T0-{i}" for i in range(70)]
     assert [result.queue_offset for result in again.append([message("next")])] == [70]
     again.confirm()
-    again.store.close()
-    again.log.close()
+    again.close()
     third = Plain(tmp_path / "b")
     assert third.open().was_clean
     assert third.read()[-1] == "next"
+
+
+@pytest.mark.parametrize("step", [50, 1000, 5000])
+def test_a_slave_dispatches_what_its_master_sends_in_pieces(tmp_path: Path, step: int) -> None:
+    master, slave = Plain(tmp_path / "master"), Plain(tmp_path / "slave")
+    master.open()
+    slave.log.open()
+    slave.store.open()
+    master.send(60)
+    master.append([message("state", topic="Watched", sys_flag=TRANSACTION_PREPARED)])
+    master.confirm()
+    master.send(60, start=60)
+    while slave.log.max_offset < master.log.max_offset:
+        with master.log.read(slave.log.max_offset, step) as piece:
+            slave.log.append_raw(slave.log.max_offset, piece)
+        slave.confirm()
+    assert slave.read() == master.read() == [f"T0-{i}" for i in range(120)]
+    assert slave.watched == master.watched
+    assert slave.store.max_physical_offset == slave.log.max_offset
+    scrub = slave.store.make_scrub()
+    while scrub.step(step):
+        pass
+    assert scrub.byte_count == slave.log.max_offset
+    # Made again from the log, all at once.
+    slave.store.close()
+    slave.log.close()
+    shutil.rmtree(tmp_path / "slave/consumequeue")
+    again = Plain(tmp_path / "slave")
+    again.open()
+    assert again.read() == master.read()
 
 
 @pytest.mark.parametrize("lost", ["consumequeue", "index", "dispatch.checkpoint"])
@@ -149,8 +182,7 @@ def test_what_is_derived_can_be_made_again(tmp_path: Path, lost: str) -> None:
     plain.open()
     plain.send(90)
     plain.send(5, queue_id=3)
-    plain.store.close()
-    plain.log.close()
+    plain.close()
     path = tmp_path / lost
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     again = Plain(tmp_path)
@@ -170,8 +202,7 @@ def test_retention_drops_whole_segments_and_what_points_there(plain: Plain) -> N
     first = plain.store.min_offset("T", 0)
     assert 0 < first <= 60
     assert plain.read() == [f"T0-{i}" for i in range(first, 120)]
-    plain.store.close()
-    plain.log.close()
+    plain.close()
 
 
 def test_a_damaged_record_is_told_and_not_served(plain: Plain) -> None:

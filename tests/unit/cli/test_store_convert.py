@@ -1,0 +1,258 @@
+"""`ledgermq store convert`: both ways, restarted, refused; the source stays as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ledgermq.cli.convert_target import LedgerTarget
+from ledgermq.cli.main import main
+from ledgermq.protocol.record import decode_record
+from tests.unit.cli.stores import SEGMENT_BYTES, flip, make_store
+from tests.unit.commitlog.single_member import Broker
+from tests.unit.commitlog.single_member import message as ledger_message
+from tests.unit.commitlog.test_plain_store import Plain, message
+
+SMALL = (
+    "maxHashSlotNum=50", "maxIndexNum=500", "maxMessageSize=1024",
+    "mappedFileSizeDLedgerIndex=32768", "mappedFileSizeConsumeQueue=2000",
+)  # fmt: skip
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+COMMIT = 8
+
+
+def contents(root: Path) -> dict[str, str]:
+    """A hash of every file."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def plain_store(root: Path, count: int = 200) -> Path:
+    """Messages in two queues, transactions among them, in some segments; cleanly closed."""
+    plain = Plain(root, segment_bytes=SEGMENT_BYTES)
+    plain.open()
+    for start in range(0, count, 20):
+        for queue_id in (0, 1):
+            bodies = [f"{queue_id}-{start // 2 + i} " + "b" * 700 for i in range(10)]
+            plain.append([message(body, "Orders", queue_id) for body in bodies])
+            plain.confirm()
+            plain.now_ms += 1000
+    [half] = plain.append([message("half", HALF)])
+    committed = message("committed", "Orders", sys_flag=COMMIT)
+    places = [half.physical_offset]
+    plain.append([committed._replace(prepared_transaction_offset=places[0])])
+    [half] = plain.append([message("half", HALF)])
+    places.append(half.physical_offset)
+    plain.append([committed._replace(prepared_transaction_offset=places[1])])
+    plain.confirm()
+    plain.close()
+    config = root / "config"
+    config.mkdir()
+    (config / "consumerOffset.json").write_text('{"offsetTable":{"Orders@g":{0:7,1:9}}}')
+    (config / "delayOffset.json").write_text('{"offsetTable":{3:9}}')
+    return root
+
+
+def convert(*words: object) -> int:
+    return main(["store", "convert", *map(str, words), *SMALL])
+
+
+def read_all(plain: Plain | Broker, topic: str, queue_id: int) -> list[bytes]:
+    """All records of a queue without their places."""
+    found, offset = [], plain.store.min_offset(topic, queue_id)
+    while offset < plain.store.max_offset(topic, queue_id):
+        result = plain.store.get_message(topic, queue_id, offset, 32, None)
+        for part in result.parts:
+            record = decode_record(part)
+            assert record.queue_offset == offset
+            offset += 1
+            found.append(part[:28] + part[36:])
+    return found
+
+
+@pytest.fixture(scope="module")
+def good_plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plain_store(tmp_path_factory.mktemp("good") / "plain")
+
+
+@pytest.fixture
+def plain(good_plain: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    return shutil.copytree(good_plain, tmp_path / "plain")
+
+
+def on_ledger(root: Path) -> Broker:
+    sizes = {"index_slot_count": 50, "index_entry_count": 500, "queue_segment_bytes": 2000}
+    return Broker(root, segment_bytes=SEGMENT_BYTES, index_segment_bytes=32768, **sizes)
+
+
+def test_a_plain_store_becomes_a_ledger_and_comes_back(
+    good_plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(good_plain)
+    assert convert(good_plain, tmp_path / "ledger", "--to", "ledger", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["messages"], report["queues"], report["notes"]) == (204, 3, [])
+    assert contents(good_plain) == before
+    assert main(["log", "verify", str(tmp_path / "ledger")]) == 0
+    broker, origin = on_ledger(tmp_path / "ledger"), Plain(good_plain, segment_bytes=SEGMENT_BYTES)
+    assert (broker.report.dispatched_count, broker.report.was_clean) == (0, True)
+    origin.open()
+    for queue_id, count in ((0, 102), (1, 100)):
+        found = read_all(broker, "Orders", queue_id)
+        assert len(found) == count
+        assert [part[:28] for part in found] == [
+            part[:28] for part in read_all(origin, "Orders", queue_id)
+        ]
+    assert len(broker.store.query("Orders", "k1", 64, 0, 1 << 60).parts) == 64
+    broker.close()
+    origin.close()
+    capsys.readouterr()
+    assert convert(tmp_path / "ledger", tmp_path / "again", "--to", "plain") == 0
+    assert "204 messages in 3 queues were found" in capsys.readouterr().out
+    for path in (good_plain / "commitlog").iterdir():
+        assert (tmp_path / "again/commitlog" / path.name).read_bytes() == path.read_bytes()
+    for name in ("consumerOffset.json", "delayOffset.json"):
+        copied = tmp_path / "again/config" / name
+        assert copied.read_bytes() == (good_plain / "config" / name).read_bytes()
+    assert not (tmp_path / "again.converting").exists()
+
+
+def test_a_commit_names_its_half_message_where_it_is_now(good_plain: Path, tmp_path: Path) -> None:
+    assert convert(good_plain, tmp_path / "ledger", "--to", "ledger") == 0
+    broker = on_ledger(tmp_path / "ledger")
+    for number in (0, 1):
+        half = decode_record(broker.pull(HALF, 0, number).parts[0])
+        commit = decode_record(broker.pull("Orders", 0, 100 + number).parts[0])
+        assert commit.prepared_transaction_offset == half.physical_offset
+    broker.close()
+
+
+def test_files_have_the_time_of_their_last_record(good_plain: Path, tmp_path: Path) -> None:
+    assert convert(good_plain, tmp_path / "ledger", "--to", "ledger") == 0
+    times = [
+        path.stat().st_mtime for path in sorted((tmp_path / "ledger/dledger-n0/data").iterdir())
+    ]
+    assert times == sorted(times) and times[0] < times[-1] == 1020.0
+    queue = tmp_path / "ledger/consumequeue/Orders/1" / f"{0:020d}"
+    assert queue.stat().st_mtime == 1019.0
+
+
+def test_the_ledger_of_a_broker_becomes_plain(tmp_path: Path) -> None:
+    make_store(tmp_path / "ledger", 300, body_bytes=800)
+    before = contents(tmp_path / "ledger")
+    assert convert(tmp_path / "ledger", tmp_path / "plain", "--to", "plain") == 0
+    assert contents(tmp_path / "ledger") == before
+    plain = Plain(tmp_path / "plain", segment_bytes=SEGMENT_BYTES)
+    report = plain.open()
+    assert report.was_clean and report.dispatched_count == 0
+    assert [len(read_all(plain, "Orders", queue_id)) for queue_id in (0, 1)] == [150, 150]
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 8])
+def test_an_attempt_that_was_stopped_goes_on(
+    good_plain: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stop_at: int,
+) -> None:
+    target, calls = tmp_path / "ledger", [0]
+    assert convert(good_plain, tmp_path / "whole", "--to", "ledger", "--json") == 0
+    count = json.loads(capsys.readouterr().out)["records"]
+    monkeypatch.setattr("ledgermq.cli.convert._BATCH_RECORDS", 50)
+    real = LedgerTarget.append
+    finish = LedgerTarget.finish
+
+    def append(self: LedgerTarget, records: list[bytes]) -> list[int]:
+        calls[0] += 1
+        if calls[0] == stop_at:
+            raise KeyboardInterrupt
+        return real(self, records)
+
+    def late(self: LedgerTarget) -> None:
+        finish(self)
+        if stop_at == 8:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(LedgerTarget, "append", append)
+        stopping.setattr(LedgerTarget, "finish", late)
+        assert convert(good_plain, target, "--to", "ledger") == 1
+    assert not target.exists()
+    capsys.readouterr()
+    assert convert(good_plain, target, "--to", "ledger", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["found_records"] == min(50 * (stop_at - 1), count)
+    data = f"dledger-n0/data/{0:020d}"
+    assert (target / data).read_bytes() == (tmp_path / "whole" / data).read_bytes()
+    assert main(["log", "verify", str(target)]) == 0
+
+
+def test_queues_without_messages_go_on_with_their_numbers(tmp_path: Path) -> None:
+    source = Plain(tmp_path / "plain", segment_bytes=SEGMENT_BYTES)
+    source.open()
+    source.append([message("old " * 300, "Gone", 2) for _ in range(30)])
+    source.confirm()
+    source.now_ms += 100 * 3_600_000
+    source.append([message("new " * 300, "Kept", 0) for _ in range(80)])
+    source.confirm()
+    source.store.flush()
+    assert source.store.clean(source.now_ms, 4, 10).drop_before
+    source.close()
+    assert convert(tmp_path / "plain", tmp_path / "ledger", "--to", "ledger") == 0
+    broker = on_ledger(tmp_path / "ledger").lead()
+    [result] = broker.send(ledger_message(b"next", "Gone", 2))
+    assert result.queue_offset == 30
+    assert len(read_all(broker, "Kept", 0)) == 80
+    broker.close()
+
+
+@pytest.mark.parametrize("at", [100, 2 * SEGMENT_BYTES + 100])
+def test_a_damaged_source_is_refused(
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], at: int
+) -> None:
+    path = plain / "commitlog" / f"{at - at % SEGMENT_BYTES:020d}"
+    flip(path, at % SEGMENT_BYTES)
+    before = contents(plain)
+    assert convert(plain, tmp_path / "ledger", "--to", "ledger") == 1
+    assert f"{path}: no good record at" in capsys.readouterr().err
+    assert contents(plain) == before and not (tmp_path / "ledger").exists()
+
+
+def test_another_source_does_not_go_on_with_an_attempt(
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = plain_store(tmp_path / "other", count=20)
+    shutil.copytree(other, tmp_path / "ledger.converting")
+    assert convert(plain, tmp_path / "first", "--to", "ledger") == 0
+    shutil.rmtree(tmp_path / "ledger.converting")
+    (tmp_path / "first").rename(tmp_path / "ledger.converting")
+    assert convert(other, tmp_path / "ledger", "--to", "ledger") == 1
+    assert "remove" in capsys.readouterr().err
+
+
+def test_what_cannot_be_converted_is_told(
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refusal(*words: object) -> str:
+        assert convert(*words) == 1
+        return capsys.readouterr().err
+
+    assert "is a plain store already" in refusal(plain, tmp_path / "x", "--to", "plain")
+    assert "holds neither" in refusal(tmp_path, tmp_path / "x", "--to", "plain")
+    (tmp_path / "x").mkdir()
+    assert "exists" in refusal(plain, tmp_path / "x", "--to", "ledger")
+    assert "stays as it is" in refusal(plain, plain / "y", "--to", "ledger")
+    (plain / "abort").touch()
+    assert "did not stop cleanly" in refusal(plain, tmp_path / "y", "--to", "ledger")
+    (plain / "abort").unlink()
+    (plain / "config/delayOffset.json").write_text('{"offsetTable":{3:9},"plan":[7,[[3,10,1]]]}')
+    assert "deliveries under way" in refusal(plain, tmp_path / "y", "--to", "ledger")
