@@ -168,6 +168,11 @@ class BrokerConfig:
         return int(self.ledger_self_id[1:]) + 1
 
     @property
+    def is_slave(self) -> bool:
+        """Whether this broker follows a master, without a ledger."""
+        return self.broker_role == "SLAVE" and not self.is_group_member
+
+    @property
     def own_peer(self) -> Peer:
         """The entry of `ledger_peers` that stands for this member."""
         return next(peer for peer in self.ledger_peers if peer.member_id == self.ledger_self_id)
@@ -395,7 +400,7 @@ def _check_together(config: BrokerConfig) -> None:
             f"false with listenPort={config.listen_port}: the port {VIP_PORT_DISTANCE} below it"
             " must exist",
         )
-    if config.broker_role == "SLAVE" and not (config.is_group_member or config.broker_id):
+    if config.is_slave and config.broker_id == 0:
         raise ConfigError("brokerId", "0", "1 and above with brokerRole=SLAVE, 0 is the master")
     if config.segment_bytes < config.message_bytes_max + _SEGMENT_SLACK_BYTES:
         raise ConfigError(
