@@ -34,8 +34,8 @@ from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.flusher import Flusher
-from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
+from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.transfer import Transfer
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
