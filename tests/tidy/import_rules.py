@@ -73,10 +73,12 @@ ROOMS: dict[str, Room] = {
         banned=frozenset(),
     ),
     "testing": Room(
-        rooms=frozenset({"testing", "broker", "namesrv", "client"}),
+        rooms=frozenset({"testing", "broker", "namesrv", "client", "protocol"}),
         packages=_TWISTED | {"pytest"},
         banned=frozenset(),
     ),
+    # Loaded by every run of pytest: it may load nothing but what pytest has loaded already.
+    "pytest_plugin": Room(rooms=frozenset({"testing"}), packages=frozenset({"pytest"})),
     # A whole group in one process, on a clock, a network and disks of its own.
     "testing.simulation": Room(
         rooms=frozenset({"testing.simulation", "broker", "commitlog", "dledger", "protocol"})
