@@ -24,8 +24,10 @@ class Leadership:
     then.
     """
 
-    def __init__(self, self_id: str, follower_broker_id: int) -> None:
+    def __init__(self, self_id: str, follower_broker_id: int, *, is_slave: bool = False) -> None:
         self._self_id = self_id
+        # Follows a master for as long as it runs; has no group that could lead instead.
+        self.is_slave = is_slave
         self._follower_broker_id = follower_broker_id
         # LEADER, FOLLOWER or CANDIDATE, as the ledger says; UNKNOWN before it said anything,
         # FAILED after it stopped.

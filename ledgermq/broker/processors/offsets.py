@@ -116,8 +116,12 @@ class OffsetProcessor:
         return store.max_physical_offset - place <= self._memory_bytes
 
     def update(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """UPDATE_CONSUMER_OFFSET (15): the last write wins."""
-        self._leadership.check_serving()
+        """UPDATE_CONSUMER_OFFSET (15): the last write wins.
+
+        A slave keeps what consumers tell it while its master is down, until that tells otherwise.
+        """
+        if not self._leadership.is_slave:
+            self._leadership.check_serving()
         header = command.header(UpdateConsumerOffsetRequestHeader)
         offsets = self._state.offsets
         if offsets.find(header.consumer_group, header.topic, header.queue_id) is None:

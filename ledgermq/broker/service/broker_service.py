@@ -118,9 +118,8 @@ class BrokerService:
         self._now_ms = now_ms or wall_clock_ms
         self._pool = pool
         self._port = config.listen_port
-        self.leadership = Leadership(
-            config.ledger_self_id, config.follower_broker_id, is_slave=config.is_slave
-        )
+        self_id, is_slave = config.ledger_self_id, config.is_slave
+        self.leadership = Leadership(self_id, config.follower_broker_id, is_slave=is_slave)
         self._schedule = Schedule(reactor)
         self._output = TurnOutput(reactor)
         self._clients = ClientTable()
