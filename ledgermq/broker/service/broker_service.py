@@ -134,16 +134,7 @@ class BrokerService:
         # The port for clients that use upstream's VIP channel.
         vip_port = config.listen_port - VIP_PORT_DISTANCE
         self._vip_server = self._new_server(vip_port) if config.has_vip_port else None
-        self._registration = Registration(
-            config,
-            self.leadership,
-            self.state.topics,
-            reactor=reactor,
-            output=self._output,
-            address=lambda: self.address,
-            ha_address=lambda: ha_address(config, self._replication),
-            tls=self._tls.client,
-        )
+        self._registration = self._new_registration()
         # Made by start.
         self._proposals: Proposals | None = None
         self._processors: Processors | None = None
@@ -177,6 +168,18 @@ class BrokerService:
             "TRACE_ON": "true" if self.config.is_trace_on else "false",
         }
         return Dispatcher(send_fields=send_fields, on_connection_lost=self._connection_lost)
+
+    def _new_registration(self) -> Registration:
+        return Registration(
+            self.config,
+            self.leadership,
+            self.state.topics,
+            reactor=self._reactor,
+            output=self._output,
+            address=lambda: self.address,
+            ha_address=lambda: ha_address(self.config, self._replication),
+            tls=self._tls.client,
+        )
 
     def _new_server(self, port: int) -> CommandServer:
         config = self.config
