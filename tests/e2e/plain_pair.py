@@ -26,8 +26,10 @@ ASKS_S = 30.0
 class PlainBroker:
     """One broker of the pair that may be started, killed and started again on its store."""
 
-    def __init__(self, folder: Path, namesrv: str, role: str, *settings: str) -> None:
-        self.store = folder / role.lower()
+    def __init__(
+        self, folder: Path, namesrv: str, role: str, *settings: str, store: Path | None = None
+    ) -> None:
+        self.store = store or folder / role.lower()
         self._folder = folder
         port = free_ports(1, spread=(0, 1))[0]
         self.address = f"127.0.0.1:{port}"

@@ -113,3 +113,12 @@ def test_a_slave_that_holds_more_than_its_master_is_refused(tmp_path: Path) -> N
             )
             assert running_slave.is_running
         assert slave.log_files() == kept
+        # By hand it becomes the master, and goes on where the former one ended.
+        promoted = PlainBroker(tmp_path, namesrv, "ASYNC_MASTER", store=slave.store)
+        with promoted.start() as running:
+            running.wait_until_serving()
+            with promoted.client() as client:
+                sent = client.send("Probe", 0, b"next").ext_fields
+                records = client.read_queue("Probe", 0)
+        assert sent is not None and sent["queueOffset"] == str(len(records) - 1)
+        assert [record.body for record in records] == [b"probe"] * (len(records) - 1) + [b"next"]
