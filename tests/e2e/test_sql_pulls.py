@@ -128,6 +128,13 @@ def test_expression_of_the_heart_beat_is_applied(client: WireClient) -> None:
     assert heart_beat(client, "g-color", "color = 'blue'").code == 0
     answer = pull(client, None, consumerGroup="g-color", sysFlag="0", queueOffset=str(start))
     assert answer.code == 0 and b"blue one" in answer.body and b"red one" not in answer.body
+    # Tools are told the expression, and which messages it wants.
+    fields = {"topic": _TOPIC, "queueId": "0", "index": str(start), "count": "2"}
+    asked = {**fields, "consumerGroup": "g-color"}
+    shown = json.loads(client.ask(RequestCode.QUERY_CONSUME_QUEUE.value, asked).body)
+    assert [unit["eval"] for unit in shown["queueData"]] == [False, True]
+    told = json.loads(shown["filterData"])
+    assert (told["consumerGroup"], told["expression"]) == ("g-color", "color = 'blue'")
 
 
 def test_wrong_expressions_have_their_codes(client: WireClient) -> None:

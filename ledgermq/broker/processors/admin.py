@@ -79,9 +79,10 @@ class AdminProcessor:
                 **effective_properties(self._config),
                 "brokerId": str(self._leadership.broker_id),
                 "brokerRole": self._role(),
-                # Tools fail without these two.
+                # Tools fail without these, and take the last for the number of processors.
                 "filterServerNums": "0",
                 "useTLS": "true" if self._config.uses_tls else "false",
+                "clientCallbackExecutorThreads": str(os.cpu_count() or 1),
             }
         )
         version = lenient_json.write(self._state.topics.version.to_json()).decode()

@@ -6,6 +6,7 @@ may name elsewhere, files, programs, addresses, is nothing for whoever can conne
 `AdminBrokerProcessor.java`.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -115,7 +116,7 @@ class InspectionProcessor:
         live = self._clients.find_group(header.consumer_group) if header.consumer_group else None
         subscription = None if live is None else live.subscriptions.get(topic)
         if subscription is not None:
-            body["filterData"] = "null"
+            body["filterData"] = _filter_text(subscription, header.consumer_group or "")
             body["subscriptionData"] = subscription_data(subscription)
         first = max(header.index, body["minQueueIndex"])
         count = min(max(header.count, 0), _UNITS_MAX)
@@ -187,3 +188,22 @@ class InspectionProcessor:
             _log.info("{peer} sets {name} to {text}", peer=connection.peer, name=name, text=text)
         self._state.permission_changed()
         return command.response(ResponseCode.SUCCESS)
+
+
+def _filter_text(subscription: Subscription, group: str) -> str:
+    """What a group filters by properties, as the text that tools print; upstream knows a bloom
+    filter, too.
+    """
+    if subscription.property_matcher is None:
+        return "null"
+    document = {
+        "bornTime": subscription.version,
+        "clientVersion": subscription.version,
+        "consumerGroup": group,
+        "dead": False,
+        "deadTime": 0,
+        "expression": subscription.expression,
+        "expressionType": subscription.expression_type,
+        "topic": subscription.topic,
+    }
+    return json.dumps(document, indent="\t", separators=(",", ":"), ensure_ascii=False)
