@@ -362,7 +362,7 @@ def test_frames_of_a_peer_that_make_no_sense_change_nothing(tmp_path: Path) -> N
     ]  # fmt: skip
     rng = random.Random(SEED)
     with LiveProgram(words, tmp_path / "broker.log") as program:
-        wait_until(lambda: "broker broker-a at" in program.log_text(), what="a member")
+        wait_until(lambda: "dledger" in program.status, what="a member")
         for code in sorted(set(map(int, BinaryCode)) - {int(BinaryCode.HELLO)}):
             for body in (b"", b"\xff" * 21, rng.randbytes(60), rng.randbytes(5000)):
                 before = len(program.log_text().splitlines())
