@@ -12,7 +12,8 @@ from ledgermq.cli.moments import moment_ms
 from ledgermq.cli.remote import AdminError, RefusedError, Remote
 from ledgermq.cli.subcommand import Flag, Subcommand, brokers_by_name, flag_adder
 from ledgermq.client import MessageQueue, PullStatus, ReceivedMessage
-from ledgermq.client.queue_requests import decode_messages, tags_of
+from ledgermq.client.queue_requests import decode_messages
+from ledgermq.client.subscription import tags_of
 from ledgermq.protocol import sysflag
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import (

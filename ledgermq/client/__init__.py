@@ -19,6 +19,7 @@ from ledgermq.client.errors import (
     SendError,
     UnreachableError,
 )
+from ledgermq.client.lite_pull_consumer import LitePullConsumer
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult, SendStatus
 from ledgermq.client.producer import Producer
 from ledgermq.client.pull_consumer import PullConsumer
@@ -36,6 +37,7 @@ __all__ = [
     "ConfigError",
     "ConsumerConfig",
     "Credentials",
+    "LitePullConsumer",
     "Message",
     "MessageError",
     "MessageQueue",

@@ -8,18 +8,19 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from ledgermq.client.concurrent_work import Arrived
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.errors import ClientError
 from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
+from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue, offset_after_illegal
 from ledgermq.client.queue_locks import QueueLocks
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
 from ledgermq.client.retry import back_off_ms
 from ledgermq.client.shares import Shares
+from ledgermq.client.subscription import Expression
 from ledgermq.protocol.bodies import MessageQueue
 
 # Tries of the last commit; a leader may just be changing.
@@ -40,14 +41,20 @@ class OffsetStore(Protocol):
     async def commit(self, queue: MessageQueue, offset: int) -> None: ...
 
 
+class Arrivals(Protocol):
+    """Takes what is pulled."""
+
+    def put_nowait(self, item: tuple[ProcessQueue, ReceivedMessage], /) -> None: ...
+
+
 class _Held:
     """One queue with the task that pulls it."""
 
-    __slots__ = ("process_queue", "puller", "room", "tags")
+    __slots__ = ("expression", "process_queue", "puller", "room")
 
-    def __init__(self, process_queue: ProcessQueue, tags: str) -> None:
+    def __init__(self, process_queue: ProcessQueue, expression: Expression) -> None:
         self.process_queue = process_queue
-        self.tags = tags
+        self.expression = expression
         self.puller: asyncio.Task[None] | None = None
         # Set when a message was consumed.
         self.room = asyncio.Event()
@@ -60,14 +67,15 @@ class Holding:
         self,
         instance: ClientInstance,
         requests: QueueRequests,
-        arrived: Arrived,
+        arrived: Arrivals,
         config: ConsumerConfig,
         *,
         starts: Mapping[str, str],
         offsets: OffsetStore,
         shares: Shares,
         locks: QueueLocks | None,
-        settled: Callable[[MessageQueue], Awaitable[None]] | None,
+        settled: Callable[[MessageQueue], Awaitable[None]] | None = None,
+        failed: Callable[[ClientError], None] | None = None,
     ) -> None:
         """Holds nothing yet.
 
@@ -81,6 +89,7 @@ class Holding:
             shares: which queues are this member's.
             locks: taken for each queue, given back after it; None takes none.
             settled: waits until the listener has nothing of a queue; None does not wait.
+            failed: told of a pull that fails and is not retriable; it is tried again all the same.
         """
         self._instance = instance
         self._requests = requests
@@ -91,6 +100,7 @@ class Holding:
         self._shares = shares
         self._locks = locks
         self._settled = settled
+        self._failed = failed
         self._held: dict[MessageQueue, _Held] = {}
 
     @property
@@ -102,7 +112,7 @@ class Holding:
         """Returns the queues of a topic that this member has now, sorted."""
         return sorted(queue for queue in self._held if queue.topic == topic)
 
-    async def share_out(self, topic: str, tags: str) -> bool:
+    async def share_out(self, topic: str, expression: Expression) -> bool:
         """Takes and drops queues of a topic until they are this member's part.
 
         Returns:
@@ -122,7 +132,7 @@ class Holding:
         if wanted and not share.is_alone:
             # The member that had them commits as it learns that it has them no more.
             await asyncio.sleep(_HANDOVER_S)
-        return all(await asyncio.gather(*(self._take(queue, tags) for queue in wanted)))
+        return all(await asyncio.gather(*(self._take(queue, expression) for queue in wanted)))
 
     def made_room(self, process_queue: ProcessQueue) -> None:
         """Notes that a message of a queue was consumed."""
@@ -165,7 +175,7 @@ class Holding:
             held = self._held.get(queue)
             if held is not None:
                 self._end(held)
-                moved.append(self._hold(queue, offset, held.tags))
+                moved.append(self._hold(queue, offset, held.expression))
         for process_queue in moved:
             await self._commit(process_queue)
 
@@ -181,6 +191,39 @@ class Holding:
             if held is not None:
                 self._end(held)
         return bool(lost)
+
+    async def beginning(self, queue: MessageQueue) -> int:
+        """Returns where to begin with a queue: where the group stands, or else as set up.
+
+        Raises:
+            ClientError: its broker could not be asked.
+        """
+        offset = await self._offsets.committed(queue)
+        if offset is not None:
+            return offset
+        if self._starts.get(queue.topic, "first") == "last":
+            return await self._requests.max_offset(queue)
+        return await self._requests.min_offset(queue)
+
+    def find(self, queue: MessageQueue) -> ProcessQueue | None:
+        """Returns a queue when this member has it now."""
+        held = self._held.get(queue)
+        return None if held is None else held.process_queue
+
+    def seek(self, process_queue: ProcessQueue, offset: int) -> None:
+        """Makes a queue go on at another offset; what is pulled of it is dropped."""
+        held = self._held[process_queue.queue]
+        self._end(held)
+        self._hold(process_queue.queue, offset, held.expression)
+
+    async def let_go(self, queues: Iterable[MessageQueue]) -> None:
+        """Drops queues, and commits what is consumed of them."""
+        await asyncio.gather(*(self._drop(queue) for queue in queues if queue in self._held))
+
+    def assign(self, offsets: Mapping[MessageQueue, int], expression: Expression) -> None:
+        """Takes queues at offsets, whatever the shares say; none of them is this member's yet."""
+        for queue, offset in offsets.items():
+            self._hold(queue, offset, expression)
 
     def stop(self) -> None:
         """Ends all pulls; nothing that is pulled shall be consumed any more."""
@@ -206,24 +249,19 @@ class Holding:
         if held.puller is not None:
             held.puller.cancel()
 
-    async def _take(self, queue: MessageQueue, tags: str) -> bool:
+    async def _take(self, queue: MessageQueue, expression: Expression) -> bool:
         try:
             if self._locks is not None and not await self._locks.take(queue):
                 return False
-            offset = await self._offsets.committed(queue)
-            if offset is None:
-                if self._starts.get(queue.topic, "first") == "last":
-                    offset = await self._requests.max_offset(queue)
-                else:
-                    offset = await self._requests.min_offset(queue)
+            offset = await self.beginning(queue)
         except ClientError as error:
             _log.info("cannot take %s yet: %s", queue, error)
             return False
-        self._hold(queue, offset, tags)
+        self._hold(queue, offset, expression)
         return True
 
-    def _hold(self, queue: MessageQueue, offset: int, tags: str) -> ProcessQueue:
-        held = _Held(ProcessQueue(queue, offset), tags)
+    def _hold(self, queue: MessageQueue, offset: int, expression: Expression) -> ProcessQueue:
+        held = _Held(ProcessQueue(queue, offset), expression)
         self._held[queue] = held
         held.puller = asyncio.get_running_loop().create_task(self._pull(held))
         held.puller.add_done_callback(tell_failure)
@@ -265,13 +303,15 @@ class Holding:
                 result = await self._requests.pull(
                     process_queue.queue,
                     offset,
-                    tags=held.tags,
+                    expression=held.expression,
                     commit_offset=(process_queue.committable() or None) if tells_offset else None,
                 )
             except ClientError as error:
                 failures += 1
                 level = logging.INFO if error.retriable else logging.WARNING
                 _log.log(level, "pull failed: %s", error)
+                if self._failed is not None and not error.retriable:
+                    self._failed(error)
                 await asyncio.sleep(back_off_ms(failures, random.random()) / 1000)
                 continue
             failures = 0
@@ -287,7 +327,7 @@ class Holding:
                     "offset %d of %s is gone, on at %d", offset, process_queue.queue, moved
                 )
                 process_queue.is_dropped = True
-                self._hold(process_queue.queue, moved, held.tags)
+                self._hold(process_queue.queue, moved, held.expression)
                 return
             await asyncio.sleep(back_off_ms(5, random.random()) / 1000)
 

@@ -100,6 +100,11 @@ class ClientInstance:
             self._tending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._tending
+        await self.leave(producer_group, consumer_group)
+        await self.connections.close()
+
+    async def leave(self, producer_group: str | None, consumer_group: str | None) -> None:
+        """Tells all connected brokers that the client is no member of these groups any more."""
         header = UnregisterClientRequestHeader(
             client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
         )
@@ -113,7 +118,6 @@ class ClientInstance:
             if (connection := self.connections.find(address)) is not None
         ]
         await asyncio.gather(*goodbyes, return_exceptions=True)
-        await self.connections.close()
 
     async def master_of(self, topic: str, broker_name: str) -> str:
         """Returns the address of the leader of a broker name, as it is known.

@@ -22,8 +22,8 @@ class ProcessQueue:
     """
 
     __slots__ = (
-        "_bytes", "_consumed", "_pending", "committed", "is_dropped", "moved_ms", "next_offset",
-        "pulled_ms", "queue",
+        "_bytes", "_consumed", "_pending", "committed", "given_offset", "is_dropped", "moved_ms",
+        "next_offset", "pulled_ms", "queue",
     )  # fmt: skip
 
     def __init__(self, queue: MessageQueue, offset: int) -> None:
@@ -36,6 +36,8 @@ class ProcessQueue:
         self.queue = queue
         # Where the next pull goes on.
         self.next_offset = offset
+        # Behind the message that was given last to whoever polls; 0 when none was.
+        self.given_offset = 0
         # What the broker was told last, None when nothing yet.
         self.committed: int | None = None
         # True when the queue is another consumer's now: nothing of it is to be consumed any more.
@@ -91,6 +93,10 @@ class ProcessQueue:
     def committable(self) -> int:
         """Returns the offset of the lowest message that is not yet consumed."""
         return self._pending[0] if self._pending else self.next_offset
+
+    def position(self) -> int:
+        """Returns the offset of the next message to give to whoever polls."""
+        return max(self.given_offset, self.committable())
 
     def is_full(self, count_max: int, bytes_max: int) -> bool:
         """Tells whether pulling has to wait.

@@ -16,6 +16,7 @@ from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import offset_after_illegal
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
 from ledgermq.client.retry import back_off_ms
+from ledgermq.client.subscription import expression_of
 from ledgermq.protocol.bodies import MessageQueue
 
 
@@ -32,6 +33,7 @@ class PullConsumer:
         group: str = "ledgermq_reader",
         *,
         tags: str = "*",
+        sql: str | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens nothing yet.
@@ -40,13 +42,15 @@ class PullConsumer:
             name_servers: ``host:port;host:port``.
             group: for committed offsets, and for the broker's permission to read.
             tags: ``*`` for all, or tags joined by ``||``.
+            sql: an SQL92 condition over properties instead; brokers must be set up for it.
             config: times and limits.
 
         Raises:
-            ConfigError: the addresses are wrong.
+            ConfigError: the addresses are wrong, or tags and sql are both given.
         """
         self.group = group
         self.tags = tags
+        self._expression = expression_of(tags, sql)
         self.config = config or ConsumerConfig()
         self._instance = ClientInstance(name_servers, self.config.client)
         self._requests = QueueRequests(self._instance, group, self.config)
@@ -103,7 +107,11 @@ class PullConsumer:
         """
         check_open(self._is_open, "consumer")
         return await self._requests.pull(
-            queue, offset, tags=self.tags, count_max=count_max, suspend_s=suspend_s
+            queue,
+            offset,
+            expression=self._expression,
+            count_max=count_max,
+            suspend_s=suspend_s,
         )
 
     async def min_offset(self, queue: MessageQueue) -> int:
@@ -212,7 +220,7 @@ class PullConsumer:
         """Pulls behind what is ready already, after a pause when pulls failed."""
         if self._failures:
             await asyncio.sleep(back_off_ms(self._failures, 1.0) / 1000)
-        return await self._requests.pull(queue, self._positions[queue], tags=self.tags)
+        return await self._requests.pull(queue, self._positions[queue], expression=self._expression)
 
     def _take(self, queue: MessageQueue, task: asyncio.Task[PullResult]) -> None:
         try:

@@ -17,7 +17,6 @@ What a listener that raises means depends on the mode:
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -27,7 +26,7 @@ from typing import Final, Self, TypeAlias
 from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.connections import Answer
-from ledgermq.client.errors import ClientError, ConfigError, NoRouteError
+from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_failure
 from ledgermq.client.listening import Listening
@@ -37,8 +36,10 @@ from ledgermq.client.orderly_work import OrderlyWork
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.questions import Consumer, Questions
 from ledgermq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
-from ledgermq.client.queue_requests import QueueRequests, tags_of
+from ledgermq.client.queue_requests import QueueRequests
+from ledgermq.client.rounds import Rounds
 from ledgermq.client.shares import EveryQueue, GroupShare
+from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
 from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
@@ -50,15 +51,12 @@ from ledgermq.protocol.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
-from ledgermq.protocol.java_hash import java_string_hash
 from ledgermq.protocol.names import RETRY_PREFIX
 
 # Consumes a message; may be a plain function, which then runs in a thread.
 Listener: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
 
 MODES: Final = ("concurrent", "orderly", "broadcast")
-# First pause between rounds of sharing out while something is missing.
-_ROUND_PAUSE_S: Final = 0.25
 
 _log = logging.getLogger("ledgermq.client")
 
@@ -83,6 +81,7 @@ class PushConsumer:
         listener: Listener | None = None,
         *,
         tags: str = "*",
+        sql: str | None = None,
         start: str = "last",
         mode: str = "concurrent",
         config: ConsumerConfig | None = None,
@@ -96,6 +95,7 @@ class PushConsumer:
             listener: called with each message; a coroutine function, or a plain function, which
                 runs in a thread. Returning means consumed, raising means what the mode says.
             tags: ``*`` for all, or tags joined by ``||``.
+            sql: an SQL92 condition over properties instead; brokers must be set up for it.
             start: where a group that has consumed nothing yet begins: "first" or "last" message.
             mode: "concurrent", "orderly" or "broadcast"; the same for all members of a group.
             config: times and limits.
@@ -115,7 +115,7 @@ class PushConsumer:
         self.start = start
         self.mode = mode
         self.config = config or ConsumerConfig()
-        self._wake = asyncio.Event()
+        self._expression = expression_of(tags, sql)
         self._instance = ClientInstance(
             name_servers,
             self.config.client,
@@ -137,6 +137,13 @@ class PushConsumer:
             self._listening = Listening(group, function)
             self._work = self._make_work(self._listening)
         self._holding = self._make_holding()
+        self._rounds = Rounds(
+            self._instance,
+            self._holding,
+            group,
+            lambda: self._subscriptions,
+            self.config.rebalance_interval_s,
+        )
         self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_open = False
@@ -145,19 +152,12 @@ class PushConsumer:
 
     def _subscribe(self) -> tuple[SubscriptionData, ...]:
         # What a group failed comes again in its retry topic; a broadcast consumer has none.
-        wanted = {self.topic: self.tags}
+        wanted = {self.topic: self._expression}
         if self.mode != "broadcast":
-            wanted[RETRY_PREFIX + self.group] = "*"
+            wanted[RETRY_PREFIX + self.group] = EVERYTHING
         version = now_ms()
         return tuple(
-            SubscriptionData(
-                topic=topic,
-                sub_string=tags,
-                sub_version=version,
-                tags_set=tags_of(tags),
-                code_set=frozenset(map(java_string_hash, tags_of(tags))),
-            )
-            for topic, tags in wanted.items()
+            subscription_of(topic, expression, version) for topic, expression in wanted.items()
         )
 
     def _make_work(self, listening: Listening) -> ConcurrentWork | OrderlyWork:
@@ -203,7 +203,7 @@ class PushConsumer:
                 name_servers=self._instance.name_servers.addresses,
                 concurrency=self.config.concurrency,
                 body_bytes_max=self.config.body_bytes_max,
-                subscriptions=self._subscriptions,
+                subscriptions=lambda: self._subscriptions,
                 holding=self._holding,
                 listening=self._listening,
                 locks=self._locks,
@@ -222,7 +222,7 @@ class PushConsumer:
         self._is_open = True
         await self._instance.send_heartbeats()
         create_task = asyncio.get_running_loop().create_task
-        self._tasks = [create_task(self._share_out()), create_task(self._commit_now_and_then())]
+        self._tasks = [create_task(self._rounds.run()), create_task(self._commit_now_and_then())]
         if self._locks is not None:
             self._tasks.append(create_task(self._renew_locks()))
         for task in self._tasks:
@@ -314,33 +314,6 @@ class PushConsumer:
         held.consumed(message)
         self._holding.made_room(held)
 
-    async def _share_out(self) -> None:
-        """Rounds of sharing out: at once when the members change, else each interval."""
-        misses = 0
-        while True:
-            self._wake.clear()
-            is_settled = True
-            for wanted in self._subscriptions:
-                try:
-                    settled = await self._holding.share_out(wanted.topic, wanted.sub_string)
-                except ClientError as error:
-                    settled = False
-                    # A group that never failed anything may have no retry topic.
-                    if wanted.topic == self.topic and misses % 20 == 0:
-                        # Mostly a name that is spelled wrong: warnings are seen by default.
-                        is_unknown = isinstance(error, NoRouteError) and not self.queues()
-                        level = logging.WARNING if is_unknown else logging.INFO
-                        _log.log(level, "%s cannot share queues: %s", self.group, error)
-                is_settled = is_settled and settled
-            misses = 0 if is_settled else misses + 1
-            pause_s = self.config.rebalance_interval_s
-            if misses:
-                pause_s = min(pause_s, _ROUND_PAUSE_S * 2 ** min(misses - 1, 10))
-                await self._instance.send_heartbeats()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
-
     async def _commit_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self.config.commit_interval_s)
@@ -353,11 +326,11 @@ class PushConsumer:
         while True:
             await asyncio.sleep(RENEW_INTERVAL_S)
             if await self._holding.renew_locks():
-                self._wake.set()
+                self._rounds.wake()
 
     def _requested(self, address: str, request: RemotingCommand) -> Answer:
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
-            self._wake.set()
+            self._rounds.wake()
             return None
         return self._questions.answer(request)
 

@@ -9,7 +9,7 @@ Source: ClientRemotingProcessor.java, ConsumerRunningInfo.java.
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledgermq.client.connections import Answer
@@ -34,7 +34,7 @@ from ledgermq.protocol.headers import (
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
-from ledgermq.protocol.heartbeat import SubscriptionData
+from ledgermq.protocol.heartbeat import ConsumeType, SubscriptionData
 from ledgermq.protocol.record import decode_record
 from ledgermq.protocol.running_info import (
     ConsumerRunningInfo,
@@ -56,11 +56,13 @@ class Consumer(NamedTuple):
     name_servers: tuple[str, ...]
     concurrency: int
     body_bytes_max: int
-    subscriptions: tuple[SubscriptionData, ...]
+    # Returns what it wants now.
+    subscriptions: Callable[[], Sequence[SubscriptionData]]
     holding: Holding
     # None when messages are iterated over.
     listening: Listening | None
     locks: QueueLocks | None
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
 
 
 class Questions:
@@ -128,11 +130,11 @@ class Questions:
                 "PROP_CLIENT_VERSION": "V4_9_3",
                 "PROP_CONSUMEORDERLY": "true" if consumer.is_orderly else "false",
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._begun_ms),
-                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_CONSUME_TYPE": consumer.consume_type.value,
                 "PROP_NAMESERVER_ADDR": ";".join(consumer.name_servers),
                 "PROP_THREADPOOL_CORE_SIZE": str(consumer.concurrency),
             },
-            subscription_set=list(consumer.subscriptions),
+            subscription_set=list(consumer.subscriptions()),
             mq_table={held.queue: self._queue_info(held) for held in consumer.holding.held()},
             status_table={topic: _status(tally, seconds) for topic, tally in tallies.items()},
         )

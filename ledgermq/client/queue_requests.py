@@ -18,6 +18,7 @@ from ledgermq.client.errors import (
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.retry import ROUTE_CODES
+from ledgermq.client.subscription import EVERYTHING, Expression
 from ledgermq.protocol import sysflag
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode, ResponseCode
@@ -112,13 +113,6 @@ def decode_messages(
     return messages
 
 
-def tags_of(expression: str) -> frozenset[str]:
-    """Returns the tags of an expression such as ``A || B``; empty for ``*``, which means all."""
-    if expression.strip() in ("", "*"):
-        return frozenset()
-    return frozenset(tag.strip() for tag in expression.split("||") if tag.strip())
-
-
 class QueueRequests:
     """Requests about queues, on behalf of one group."""
 
@@ -132,7 +126,7 @@ class QueueRequests:
         queue: MessageQueue,
         offset: int,
         *,
-        tags: str = "*",
+        expression: Expression = EVERYTHING,
         count_max: int | None = None,
         suspend_s: float | None = None,
         commit_offset: int | None = None,
@@ -142,7 +136,7 @@ class QueueRequests:
         Args:
             queue: where.
             offset: of the first message wanted.
-            tags: the subscription.
+            expression: which of them.
             count_max: messages at most; None as configured.
             suspend_s: how long the broker may wait for a message; None as configured, 0 not at all.
             commit_offset: consumed up to here; None says nothing about that.
@@ -164,9 +158,9 @@ class QueueRequests:
             sys_flag=flags,
             commit_offset=commit_offset or 0,
             suspend_timeout_millis=int(suspend_s * 1000),
-            subscription=tags,
+            subscription=expression.text,
             sub_version=0,
-            expression_type="TAG",
+            expression_type=expression.kind,
         )
         answer = await self._ask(
             queue,
@@ -181,7 +175,7 @@ class QueueRequests:
             messages = []
             if status is PullStatus.FOUND:
                 limit = self._config.body_bytes_max
-                messages = decode_messages(answer.body, queue, limit, tags_of(tags))
+                messages = decode_messages(answer.body, queue, limit, expression.tags)
         except RemoteProtocolError as error:
             raise self._unreadable(queue, error) from error
         return PullResult(

@@ -7,7 +7,11 @@ import pytest
 from tests.e2e.up_cluster import UpCluster
 
 # Half messages are asked about soon.
-SETTINGS = ("transactionCheckInterval=300", "transactionTimeOut=300")
+SETTINGS = (
+    "transactionCheckInterval=300",
+    "transactionTimeOut=300",
+    "enablePropertyFilter=true",
+)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ twin.py first.
 """
 
 from ledgermq.client.blocking.consumers import PullConsumer, PushConsumer
+from ledgermq.client.blocking.lite_pull import LitePullConsumer
 from ledgermq.client.blocking.producers import Producer, TransactionalProducer
 
-__all__ = ["Producer", "PullConsumer", "PushConsumer", "TransactionalProducer"]
+__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PushConsumer", "TransactionalProducer"]

@@ -26,10 +26,11 @@ class PullConsumer(Twin[AsyncPullConsumer]):
         group: str = "ledgermq_reader",
         *,
         tags: str = "*",
+        sql: str | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens nothing yet; the arguments are those of the asyncio face."""
-        super().__init__(AsyncPullConsumer(name_servers, group, tags=tags, config=config))
+        super().__init__(AsyncPullConsumer(name_servers, group, tags=tags, sql=sql, config=config))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of a topic, asked for anew."""
@@ -103,6 +104,7 @@ class PushConsumer(Twin[AsyncPushConsumer]):
         listener: Listener | None = None,
         *,
         tags: str = "*",
+        sql: str | None = None,
         start: str = "last",
         mode: str = "concurrent",
         config: ConsumerConfig | None = None,
@@ -115,6 +117,7 @@ class PushConsumer(Twin[AsyncPushConsumer]):
                 topic,
                 listener,
                 tags=tags,
+                sql=sql,
                 start=start,
                 mode=mode,
                 config=config,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ledgermq.client.queue_requests import decode_messages, tags_of
+from ledgermq.client.queue_requests import decode_messages
+from ledgermq.client.subscription import tags_of
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import encode_record
@@ -45,11 +46,3 @@ def test_retried_message_shows_the_topic_it_was_sent_to() -> None:
 def test_half_a_record_is_an_error(cut: int) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_messages(record(0, b"") + record(1, b"")[:cut], QUEUE, 100, frozenset())
-
-
-@pytest.mark.parametrize(
-    ("expression", "tags"),
-    [("*", set()), ("", set()), ("A", {"A"}), (" A || B ||", {"A", "B"})],
-)
-def test_expression_lists_tags(expression: str, tags: set[str]) -> None:
-    assert tags_of(expression) == tags

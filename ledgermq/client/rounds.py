@@ -1,0 +1,97 @@
+"""Rounds: a member's queues are shared out again and again, at once when the members change.
+
+While something is missing (no route, this member not known yet, a queue that could not be taken),
+the next round comes soon, and brokers hear of the member again before it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ledgermq.client.errors import ClientError, NoRouteError
+from ledgermq.client.holding import Holding
+from ledgermq.client.instance import ClientInstance
+from ledgermq.client.subscription import Expression
+from ledgermq.protocol.heartbeat import SubscriptionData
+from ledgermq.protocol.names import RETRY_PREFIX
+
+# First pause while something is missing.
+_PAUSE_S: Final = 0.25
+# Of so many failures in a row one is told.
+_TELL_EVERY: Final = 20
+
+_log = logging.getLogger("ledgermq.client")
+
+
+class Rounds:
+    """What keeps the queues of one member as they are shared out."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        holding: Holding,
+        group: str,
+        subscriptions: Callable[[], Sequence[SubscriptionData]],
+        interval_s: float,
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            instance: tells brokers of the member.
+            holding: the member's queues.
+            group: for the log.
+            subscriptions: returns what the member wants now.
+            interval_s: between two rounds when nothing happens.
+        """
+        self._instance = instance
+        self._holding = holding
+        self._group = group
+        self._subscriptions = subscriptions
+        self._interval_s = interval_s
+        self._wake = asyncio.Event()
+        # Held while queues of a topic change hands.
+        self._is_sharing = asyncio.Lock()
+
+    def wake(self) -> None:
+        """Makes the next round begin at once."""
+        self._wake.set()
+
+    async def let_go(self, topic: str) -> None:
+        """Gives up the queues of a topic; the next round may take some again."""
+        async with self._is_sharing:
+            await self._holding.let_go(self._holding.queues(topic))
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        misses = 0
+        while True:
+            self._wake.clear()
+            is_settled = True
+            async with self._is_sharing:
+                for wanted in self._subscriptions():
+                    is_settled = await self._share_out(wanted, misses) and is_settled
+            misses = 0 if is_settled else misses + 1
+            pause_s = self._interval_s
+            if misses:
+                pause_s = min(pause_s, _PAUSE_S * 2 ** min(misses - 1, 10))
+                await self._instance.send_heartbeats()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+
+    async def _share_out(self, wanted: SubscriptionData, misses: int) -> bool:
+        expression = Expression(wanted.sub_string, wanted.expression_type)
+        try:
+            return await self._holding.share_out(wanted.topic, expression)
+        except ClientError as error:
+            # A group that never failed anything may have no retry topic.
+            if not wanted.topic.startswith(RETRY_PREFIX) and misses % _TELL_EVERY == 0:
+                # Mostly a name that is spelled wrong: warnings are seen by default.
+                is_unknown = isinstance(error, NoRouteError) and not self._holding.queues(
+                    wanted.topic
+                )
+                level = logging.WARNING if is_unknown else logging.INFO
+                _log.log(level, "%s cannot share queues: %s", self._group, error)
+            return False
