@@ -53,12 +53,17 @@ class ClientConfig:
     route_interval_s: float = 30.0
     # Distinguishes clients of one process; None takes the next free number.
     instance_name: str | None = None
+    # Put in front of topics and groups on the wire (`shop%orders`), so that tenants of one cluster
+    # may use the same names; programs see their own names only.
+    namespace: str = ""
     # Signs every request, for brokers with access control.
     credentials: Credentials | None = None
     # TLS to name servers and brokers, as load_client_tls makes it; None for plain connections.
     tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
+        if "%" in self.namespace:
+            raise ConfigError(f"namespace is {self.namespace!r}; it must hold no %")
         _check("connect_timeout_s", self.connect_timeout_s, 0.01, 600)
         _check("request_timeout_s", self.request_timeout_s, 0.01, 600)
         _check("heartbeat_interval_s", self.heartbeat_interval_s, 0.05, 100)

@@ -19,6 +19,7 @@ from ledgermq.client.config import ClientConfig, parse_addresses
 from ledgermq.client.connections import NOBODY, Connection, Connections, OnRequest
 from ledgermq.client.errors import ClientError, ClosedError, NoRouteError
 from ledgermq.client.name_servers import NameServers
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.routes import RouteCache
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -77,7 +78,7 @@ class ClientInstance:
         self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ now_ms())
         self.connections = Connections(config, on_request or _answer_nothing, self._connected)
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
-        self.routes = RouteCache(self.name_servers, default_queue_nums)
+        self.routes = RouteCache(self.name_servers, default_queue_nums, config.namespace)
         self._heartbeat = heartbeat
         self._stays_connected = stays_connected
         self._addresses = frozenset(addresses)
@@ -106,7 +107,9 @@ class ClientInstance:
     async def leave(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Tells all connected brokers that the client is no member of these groups any more."""
         header = UnregisterClientRequestHeader(
-            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+            client_id=self.client_id,
+            producer_group=self._wire_name(producer_group),
+            consumer_group=self._wire_name(consumer_group),
         )
         known = {address for route in self.routes.known() for address in route.brokers()}
         goodbyes = [
@@ -152,6 +155,9 @@ class ClientInstance:
         for route in self.routes.known():
             with contextlib.suppress(ClientError):
                 await self.routes.refresh(route.topic, may_create=route.is_guess)
+
+    def _wire_name(self, group: str | None) -> str | None:
+        return None if group is None else with_namespace(self.config.namespace, group)
 
     async def _greet(self, address: str) -> None:
         found = self.connections.find(address)

@@ -20,6 +20,7 @@ from ledgermq.client.holding import Holding, OffsetStore
 from ledgermq.client.inbox import Inbox, Item
 from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_failure
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.questions import Consumer, Questions
 from ledgermq.client.queue_requests import QueueRequests
@@ -114,6 +115,8 @@ class LitePullConsumer:
         self.start = start
         self.auto_commit = auto_commit
         self.config = config or ConsumerConfig()
+        self._namespace = self.config.client.namespace
+        self._wire_group = with_namespace(self._namespace, group)
         self._instance = ClientInstance(
             name_servers,
             self.config.client,
@@ -138,7 +141,7 @@ class LitePullConsumer:
             self.config,
             starts=self._starts,
             offsets=offsets,
-            shares=GroupShare(self._instance, group),
+            shares=GroupShare(self._instance, self._wire_group),
             locks=None,
             settled=self._lost,
             failed=self._inbox.fail,
@@ -149,6 +152,7 @@ class LitePullConsumer:
             group,
             lambda: list(self._subscriptions.values()),
             self.config.rebalance_interval_s,
+            self._namespace,
         )
         self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
@@ -157,7 +161,8 @@ class LitePullConsumer:
     def _make_questions(self) -> Questions:
         return Questions(
             Consumer(
-                group=self.group,
+                group=self._wire_group,
+                namespace=self._namespace,
                 is_orderly=False,
                 name_servers=self._instance.name_servers.addresses,
                 concurrency=1,
@@ -235,7 +240,7 @@ class LitePullConsumer:
         if topic in self._subscriptions:
             await self._rounds.let_go(topic)
         self._starts[topic] = self.start
-        self._subscriptions[topic] = subscription_of(topic, expression, now_ms())
+        self._subscriptions[topic] = subscription_of(topic, expression, now_ms(), self._namespace)
         await self._instance.send_heartbeats()
         self._rounds.wake()
 
@@ -466,7 +471,7 @@ class LitePullConsumer:
         if self._subscriptions:
             members.append(
                 ConsumerData(
-                    group_name=self.group,
+                    group_name=self._wire_group,
                     consume_type=ConsumeType.CONSUME_ACTIVELY,
                     consume_from_where=_BEGINNINGS[self.start],
                     subscription_data_set=list(self._subscriptions.values()),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from ledgermq.client.namespaces import without_namespace
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.compression import decompress
@@ -64,19 +65,23 @@ class SendResult(NamedTuple):
 class ReceivedMessage:
     """A message as it came from a broker; properties and body are decoded when asked for."""
 
-    __slots__ = ("_body", "_body_bytes_max", "_properties", "queue", "record")
+    __slots__ = ("_body", "_body_bytes_max", "_namespace", "_properties", "queue", "record")
 
-    def __init__(self, record: Record, queue: MessageQueue, body_bytes_max: int) -> None:
+    def __init__(
+        self, record: Record, queue: MessageQueue, body_bytes_max: int, namespace: str = ""
+    ) -> None:
         """Wraps a record.
 
         Args:
             record: as decoded from the answer to a pull.
             queue: the queue it was pulled from; may be one of a group's retry topic.
             body_bytes_max: largest body that decompression may give.
+            namespace: of the consumer; taken off the name of the topic.
         """
         self.record = record
         self.queue = queue
         self._body_bytes_max = body_bytes_max
+        self._namespace = namespace
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
 
@@ -105,9 +110,10 @@ class ReceivedMessage:
     @property
     def topic(self) -> str:
         """The topic it was sent to, also when it is delivered again through a retry topic."""
+        topic = self.record.topic
         if self.record.reconsume_times:
-            return self.properties.get(names.RETRY_TOPIC, self.record.topic)
-        return self.record.topic
+            topic = self.properties.get(names.RETRY_TOPIC, topic)
+        return without_namespace(self._namespace, topic)
 
     @property
     def keys(self) -> str:

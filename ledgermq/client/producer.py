@@ -19,6 +19,7 @@ from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import MessageError, NoRouteError
 from ledgermq.client.instance import ClientInstance, check_open, now_ms
 from ledgermq.client.messages import Message, SendResult
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.send_frame import batch_body, properties_text, single_body
 from ledgermq.client.sends import SendRoad
 from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
@@ -115,7 +116,7 @@ class Producer:
         """
         now = now_ms()
         message_id = self._instance.unique_ids.create(now)
-        text = properties_text(message, message_id)
+        text = properties_text(message, message_id, self.config.client.namespace)
         config = self.config
         body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
         return await self._opened().submit(message.topic, message_id, body, ordering_key)
@@ -143,7 +144,11 @@ class Producer:
             raise MessageError(f"a batch of {len(messages)}; allowed: 1 to {_BATCH_COUNT_MAX}")
         now = now_ms()
         ids = [self._instance.unique_ids.create(now) for _ in messages]
-        texts = [properties_text(message, id_) for message, id_ in zip(messages, ids, strict=True)]
+        namespace = self.config.client.namespace
+        texts = [
+            properties_text(message, id_, namespace)
+            for message, id_ in zip(messages, ids, strict=True)
+        ]
         body = batch_body(list(messages), texts, now, self.config.body_bytes_max)
         return await self._opened().submit(messages[0].topic, ",".join(ids), body, ordering_key)
 
@@ -157,8 +162,9 @@ class Producer:
         road = self._opened()
         instance = self._instance
         now = now_ms()
-        text = properties_text(message, instance.unique_ids.create(now))
         config = self.config
+        id_ = instance.unique_ids.create(now)
+        text = properties_text(message, id_, config.client.namespace)
         body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
         route = instance.routes.find(message.topic)
         if route is None or not route.masters:
@@ -177,6 +183,7 @@ class Producer:
         return self._road
 
     def _heartbeat(self) -> HeartbeatData:
+        wire_group = with_namespace(self.config.client.namespace, self.group)
         return HeartbeatData(
-            client_id=self._instance.client_id, producer_data_set=[ProducerData(self.group)]
+            client_id=self._instance.client_id, producer_data_set=[ProducerData(wire_group)]
         )

@@ -32,6 +32,7 @@ from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_fa
 from ledgermq.client.listening import Listening
 from ledgermq.client.local_offsets import LocalOffsets, offsets_path
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.orderly_work import OrderlyWork
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.questions import Consumer, Questions
@@ -116,6 +117,8 @@ class PushConsumer:
         self.mode = mode
         self.config = config or ConsumerConfig()
         self._expression = expression_of(tags, sql)
+        self._namespace = self.config.client.namespace
+        self._wire_group = with_namespace(self._namespace, group)
         self._instance = ClientInstance(
             name_servers,
             self.config.client,
@@ -128,7 +131,9 @@ class PushConsumer:
         self._requests = QueueRequests(self._instance, group, self.config)
         self._arrived: Arrived = asyncio.Queue()
         self._locks = (
-            QueueLocks(self._instance, group, time.monotonic) if mode == "orderly" else None
+            QueueLocks(self._instance, group, time.monotonic, self._namespace)
+            if mode == "orderly"
+            else None
         )
         self._listening: Listening | None = None
         self._work: ConcurrentWork | OrderlyWork | None = None
@@ -143,6 +148,7 @@ class PushConsumer:
             group,
             lambda: self._subscriptions,
             self.config.rebalance_interval_s,
+            self._namespace,
         )
         self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
@@ -157,7 +163,8 @@ class PushConsumer:
             wanted[RETRY_PREFIX + self.group] = EVERYTHING
         version = now_ms()
         return tuple(
-            subscription_of(topic, expression, version) for topic, expression in wanted.items()
+            subscription_of(topic, expression, version, self._namespace)
+            for topic, expression in wanted.items()
         )
 
     def _make_work(self, listening: Listening) -> ConcurrentWork | OrderlyWork:
@@ -181,7 +188,7 @@ class PushConsumer:
     def _make_holding(self) -> Holding:
         is_broadcast = self.mode == "broadcast"
         config, work = self.config, self._work
-        path = offsets_path(config.offsets_directory, config.client.instance_name, self.group)
+        path = offsets_path(config.offsets_directory, config.client.instance_name, self._wire_group)
         return Holding(
             self._instance,
             self._requests,
@@ -190,7 +197,7 @@ class PushConsumer:
             # What was given back is consumed from the begin of the retry topic.
             starts={self.topic: self.start},
             offsets=LocalOffsets(path) if is_broadcast else self._requests,
-            shares=EveryQueue() if is_broadcast else GroupShare(self._instance, self.group),
+            shares=EveryQueue() if is_broadcast else GroupShare(self._instance, self._wire_group),
             locks=self._locks,
             settled=work.settled if isinstance(work, OrderlyWork) else None,
         )
@@ -198,7 +205,8 @@ class PushConsumer:
     def _make_questions(self) -> Questions:
         return Questions(
             Consumer(
-                group=self.group,
+                group=self._wire_group,
+                namespace=self._namespace,
                 is_orderly=self._locks is not None,
                 name_servers=self._instance.name_servers.addresses,
                 concurrency=self.config.concurrency,
@@ -342,7 +350,7 @@ class PushConsumer:
         )
         model = MessageModel.BROADCASTING if self.mode == "broadcast" else MessageModel.CLUSTERING
         member = ConsumerData(
-            group_name=self.group,
+            group_name=self._wire_group,
             message_model=model,
             consume_from_where=where,
             subscription_data_set=list(self._subscriptions),

@@ -18,6 +18,11 @@ from ledgermq.client.holding import Holding
 from ledgermq.client.instance import now_ms
 from ledgermq.client.listening import Listening, Tally
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.namespaces import (
+    queue_with_namespace,
+    queue_without_namespace,
+    without_namespace,
+)
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.queue_locks import QueueLocks
 from ledgermq.protocol.bodies import (
@@ -51,6 +56,7 @@ _log = logging.getLogger("ledgermq.client")
 class Consumer(NamedTuple):
     """The parts of a consumer that answers are made of."""
 
+    # As it stands on the wire.
     group: str
     is_orderly: bool
     name_servers: tuple[str, ...]
@@ -62,6 +68,8 @@ class Consumer(NamedTuple):
     # None when messages are iterated over.
     listening: Listening | None
     locks: QueueLocks | None
+    # Taken off the names of topics.
+    namespace: str = ""
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
 
 
@@ -96,7 +104,10 @@ class Questions:
 
     def _reset(self, request: RemotingCommand) -> Answer:
         header = request.header(ResetOffsetRequestHeader)
-        table = ResetOffsetBody.decode(request.body).offset_table
+        table = {
+            queue_without_namespace(self._consumer.namespace, queue): offset
+            for queue, offset in ResetOffsetBody.decode(request.body).offset_table.items()
+        }
         if header.group != self._consumer.group:
             return self._refusal(request, header.group)
         _log.info("%s goes on at other offsets of %s", header.group, header.topic)
@@ -113,7 +124,12 @@ class Questions:
         header = request.header(GetConsumerStatusRequestHeader)
         if header.group != self._consumer.group:
             return self._refusal(request, header.group)
-        positions = self._consumer.holding.positions(header.topic)
+        namespace = self._consumer.namespace
+        topic = without_namespace(namespace, header.topic)
+        positions = {
+            queue_with_namespace(namespace, queue): offset
+            for queue, offset in self._consumer.holding.positions(topic).items()
+        }
         body = ConsumerStatusBody(message_queue_table=positions).encode()
         return request.response(ResponseCode.SUCCESS, body=body)
 
@@ -135,7 +151,10 @@ class Questions:
                 "PROP_THREADPOOL_CORE_SIZE": str(consumer.concurrency),
             },
             subscription_set=list(consumer.subscriptions()),
-            mq_table={held.queue: self._queue_info(held) for held in consumer.holding.held()},
+            mq_table={
+                queue_with_namespace(consumer.namespace, held.queue): self._queue_info(held)
+                for held in consumer.holding.held()
+            },
             status_table={topic: _status(tally, seconds) for topic, tally in tallies.items()},
         )
         return request.response(ResponseCode.SUCCESS, body=info.encode())
@@ -162,8 +181,9 @@ class Questions:
             remark = f"the consumer of {consumer.group} has no listener: it iterates"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         record = decode_record(request.body)
-        queue = MessageQueue(record.topic, header.broker_name or "", record.queue_id)
-        message = ReceivedMessage(record, queue, consumer.body_bytes_max)
+        topic = without_namespace(consumer.namespace, record.topic)
+        queue = MessageQueue(topic, header.broker_name or "", record.queue_id)
+        message = ReceivedMessage(record, queue, consumer.body_bytes_max, consumer.namespace)
         return self._start(self._consume(request, consumer.listening, message))
 
     async def _consume(

@@ -13,6 +13,11 @@ from typing import Final
 
 from ledgermq.client.errors import ClientError, RefusedError, UnreachableError
 from ledgermq.client.instance import ClientInstance
+from ledgermq.client.namespaces import (
+    queue_with_namespace,
+    queue_without_namespace,
+    with_namespace,
+)
 from ledgermq.protocol.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -34,9 +39,16 @@ _log = logging.getLogger("ledgermq.client")
 class QueueLocks:
     """The locks of one member."""
 
-    def __init__(self, instance: ClientInstance, group: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        now_s: Callable[[], float],
+        namespace: str = "",
+    ) -> None:
         self._instance = instance
-        self._group = group
+        self._namespace = namespace
+        self._group = with_namespace(namespace, group)
         self._now_s = now_s
         # When each lock was last granted.
         self._granted_s: dict[MessageQueue, float] = {}
@@ -77,7 +89,7 @@ class QueueLocks:
     async def give_back(self, queue: MessageQueue) -> None:
         """Lets another member have a queue; one that is not told waits for a minute."""
         self._granted_s.pop(queue, None)
-        body = UnlockBatchRequestBody(self._group, self._instance.client_id, [queue])
+        body = UnlockBatchRequestBody(self._group, self._instance.client_id, [self._wire(queue)])
         command = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, body=body.encode())
         try:
             address = await self._instance.master_of(queue.topic, queue.broker_name)
@@ -85,13 +97,18 @@ class QueueLocks:
         except ClientError as error:
             _log.info("%s is not unlocked: %s", queue, error)
 
+    def _wire(self, queue: MessageQueue) -> MessageQueue:
+        return queue_with_namespace(self._namespace, queue)
+
     async def _ask(self, queues: list[MessageQueue]) -> set[MessageQueue]:
         """Asks the broker of some queues of one topic for their locks."""
         place = queues[0]
         # Granted at the earliest when it was asked for.
         asked_s = self._now_s()
         address = await self._instance.master_of(place.topic, place.broker_name)
-        body = LockBatchRequestBody(self._group, self._instance.client_id, queues)
+        body = LockBatchRequestBody(
+            self._group, self._instance.client_id, list(map(self._wire, queues))
+        )
         command = RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=body.encode())
         answer = await self._instance.request(address, command)
         if answer.code != ResponseCode.SUCCESS:
@@ -103,9 +120,10 @@ class QueueLocks:
                 topic=place.topic,
             )
         try:
-            held = set(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
+            granted = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
         except RemoteProtocolError as error:
             raise UnreachableError(f"unreadable answer: {error}", broker=address) from error
+        held = {queue_without_namespace(self._namespace, queue) for queue in granted}
         for queue in held.intersection(queues):
             self._granted_s[queue] = asked_s
         return held

@@ -17,6 +17,7 @@ from ledgermq.client.errors import (
 )
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.retry import ROUTE_CODES
 from ledgermq.client.subscription import EVERYTHING, Expression
 from ledgermq.protocol import sysflag
@@ -88,7 +89,11 @@ class PullResult:
 
 
 def decode_messages(
-    body: bytes, queue: MessageQueue, body_bytes_max: int, tags: frozenset[str]
+    body: bytes,
+    queue: MessageQueue,
+    body_bytes_max: int,
+    tags: frozenset[str],
+    namespace: str = "",
 ) -> list[ReceivedMessage]:
     """Returns the messages of the answer to a pull.
 
@@ -98,6 +103,7 @@ def decode_messages(
         body_bytes_max: largest body after decompression.
         tags: keep these only (the broker compares hashes, so others may slip through); empty keeps
             all.
+        namespace: of the consumer.
 
     Raises:
         RemoteProtocolError: the bytes are not whole records.
@@ -107,7 +113,7 @@ def decode_messages(
     while offset < len(body):
         record = decode_record(body, offset)
         offset += record.size_bytes
-        message = ReceivedMessage(record, queue, body_bytes_max)
+        message = ReceivedMessage(record, queue, body_bytes_max, namespace)
         if not tags or message.tags in tags:
             messages.append(message)
     return messages
@@ -118,7 +124,8 @@ class QueueRequests:
 
     def __init__(self, instance: ClientInstance, group: str, config: ConsumerConfig) -> None:
         self._instance = instance
-        self._group = group
+        self._namespace = config.client.namespace
+        self._group = with_namespace(self._namespace, group)
         self._config = config
 
     async def pull(
@@ -151,7 +158,7 @@ class QueueRequests:
         flags |= sysflag.PULL_COMMIT_OFFSET if commit_offset is not None else 0
         header = PullMessageRequestHeader(
             consumer_group=self._group,
-            topic=queue.topic,
+            topic=self._wire(queue.topic),
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=count_max or self._config.pull_count_max,
@@ -175,7 +182,9 @@ class QueueRequests:
             messages = []
             if status is PullStatus.FOUND:
                 limit = self._config.body_bytes_max
-                messages = decode_messages(answer.body, queue, limit, expression.tags)
+                messages = decode_messages(
+                    answer.body, queue, limit, expression.tags, self._namespace
+                )
         except RemoteProtocolError as error:
             raise self._unreadable(queue, error) from error
         return PullResult(
@@ -188,20 +197,20 @@ class QueueRequests:
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the offset of the oldest message."""
-        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        header = GetMinOffsetRequestHeader(topic=self._wire(queue.topic), queue_id=queue.queue_id)
         answer = await self._ask_well(queue, RequestCode.GET_MIN_OFFSET, header)
         return self._read(queue, answer, GetMinOffsetResponseHeader)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Returns the offset that the next message will have."""
-        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        header = GetMaxOffsetRequestHeader(topic=self._wire(queue.topic), queue_id=queue.queue_id)
         answer = await self._ask_well(queue, RequestCode.GET_MAX_OFFSET, header)
         return self._read(queue, answer, GetMaxOffsetResponseHeader)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Returns the offset of the first message stored at a time or later."""
         header = SearchOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+            topic=self._wire(queue.topic), queue_id=queue.queue_id, timestamp=timestamp_ms
         )
         answer = await self._ask_well(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return self._read(queue, answer, SearchOffsetResponseHeader)
@@ -209,7 +218,9 @@ class QueueRequests:
     async def committed(self, queue: MessageQueue) -> int | None:
         """Returns up to where the group has consumed, None when it never told."""
         header = QueryConsumerOffsetRequestHeader(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
+            consumer_group=self._group,
+            topic=self._wire(queue.topic),
+            queue_id=queue.queue_id,
         )
         command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
         answer = await self._ask(queue, command)
@@ -224,7 +235,7 @@ class QueueRequests:
         """Tells the broker up to where the group has consumed, and waits for its word."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=self._group,
-            topic=queue.topic,
+            topic=self._wire(queue.topic),
             queue_id=queue.queue_id,
             commit_offset=offset,
         )
@@ -245,10 +256,13 @@ class QueueRequests:
             group=self._group,
             delay_level=delay_level,
             origin_msg_id=message.offset_message_id,
-            origin_topic=message.topic,
+            origin_topic=self._wire(message.topic),
             max_reconsume_times=_RECONSUME_TIMES_MAX if times_max is None else times_max,
         )
         await self._ask_well(message.queue, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+    def _wire(self, topic: str) -> str:
+        return with_namespace(self._namespace, topic)
 
     async def _ask_well(
         self, queue: MessageQueue, code: RequestCode, header: Header

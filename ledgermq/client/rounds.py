@@ -13,6 +13,7 @@ from typing import Final
 from ledgermq.client.errors import ClientError, NoRouteError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import ClientInstance
+from ledgermq.client.namespaces import without_namespace
 from ledgermq.client.subscription import Expression
 from ledgermq.protocol.heartbeat import SubscriptionData
 from ledgermq.protocol.names import RETRY_PREFIX
@@ -35,6 +36,7 @@ class Rounds:
         group: str,
         subscriptions: Callable[[], Sequence[SubscriptionData]],
         interval_s: float,
+        namespace: str = "",
     ) -> None:
         """Starts nothing yet.
 
@@ -44,12 +46,14 @@ class Rounds:
             group: for the log.
             subscriptions: returns what the member wants now.
             interval_s: between two rounds when nothing happens.
+            namespace: taken off the names of the subscriptions.
         """
         self._instance = instance
         self._holding = holding
         self._group = group
         self._subscriptions = subscriptions
         self._interval_s = interval_s
+        self._namespace = namespace
         self._wake = asyncio.Event()
         # Held while queues of a topic change hands.
         self._is_sharing = asyncio.Lock()
@@ -82,16 +86,15 @@ class Rounds:
                     await self._wake.wait()
 
     async def _share_out(self, wanted: SubscriptionData, misses: int) -> bool:
+        topic = without_namespace(self._namespace, wanted.topic)
         expression = Expression(wanted.sub_string, wanted.expression_type)
         try:
-            return await self._holding.share_out(wanted.topic, expression)
+            return await self._holding.share_out(topic, expression)
         except ClientError as error:
             # A group that never failed anything may have no retry topic.
-            if not wanted.topic.startswith(RETRY_PREFIX) and misses % _TELL_EVERY == 0:
+            if not topic.startswith(RETRY_PREFIX) and misses % _TELL_EVERY == 0:
                 # Mostly a name that is spelled wrong: warnings are seen by default.
-                is_unknown = isinstance(error, NoRouteError) and not self._holding.queues(
-                    wanted.topic
-                )
+                is_unknown = isinstance(error, NoRouteError) and not self._holding.queues(topic)
                 level = logging.WARNING if is_unknown else logging.INFO
                 _log.log(level, "%s cannot share queues: %s", self._group, error)
             return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ledgermq.client.errors import NameServerError, NoRouteError, RefusedError, UnreachableError
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -110,9 +111,12 @@ class _NameServers(Protocol):
 class RouteCache:
     """Routes by topic."""
 
-    def __init__(self, name_servers: _NameServers, default_queue_nums: int) -> None:
+    def __init__(
+        self, name_servers: _NameServers, default_queue_nums: int, namespace: str = ""
+    ) -> None:
         self._name_servers = name_servers
         self._default_queue_nums = default_queue_nums
+        self._namespace = namespace
         self._routes: dict[str, TopicRoute] = {}
         self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute]] = {}
 
@@ -161,7 +165,9 @@ class RouteCache:
     async def _fetch(self, topic: str, *, asked_for: str | None = None) -> TopicRoute:
         command = RemotingCommand.request(
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
-            GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True),
+            GetRouteInfoRequestHeader(
+                topic=with_namespace(self._namespace, topic), accept_standard_json_only=True
+            ),
         )
         named = asked_for or topic
         try:

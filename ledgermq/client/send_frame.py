@@ -140,13 +140,15 @@ def json_text(text: str) -> bytes:
         raise MessageError(f"text that UTF-8 cannot carry: {text!r}") from error
 
 
-def properties_text(message: Message, unique_id: str) -> str:
+def properties_text(message: Message, unique_id: str, namespace: str = "") -> str:
     """Returns the properties of a message as they go onto the wire.
 
     Raises:
         MessageError: a name or value is empty, holds a separator, or all are too long.
     """
     properties: dict[str, str] = {names.UNIQUE_KEY: unique_id, names.WAIT_STORE_MSG_OK: "true"}
+    if namespace:
+        properties[names.INSTANCE_ID] = namespace
     if message.keys:
         properties[names.KEYS] = message.keys
     if message.tags:

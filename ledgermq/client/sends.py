@@ -21,6 +21,7 @@ from ledgermq.client.errors import (
 )
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import SendResult, SendStatus
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.retry import (
     UNSAFE_STORE_CODES,
     Retry,
@@ -114,8 +115,12 @@ class SendRoad:
         template = self._templates.get(topic)
         if template is None:
             config = self._config
+            namespace = config.client.namespace
             template = FrameTemplate(
-                self._group, topic, config.default_topic_queue_nums, config.client.credentials
+                with_namespace(namespace, self._group),
+                with_namespace(namespace, topic),
+                config.default_topic_queue_nums,
+                config.client.credentials,
             )
             self._templates[topic] = template
         return template

@@ -7,6 +7,7 @@ condition is the broker's business alone (`enablePropertyFilter=true`).
 from typing import Final, NamedTuple
 
 from ledgermq.client.errors import ConfigError
+from ledgermq.client.namespaces import with_namespace
 from ledgermq.protocol.heartbeat import SubscriptionData
 from ledgermq.protocol.java_hash import java_string_hash
 
@@ -52,16 +53,19 @@ def expression_of(tags: str, sql: str | None) -> Expression:
     return Expression(sql, _SQL)
 
 
-def subscription_of(topic: str, expression: Expression, version: int) -> SubscriptionData:
+def subscription_of(
+    topic: str, expression: Expression, version: int, namespace: str = ""
+) -> SubscriptionData:
     """Returns what a heartbeat says of a subscription.
 
     Args:
         topic: its name.
         expression: what of it is wanted.
         version: grows with each change; a broker forgets older ones.
+        namespace: of the consumer.
     """
     return SubscriptionData(
-        topic=topic,
+        topic=with_namespace(namespace, topic),
         sub_string=expression.text,
         sub_version=version,
         tags_set=expression.tags,

@@ -23,6 +23,7 @@ from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import ClientError, ConfigError, MessageError, RefusedError
 from ledgermq.client.instance import ClientInstance, check_open, now_ms
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
+from ledgermq.client.namespaces import with_namespace, without_namespace
 from ledgermq.client.retry import is_retriable, retry_after_loss
 from ledgermq.client.send_frame import properties_text, single_body
 from ledgermq.client.sends import SendRoad
@@ -84,6 +85,7 @@ class TransactionalProducer:
             raise ConfigError("group must not be empty")
         self.group = group
         self.config = config or ProducerConfig()
+        self._wire_group = with_namespace(self.config.client.namespace, group)
         self._instance = ClientInstance(
             name_servers,
             self.config.client,
@@ -136,11 +138,11 @@ class TransactionalProducer:
         assert self._road is not None
         if message.delay_level:
             raise MessageError("a message of a transaction cannot be delayed", topic=message.topic)
-        own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
+        own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self._wire_group}
         message = replace(message, properties={**message.properties, **own})
         now = now_ms()
         message_id = self._instance.unique_ids.create(now)
-        text = properties_text(message, message_id)
+        text = properties_text(message, message_id, self.config.client.namespace)
         config = self.config
         body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
         body = body._replace(sys_flag=body.sys_flag | sysflag.TRANSACTION_PREPARED)
@@ -187,7 +189,7 @@ class TransactionalProducer:
         except RemoteProtocolError as error:
             raise MessageError(f"no half message: {error}", topic=half.topic) from error
         header = EndTransactionRequestHeader(
-            producer_group=self.group,
+            producer_group=self._wire_group,
             tran_state_table_offset=half.queue_offset,
             commit_log_offset=place,
             commit_or_rollback=state.value,
@@ -244,8 +246,10 @@ class TransactionalProducer:
         except RemoteProtocolError as error:
             _log.warning("%s asks about an unreadable message: %s", address, error)
             return
-        queue = MessageQueue(record.topic, self._broker_name(address), record.queue_id)
-        message = ReceivedMessage(record, queue, self.config.body_bytes_max)
+        namespace = self.config.client.namespace
+        topic = without_namespace(namespace, record.topic)
+        queue = MessageQueue(topic, self._broker_name(address), record.queue_id)
+        message = ReceivedMessage(record, queue, self.config.body_bytes_max, namespace)
         try:
             state = await self._check.call(message)
         except Exception:
@@ -254,7 +258,7 @@ class TransactionalProducer:
         if state is TransactionState.UNKNOWN:
             return
         header = EndTransactionRequestHeader(
-            producer_group=self.group,
+            producer_group=self._wire_group,
             tran_state_table_offset=asked.tran_state_table_offset,
             commit_log_offset=asked.commit_log_offset,
             commit_or_rollback=state.value,
@@ -278,5 +282,5 @@ class TransactionalProducer:
 
     def _heartbeat(self) -> HeartbeatData:
         return HeartbeatData(
-            client_id=self._instance.client_id, producer_data_set=[ProducerData(self.group)]
+            client_id=self._instance.client_id, producer_data_set=[ProducerData(self._wire_group)]
         )

@@ -131,8 +131,9 @@ def test_orderly_message_that_fails_too_often_is_buried(name_server: str, topic:
             queue = MessageQueue(f"%DLQ%{group}", sent[0].broker_name, 0)
             while True:
                 try:
-                    found = await reader.pull(queue, 0)
-                    break
+                    found = await reader.pull(queue, 0, suspend_s=1.0)
+                    if found.messages:
+                        break
                 except NoRouteError:
                     await asyncio.sleep(0.01)
         assert [message.body for message in found.messages] == [b"0"]
