@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.client.errors import ConfigError
+from ledgermq.client.namespaces import TRACE_TOPIC
 from ledgermq.protocol.framing import FRAME_BYTES_MAX
 from ledgermq.protocol.signature import Credentials
 
@@ -56,6 +57,9 @@ class ClientConfig:
     # Put in front of topics and groups on the wire (`shop%orders`), so that tenants of one cluster
     # may use the same names; programs see their own names only.
     namespace: str = ""
+    # True tells a topic what becomes of each message, as stock clients with tracing on.
+    trace: bool = False
+    trace_topic: str = TRACE_TOPIC
     # Signs every request, for brokers with access control.
     credentials: Credentials | None = None
     # TLS to name servers and brokers, as load_client_tls makes it; None for plain connections.

@@ -71,6 +71,7 @@ class ClientInstance:
         addresses = parse_addresses(name_servers)
         self.config = config
         number = next(_numbers)
+        self._process_id = os.getpid()
         host = _own_host(addresses[0])
         # As Java's ip@pid#nanoTime: unique among all clients of a group.
         name = config.instance_name or f"{os.getpid()}#{number}"
@@ -84,12 +85,32 @@ class ClientInstance:
         self._addresses = frozenset(addresses)
         self._tending: asyncio.Task[None] | None = None
 
+    @property
+    def is_foreign(self) -> bool:
+        """True in the child of a fork: sockets and loop belong to the process that made them."""
+        return os.getpid() != self._process_id
+
+    def check_open(self, is_open: bool, what: str) -> None:
+        """Checks that a producer or consumer may be used.
+
+        Raises:
+            ClosedError: it is used outside its `async with` block, or in the child of a fork.
+        """
+        if self.is_foreign:
+            raise ClosedError(
+                f"this {what} was made in process {self._process_id} and cannot be used in"
+                f" {os.getpid()}, a fork of it; make and open one there"
+            )
+        if not is_open:
+            raise ClosedError(f"this {what} is not open; use it in an async with block")
+
     def start(self) -> None:
         """Begins to keep routes and heartbeats fresh; needs a running loop.
 
         Raises:
-            ClosedError: it was closed before: a client is opened once.
+            ClosedError: it was closed before (a client is opened once), or made before a fork.
         """
+        self.check_open(True, "client")
         if self.connections.is_closed:
             raise ClosedError("this client was closed; make a new one")
         self._tending = asyncio.get_running_loop().create_task(self._tend())
@@ -206,12 +227,6 @@ def tell_failure(task: asyncio.Task[None]) -> None:
     """Logs why a task that runs for ever has ended, unless it was cancelled."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a task of the client has failed", exc_info=error)
-
-
-def check_open(is_open: bool, what: str) -> None:
-    """Raises ClosedError when a producer or consumer is used outside its `async with` block."""
-    if not is_open:
-        raise ClosedError(f"this {what} is not open; use it in an async with block")
 
 
 def _answer_nothing(address: str, request: RemotingCommand) -> None:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.tracing import Tracer
 from ledgermq.client.user_function import UserFunction
 
 _log = logging.getLogger("ledgermq.client")
@@ -26,9 +27,12 @@ class Tally:
 class Listening:
     """Calls a listener."""
 
-    def __init__(self, group: str, function: UserFunction[None]) -> None:
+    def __init__(
+        self, group: str, function: UserFunction[None], tracer: Tracer | None = None
+    ) -> None:
         self._group = group
         self._function = function
+        self._tracer = tracer
         # By topic.
         self.tallies: dict[str, Tally] = {}
 
@@ -36,11 +40,14 @@ class Listening:
         """Calls the listener; returns None when the message is consumed, else the error."""
         begun_s = time.perf_counter()
         failure: Exception | None = None
+        delivery = None if self._tracer is None else self._tracer.begin(message)
         try:
             await self._function.call(message)
         except Exception as error:
             failure = error
             _log.warning("listener of %s failed on %r", self._group, message, exc_info=True)
+        if self._tracer is not None:
+            self._tracer.end(delivery, failure)
         tally = self.tallies.get(message.record.topic)
         if tally is None:
             tally = self.tallies[message.record.topic] = Tally()

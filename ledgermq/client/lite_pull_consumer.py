@@ -18,7 +18,7 @@ from ledgermq.client.connections import Answer
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding, OffsetStore
 from ledgermq.client.inbox import Inbox, Item
-from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_failure
+from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.process_queue import ProcessQueue
@@ -27,6 +27,7 @@ from ledgermq.client.queue_requests import QueueRequests
 from ledgermq.client.rounds import Rounds
 from ledgermq.client.shares import GroupShare
 from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
+from ledgermq.client.tracing import Tracer
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -125,6 +126,9 @@ class LitePullConsumer:
             stays_connected=True,
         )
         self._requests = QueueRequests(self._instance, group, self.config)
+        self._tracer = (
+            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
+        )
         self._inbox = Inbox()
         self._subscriptions: dict[str, SubscriptionData] = {}
         # What of the assigned queues is wanted.
@@ -178,6 +182,8 @@ class LitePullConsumer:
     async def __aenter__(self) -> Self:
         self._instance.start()
         self._is_open = True
+        if self._tracer is not None:
+            self._tracer.start()
         create_task = asyncio.get_running_loop().create_task
         self._tasks = [create_task(self._rounds.run())]
         if self.auto_commit:
@@ -199,7 +205,7 @@ class LitePullConsumer:
 
         What `poll` returned last is not consumed, unless `acknowledge` said so. Safe to call twice.
         """
-        if not self._is_open:
+        if not self._is_open or self._instance.is_foreign:
             return
         self._is_open = False
         for task in self._tasks:
@@ -210,6 +216,8 @@ class LitePullConsumer:
         self._questions.close()
         if self.auto_commit:
             await self._holding.release()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._instance.close(None, self.group)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
@@ -226,7 +234,7 @@ class LitePullConsumer:
         Raises:
             ConfigError: an argument is wrong, or queues are assigned.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         if self._is_assigned:
             raise ConfigError("subscribe and assign exclude each other", topic=topic)
         if not topic:
@@ -246,7 +254,7 @@ class LitePullConsumer:
 
     async def unsubscribe(self, topic: str) -> None:
         """Gives the queues of a topic to the other members; one that is not subscribed is none."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         if self._subscriptions.pop(topic, None) is None:
             return
         await self._rounds.let_go(topic)
@@ -267,7 +275,7 @@ class LitePullConsumer:
             ConfigError: an argument is wrong, or a topic is subscribed.
             ClientError: the beginning of a queue is not to be had; nothing has changed.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         if self._subscriptions:
             raise ConfigError("subscribe and assign exclude each other")
         expression = expression_of(tags, sql)
@@ -304,7 +312,7 @@ class LitePullConsumer:
             ClientError: pulls fail with an error that is not retriable.
             ConfigError: count_max is not positive.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         if count_max < 1:
             raise ConfigError(f"count_max is {count_max}; allowed: 1 and more")
         self.acknowledge()
@@ -325,7 +333,7 @@ class LitePullConsumer:
         Raises:
             StopAsyncIteration: the consumer was closed.
         """
-        check_open(self._is_open or self._inbox.is_closed, "consumer")
+        self._instance.check_open(self._is_open or self._inbox.is_closed, "consumer")
         self.acknowledge()
         while self._is_open:
             if self._give(1):
@@ -350,7 +358,7 @@ class LitePullConsumer:
         Raises:
             ClientError: a broker could not be told; others may have been.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         if offsets is None:
             self.acknowledge()
             offsets = {held.queue: held.committable() for held in self._holding.held()}
@@ -361,7 +369,7 @@ class LitePullConsumer:
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Returns the committed offset of the group, None when there is none."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.committed(queue)
 
     def position(self, queue: MessageQueue) -> int:
@@ -378,7 +386,7 @@ class LitePullConsumer:
         Raises:
             ConfigError: the queue is not this consumer's now, or the offset is negative.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         if offset < 0:
             raise ConfigError(f"offset is {offset}; allowed: 0 and more", topic=queue.topic)
         self._holding.seek(self._polled(queue), offset)
@@ -419,22 +427,22 @@ class LitePullConsumer:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of a topic, asked for anew."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return list((await self._instance.routes.refresh(topic)).read_queues)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the offset of the oldest message."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Returns the offset that the next message will have."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.max_offset(queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Returns the offset of the first message stored at a time (ms since 1970) or later."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.offset_at(queue, timestamp_ms)
 
     def _polled(self, queue: MessageQueue) -> ProcessQueue:
@@ -447,6 +455,8 @@ class LitePullConsumer:
         self._given = self._inbox.take(count_max)
         for process_queue, message in self._given:
             process_queue.given_offset = message.queue_offset + 1
+            if self._tracer is not None:
+                self._tracer.end(self._tracer.begin(message))
         return bool(self._given)
 
     async def _lost(self, queue: MessageQueue) -> None:

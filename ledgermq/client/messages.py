@@ -55,6 +55,8 @@ class SendResult(NamedTuple):
     # Of a batch the offset of its first message.
     queue_offset: int
     broker_name: str
+    # Where the broker says it is; empty when it wants no traces. Told only while tracing is on.
+    region_id: str = ""
 
     @property
     def queue(self) -> MessageQueue:

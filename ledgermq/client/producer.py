@@ -17,11 +17,13 @@ from typing import Final, Self
 
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import MessageError, NoRouteError
-from ledgermq.client.instance import ClientInstance, check_open, now_ms
+from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import Message, SendResult
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.send_frame import batch_body, properties_text, single_body
 from ledgermq.client.sends import SendRoad
+from ledgermq.client.trace_records import Kind
+from ledgermq.client.tracing import Tracer
 from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
 
 DEFAULT_GROUP: Final = "ledgermq_producer"
@@ -60,10 +62,15 @@ class Producer:
             heartbeat=self._heartbeat,
         )
         self._road: SendRoad | None = None
+        self._tracer = (
+            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
+        )
 
     async def __aenter__(self) -> Self:
         self._instance.start()
         self._road = SendRoad(self._instance, self.group, self.config)
+        if self._tracer is not None:
+            self._tracer.start()
         return self
 
     async def __aexit__(
@@ -72,15 +79,17 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None and self._road is not None:
+        if kind is None and self._road is not None and not self._instance.is_foreign:
             await self.flush()
         await self.close()
 
     async def close(self) -> None:
         """Closes at once: sends without an answer fail. Safe to call twice."""
         road, self._road = self._road, None
-        if road is not None:
+        if road is not None and not self._instance.is_foreign:
             await road.close()
+            if self._tracer is not None:
+                await self._tracer.close()
             await self._instance.close(self.group, None)
 
     async def flush(self) -> None:
@@ -119,7 +128,11 @@ class Producer:
         text = properties_text(message, message_id, self.config.client.namespace)
         config = self.config
         body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
-        return await self._opened().submit(message.topic, message_id, body, ordering_key)
+        sent = await self._opened().submit(message.topic, message_id, body, ordering_key)
+        if self._tracer is not None:
+            kind = Kind.DELAYED if message.delay_level else Kind.NORMAL
+            self._tracer.follow(sent, [message], now, kind)
+        return sent
 
     async def send_batch(
         self, messages: Sequence[Message], *, ordering_key: str | None = None
@@ -150,7 +163,10 @@ class Producer:
             for message, id_ in zip(messages, ids, strict=True)
         ]
         body = batch_body(list(messages), texts, now, self.config.body_bytes_max)
-        return await self._opened().submit(messages[0].topic, ",".join(ids), body, ordering_key)
+        sent = await self._opened().submit(messages[0].topic, ",".join(ids), body, ordering_key)
+        if self._tracer is not None:
+            self._tracer.follow(sent, list(messages), now, Kind.NORMAL)
+        return sent
 
     async def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
         """Sends a message without asking for an answer: it may get lost, and nobody will know.
@@ -178,7 +194,7 @@ class Producer:
         await connection.drained()
 
     def _opened(self) -> SendRoad:
-        check_open(self._road is not None, "producer")
+        self._instance.check_open(self._road is not None, "producer")
         assert self._road is not None
         return self._road
 

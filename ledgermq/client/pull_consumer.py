@@ -11,7 +11,7 @@ from typing import Self
 
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.errors import ClientError, ConfigError
-from ledgermq.client.instance import ClientInstance, check_open
+from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import offset_after_illegal
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
@@ -79,14 +79,14 @@ class PullConsumer:
 
     async def close(self) -> None:
         """Closes at once; nothing is committed. Safe to call twice."""
-        if self._is_open:
+        if self._is_open and not self._instance.is_foreign:
             self._is_open = False
             await self._cancel_pulls(list(self._pulls))
             await self._instance.close(None, self.group)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of a topic, asked for anew."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return list((await self._instance.routes.refresh(topic)).read_queues)
 
     async def pull(
@@ -105,7 +105,7 @@ class PullConsumer:
             count_max: messages at most; a broker may give fewer.
             suspend_s: how long the broker may wait for a message when there is none.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.pull(
             queue,
             offset,
@@ -116,27 +116,27 @@ class PullConsumer:
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the offset of the oldest message."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Returns the offset that the next message will have."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.max_offset(queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Returns the offset of the first message stored at a time (ms since 1970) or later."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.offset_at(queue, timestamp_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Returns the committed offset of the group, None when there is none."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         return await self._requests.committed(queue)
 
     async def commit(self, queue: MessageQueue, offset: int | None = None) -> None:
         """Commits an offset for the group; None commits the position of an assigned queue."""
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         await self._requests.commit(queue, self.position(queue) if offset is None else offset)
 
     async def assign(self, queues: Iterable[MessageQueue], *, start: str = "committed") -> None:
@@ -146,7 +146,7 @@ class PullConsumer:
             queues: any, of any topics.
             start: "first" or "last" message, or "committed", which falls back on the first.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         if start not in ("first", "last", "committed"):
             raise ConfigError(f"start is {start!r}; allowed: first, last, committed")
         positions = {}
@@ -188,7 +188,7 @@ class PullConsumer:
         Returns:
             Messages, those of one queue in their order; none when nothing came in time.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while not self._ready:

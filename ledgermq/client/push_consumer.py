@@ -28,7 +28,7 @@ from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.connections import Answer
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
-from ledgermq.client.instance import ClientInstance, check_open, now_ms, tell_failure
+from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
 from ledgermq.client.listening import Listening
 from ledgermq.client.local_offsets import LocalOffsets, offsets_path
 from ledgermq.client.messages import ReceivedMessage
@@ -41,6 +41,7 @@ from ledgermq.client.queue_requests import QueueRequests
 from ledgermq.client.rounds import Rounds
 from ledgermq.client.shares import EveryQueue, GroupShare
 from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
+from ledgermq.client.tracing import Tracer
 from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
@@ -129,6 +130,9 @@ class PushConsumer:
         )
         self._subscriptions = self._subscribe()
         self._requests = QueueRequests(self._instance, group, self.config)
+        self._tracer = (
+            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
+        )
         self._arrived: Arrived = asyncio.Queue()
         self._locks = (
             QueueLocks(self._instance, group, time.monotonic, self._namespace)
@@ -139,7 +143,7 @@ class PushConsumer:
         self._work: ConcurrentWork | OrderlyWork | None = None
         if listener is not None:
             function = UserFunction(listener, self.config.concurrency)
-            self._listening = Listening(group, function)
+            self._listening = Listening(group, function, self._tracer)
             self._work = self._make_work(self._listening)
         self._holding = self._make_holding()
         self._rounds = Rounds(
@@ -229,6 +233,8 @@ class PushConsumer:
         self._instance.start()
         self._is_open = True
         await self._instance.send_heartbeats()
+        if self._tracer is not None:
+            self._tracer.start()
         create_task = asyncio.get_running_loop().create_task
         self._tasks = [create_task(self._rounds.run()), create_task(self._commit_now_and_then())]
         if self._locks is not None:
@@ -253,7 +259,7 @@ class PushConsumer:
         A message that ``async for`` gave last is not consumed, unless `acknowledge` said so. Safe
         to call twice.
         """
-        if not self._is_open:
+        if not self._is_open or self._instance.is_foreign:
             return
         self._is_open = False
         for task in self._tasks:
@@ -268,6 +274,8 @@ class PushConsumer:
             self._listening.close()
         self._questions.close()
         await self._holding.release()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._instance.close(None, self.group)
 
     def __aiter__(self) -> Self:
@@ -279,7 +287,7 @@ class PushConsumer:
         Raises:
             StopAsyncIteration: the consumer was closed.
         """
-        check_open(self._is_open or not self._arrived.empty(), "consumer")
+        self._instance.check_open(self._is_open or not self._arrived.empty(), "consumer")
         self.acknowledge()
         while True:
             item = await self._arrived.get()
@@ -287,6 +295,8 @@ class PushConsumer:
                 raise StopAsyncIteration
             if not item[0].is_dropped:
                 self._given = item
+                if self._tracer is not None:
+                    self._tracer.end(self._tracer.begin(item[1]))
                 return item[1]
 
     def acknowledge(self) -> None:
@@ -301,7 +311,7 @@ class PushConsumer:
         Raises:
             ClientError: one of them could not be told; the next time will tell it.
         """
-        check_open(self._is_open, "consumer")
+        self._instance.check_open(self._is_open, "consumer")
         await self._holding.commit()
 
     def queues(self) -> list[MessageQueue]:

@@ -32,6 +32,7 @@ from ledgermq.client.retry import (
 from ledgermq.client.selection import next_queue, queue_of_key
 from ledgermq.client.send_frame import FrameTemplate, SendBody
 from ledgermq.client.window import SendWindow
+from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -39,6 +40,8 @@ from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageResponseHeader
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+# Region of a broker that tells none. Source: MixAll.DEFAULT_TRACE_REGION_ID.
+_DEFAULT_REGION: Final = "DefaultRegion"
 # Sends after which the loop gets its turn in any case.
 _TURN_COUNT: Final = 64
 
@@ -180,6 +183,7 @@ class SendRoad:
                     header.queue_id,
                     header.queue_offset,
                     queue.broker_name,
+                    _region_of(answer) if self._config.client.trace else "",
                 ),
             )
             return
@@ -317,3 +321,11 @@ class SendRoad:
 
     def _left_ms(self, send: Send) -> float:
         return (send.deadline_s - self.loop.time()) * 1000
+
+
+def _region_of(answer: RemotingCommand) -> str:
+    """Returns the region of a broker that wants traces, else an empty text."""
+    fields = answer.ext_fields or {}
+    if fields.get(names.TRACE_SWITCH) == "false":
+        return ""
+    return fields.get(names.MSG_REGION) or _DEFAULT_REGION

@@ -21,12 +21,14 @@ from typing import Final, Self, TypeAlias
 
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import ClientError, ConfigError, MessageError, RefusedError
-from ledgermq.client.instance import ClientInstance, check_open, now_ms
+from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
 from ledgermq.client.namespaces import with_namespace, without_namespace
 from ledgermq.client.retry import is_retriable, retry_after_loss
 from ledgermq.client.send_frame import properties_text, single_body
 from ledgermq.client.sends import SendRoad
+from ledgermq.client.trace_records import Kind
+from ledgermq.client.tracing import Tracer
 from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol import properties as names
 from ledgermq.protocol import sysflag
@@ -98,10 +100,15 @@ class TransactionalProducer:
         self._check = UserFunction(check, _CHECK_THREADS)
         self._checks: set[asyncio.Task[None]] = set()
         self._road: SendRoad | None = None
+        self._tracer = (
+            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
+        )
 
     async def __aenter__(self) -> Self:
         self._instance.start()
         self._road = SendRoad(self._instance, self.group, self.config)
+        if self._tracer is not None:
+            self._tracer.start()
         return self
 
     async def __aexit__(
@@ -115,12 +122,14 @@ class TransactionalProducer:
     async def close(self) -> None:
         """Closes at once; what is not ended is asked of another producer. Safe to call twice."""
         road, self._road = self._road, None
-        if road is None:
+        if road is None or self._instance.is_foreign:
             return
         for task in list(self._checks):
             task.cancel()
         self._check.close()
         await road.close()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._instance.close(self.group, None)
 
     async def send_half(self, message: Message) -> SendResult:
@@ -134,7 +143,7 @@ class TransactionalProducer:
             SendError: it was not acknowledged in time.
             ClosedError: the producer is not open.
         """
-        check_open(self._road is not None, "producer")
+        self._instance.check_open(self._road is not None, "producer")
         assert self._road is not None
         if message.delay_level:
             raise MessageError("a message of a transaction cannot be delayed", topic=message.topic)
@@ -147,6 +156,8 @@ class TransactionalProducer:
         body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
         body = body._replace(sys_flag=body.sys_flag | sysflag.TRANSACTION_PREPARED)
         sent = await self._road.submit(message.topic, message_id, body, None)
+        if self._tracer is not None:
+            self._tracer.follow(sent, [message], now, Kind.HALF)
         return await sent
 
     async def commit(self, half: SendResult) -> None:
@@ -183,7 +194,7 @@ class TransactionalProducer:
         await self.commit(half)
 
     async def _end(self, half: SendResult, state: TransactionState) -> None:
-        check_open(self._road is not None, "producer")
+        self._instance.check_open(self._road is not None, "producer")
         try:
             place = decode_offset_id(half.offset_message_id).physical_offset
         except RemoteProtocolError as error:
@@ -203,6 +214,8 @@ class TransactionalProducer:
             attempts += 1
             try:
                 await self._tell_end(half, header)
+                if self._tracer is not None:
+                    self._tracer.ended(half, f"{state.name}_MESSAGE")
                 return
             except ClientError as error:
                 left_ms = (deadline_s - loop.time()) * 1000

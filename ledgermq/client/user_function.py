@@ -7,7 +7,7 @@ that blocks for long holds up its own message only, as long as there are threads
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from ledgermq.client.messages import ReceivedMessage
@@ -36,11 +36,21 @@ class UserFunction(Generic[R]):
         """Calls it and returns its result, or raises its error."""
         result: Awaitable[R] | R
         if self._threads is not None:
-            loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(self._threads, self._function, message)
+            result = await asyncio.wrap_future(await self._submit(self._threads, message))
         else:
             result = self._function(message)
         return await result if inspect.isawaitable(result) else result
+
+    async def _submit(
+        self, threads: ThreadPoolExecutor, message: ReceivedMessage
+    ) -> Future[Awaitable[R] | R]:
+        try:
+            return threads.submit(self._function, message)
+        except RuntimeError:
+            # The program ends, and no thread begins any more. The function has not failed: the
+            # message stays as it is until this is cancelled, and comes again.
+            await asyncio.Event().wait()
+            raise
 
     def close(self) -> None:
         """Ends the threads that are idle; those at work end when their call does."""

@@ -24,7 +24,9 @@ HANG_UP = -1
 class ScriptedBroker:
     """Knows every topic; answers sends by a script, and well when the script is at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """Listens nowhere yet; port 0 is any free one."""
+        self._port = port
         # What the next sends are answered: a response code, None, or HANG_UP.
         self.send_script: deque[Answer] = deque()
         # Queue -> bodies that were acknowledged, in their order.
@@ -44,9 +46,15 @@ class ScriptedBroker:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = ""
+        # What the route says, when that is another one's address.
+        self.routed_address: str | None = None
+        # Connections so far.
+        self.connection_count = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._mute: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         host, port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
         return self
@@ -65,6 +73,10 @@ class ScriptedBroker:
         for writer, request in held:
             self._reply(writer, request, self._store(request))
 
+    def mute(self) -> None:
+        """Answers nothing more on the connections that are open, as if their peer had vanished."""
+        self._mute.update(self._writers)
+
     def count(self, code: RequestCode) -> int:
         """How many requests of a code came."""
         return self.codes.count(int(code))
@@ -74,14 +86,18 @@ class ScriptedBroker:
         assert task is not None
         self._tasks.add(task)
         decoder = FrameDecoder()
+        self.connection_count += 1
+        self._writers.add(writer)
         try:
             while chunk := await reader.read(65_536):
                 for frame in decoder.feed(chunk):
-                    self._take(writer, decode(frame))
+                    if writer not in self._mute:
+                        self._take(writer, decode(frame))
         except (ConnectionError, asyncio.CancelledError):
             return
         finally:
             self._tasks.discard(task)
+            self._writers.discard(writer)
             writer.close()
 
     def _take(self, writer: asyncio.StreamWriter, request: RemotingCommand) -> None:
@@ -121,7 +137,8 @@ class ScriptedBroker:
         return request.response(0, header=header)
 
     def _route(self) -> TopicRouteData:
-        addresses = {0: self.address} if self.has_leader else {1: self.address}
+        address = self.routed_address or self.address
+        addresses = {0: address} if self.has_leader else {1: address}
         return TopicRouteData(
             queue_datas=[QueueData(BROKER_NAME, QUEUES, QUEUES, 6)],
             broker_datas=[BrokerData("C", BROKER_NAME, addresses)],

@@ -1,6 +1,7 @@
 """Twin: what the blocking classes share, an event loop in a thread while a `with` block lasts."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -33,12 +34,24 @@ class _LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
+        self._process_id = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="ledgermq-client", daemon=True)
         self._thread.start()
 
+    @property
+    def is_foreign(self) -> bool:
+        """True in the child of a fork, which the thread did not follow."""
+        return os.getpid() != self._process_id
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine there and returns its result, or raises its error."""
+        if self.is_foreign:
+            coroutine.close()
+            raise ClosedError(
+                f"this client was opened in process {self._process_id} and cannot be used in"
+                f" {os.getpid()}, a fork of it; make and open one there"
+            )
         if self._loop.is_closed():
             coroutine.close()
             raise ClosedError("this client is closed")
@@ -108,7 +121,7 @@ class Twin(Generic[F]):
 
     def _end(self, coroutine: Coroutine[Any, Any, None]) -> None:
         thread, self._thread = self._thread, None
-        if thread is None:
+        if thread is None or thread.is_foreign:
             coroutine.close()
             return
         try:

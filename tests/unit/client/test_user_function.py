@@ -1,5 +1,6 @@
 """Functions of the user are called by their kind."""
 
+import asyncio
 import threading
 
 import pytest
@@ -49,5 +50,22 @@ def test_an_error_of_either_kind_is_raised() -> None:
             with pytest.raises(ValueError, match=text):
                 await called.call(message(0))
             called.close()
+
+    run(scenario())
+
+
+def test_a_call_that_finds_no_thread_any_more_does_not_fail() -> None:
+    """As at the end of a program: the message is not consumed, and nobody blames the function."""
+
+    async def scenario() -> None:
+        called = UserFunction[str](in_a_thread, 1)
+        called.close()
+        task = asyncio.create_task(called.call(message(0)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     run(scenario())
