@@ -3,6 +3,7 @@
 A query of a real session costs about a second; what needs no session is tested without one.
 """
 
+import contextlib
 import pickle
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, Filter
 
 from ledgermq.client.blocking import PullConsumer
 from ledgermq.spark import RocketMQDataSource, SegmentsDataSource
+from ledgermq.spark.cluster import Cluster
+from ledgermq.spark.errors import UnknownTopicError
+from ledgermq.spark.options import read_options
+from tests.waiting import wait_until
 
 
 def source_of(options: Mapping[str, object]) -> RocketMQDataSource:
@@ -29,6 +34,21 @@ def read_rows(
         filters: pushed down before it is planned; those that are left are not applied.
     """
     return rows_of(source_of(options), filters)
+
+
+def read_written(options: Mapping[str, object]) -> list[dict[str, Any]]:
+    """The rows of a topic that was written to just now: its name server may not know it yet."""
+    texts = {name: str(value) for name, value in options.items()}
+    read = read_options(texts, is_stream=False)
+    with Cluster(read.name_servers, read.timeout_s, read.access) as cluster:
+
+        def is_known() -> bool:
+            with contextlib.suppress(UnknownTopicError):
+                return bool(cluster.queues(read.topics, unknown_s=0))
+            return False
+
+        wait_until(is_known, what="a route to the new topic", deadline_s=120)
+    return read_rows(options)
 
 
 def read_segments(options: Mapping[str, object]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
 from tests.spark.topics import send_all, send_numbered
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def run(job: Any, spark: Any, cluster: UpCluster, *words: object) -> None:
@@ -81,11 +81,11 @@ def test_archive_and_replay_keep_each_message_once(
     # A replay that was stopped after a part, started again, and once more.
     words = ("--path", path, "-t", "JobsOut")
     run(replay, spark, cluster, *words, "--where", "queueId < 2")
-    part = direct.read_rows({"nameServer": cluster.name_server, "topic": "JobsOut"})
+    part = direct.read_written({"nameServer": cluster.name_server, "topic": "JobsOut"})
     assert 0 < len(part) < len(sent)
     run(replay, spark, cluster, *words, "--keep-order")
     run(replay, spark, cluster, *words)
-    replayed = direct.read_rows({"nameServer": cluster.name_server, "topic": "JobsOut"})
+    replayed = direct.read_written({"nameServer": cluster.name_server, "topic": "JobsOut"})
     assert contents(replayed) == contents(sent)
     in_queues = {row["queueId"] for row in sent if row["queueId"] >= 2}
     assert in_queues
@@ -127,7 +127,7 @@ def test_dead_letters_are_told_and_sent_again_once(
     assert (report["group"], report["origin"], report["messages"]) == ("billing", "DeadOrigin", 5)
     run(dead_letters, spark, cluster, *words)
     assert "sent 5 messages again" in capsys.readouterr().out
-    rows = direct.read_rows({"nameServer": cluster.name_server, "topic": "DeadOrigin"})
+    rows = direct.read_written({"nameServer": cluster.name_server, "topic": "DeadOrigin"})
     assert sorted(dict(row["properties"])["number"] for row in rows) == list("0123456789")
     run(dead_letters, spark, cluster, "-g", "nobody")
     assert "there are no dead letters" in capsys.readouterr().out

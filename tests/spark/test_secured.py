@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ledgermq.client import Message, ProducerConfig
+from ledgermq.client.blocking import Producer
 from ledgermq.spark import SparkSourceError
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.jobs.cluster_arguments import (
@@ -15,7 +17,7 @@ from ledgermq.spark.jobs.cluster_arguments import (
     add_cluster_arguments,
     cluster_of,
 )
-from tests.certificate_files import write_tls_file
+from tests.certificate_files import OTHER_AUTHORITY, write_tls_file
 from tests.e2e.live_program import broker
 from tests.e2e.programs import name_server
 from tests.spark import direct
@@ -25,7 +27,7 @@ accounts:
 - {accessKey: reports, secretKey: secret-1, topicPerms: [orders=PUB|SUB], groupPerms: [g=SUB]}
 """
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def arguments(*words: object) -> ClusterArguments:
@@ -48,7 +50,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterArgumen
     with name_server(folder, *tls) as address:
         with broker(folder, *settings, f"aclFile={rules}", *tls, namesrv=address) as running:
             running.wait_until_serving()
-            yield arguments("-n", address, "--acl-config", account, "--tls-config", file)
+            found = arguments("-n", address, "--acl-config", account, "--tls-config", file)
+            config = ProducerConfig(client=found.access.client_config(), timeout_s=60)
+            with Producer(address, config=config) as producer:
+                producer.send(Message("orders", b"first"))
+            direct.read_written({**found.source_options(), "topic": "orders", "groupId": "g"})
+            yield found
 
 
 def test_rows_go_there_and_back(spark: Any, secured: ClusterArguments) -> None:
@@ -56,20 +63,39 @@ def test_rows_go_there_and_back(spark: Any, secured: ClusterArguments) -> None:
     writer = spark.range(5).selectExpr("cast(id as string) as body").write.format("rocketmq")
     writer.mode("append").options(**options).save()
     rows = direct.read_rows({**options, "groupId": "g", "columns": "body"})
-    assert sorted(row["body"] for row in rows) == [b"0", b"1", b"2", b"3", b"4"]
+    assert sorted(row["body"] for row in rows) == [b"0", b"1", b"2", b"3", b"4", b"first"]
 
 
-def test_who_may_not_is_told_so(secured: ClusterArguments) -> None:
+def test_who_may_not_is_told_so_at_once(secured: ClusterArguments) -> None:
+    """A read that waited for better days would wait longer than the test may take."""
     options = {**secured.source_options(), "topic": "orders", "groupId": "g"}
-    # A refusal may pass, so it is tried again until then.
-    options["readTimeoutMs"] = "2000"
-    with pytest.raises(SparkSourceError, match="ignature"):
-        direct.read_rows({**options, "secretKey": "secret-2"})
-    with pytest.raises(SparkSourceError, match="group"):
-        direct.read_rows({**options, "groupId": "others"})
+    options["readTimeoutMs"] = "3600000"
+    sure = direct.source_of(options)
+    parts = sure.reader(sure.schema()).partitions()
+    for changes, words in (
+        ({"secretKey": "secret-2"}, "Check signature failed for accessKey=reports"),
+        ({"accessKey": "nobody"}, "No acl config for nobody"),
+        ({"groupId": "others"}, "permission for group:others: accessKey=reports needs SUB"),
+    ):
+        source = direct.source_of({**options, **changes})
+        with pytest.raises(SparkSourceError, match=words):
+            list(source.reader(source.schema()).read(parts[0]))
+
+
+def test_who_does_not_trust_a_broker_is_told_so_at_once(
+    secured: ClusterArguments, tmp_path: Path
+) -> None:
+    file = write_tls_file(tmp_path / "tls.properties", tls_client_trustCertPath=OTHER_AUTHORITY)
+    options = {**secured.source_options(), "topic": "orders", "tlsConfigFile": file}
+    with pytest.raises(SparkSourceError, match=r"TLS with 127\.0\.0\.1:\d+: .*CERTIFICATE"):
+        direct.read_rows({**options, "readTimeoutMs": "3600000"})
+
+
+def test_who_speaks_plainly_is_not_heard(secured: ClusterArguments) -> None:
+    options = {**secured.source_options(), "topic": "orders", "readTimeoutMs": 300}
     plain = {name: text for name, text in options.items() if not name.startswith("tls")}
     with pytest.raises(SparkSourceError, match="route of topic orders"):
-        direct.read_rows({**plain, "readTimeoutMs": 300})
+        direct.read_rows(plain)
 
 
 def test_arguments_that_cannot_be_used_are_named(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
@@ -11,7 +12,7 @@ from tests.spark.topics import send_numbered
 
 COUNT = 200
 # The first query of a session starts a Java machine and its Python processes.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_rows_become_messages(spark: Any, cluster: UpCluster) -> None:
     )
     writer = frame.repartition(2).write.format("rocketmq").mode("append")
     writer.options(nameServer=cluster.name_server, topic="SparkWritten").save()
-    rows = direct.read_rows({"nameServer": cluster.name_server, "topic": "SparkWritten"})
+    rows = direct.read_written({"nameServer": cluster.name_server, "topic": "SparkWritten"})
     by_number = {int(row["body"].split()[1]): row for row in rows}
     assert sorted(by_number) == list(range(50)) and len(rows) == 50
     assert len({row["queueId"] for row in rows}) == 1, "one queue key, one queue"
@@ -109,13 +110,13 @@ def test_a_stream_from_topic_to_topic_goes_on_where_it_ended(
         writer = writer.format("rocketmq").option("nameServer", cluster.name_server)
         writer = writer.options(topic="StreamOut", checkpointLocation=str(tmp_path))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(240)
+        assert query.awaitTermination(800)
 
     send_numbered(cluster.name_server, "StreamIn", 60)
     run()
     send_numbered(cluster.name_server, "StreamIn", 30, start=60)
     run()
-    rows = direct.read_rows({"nameServer": cluster.name_server, "topic": "StreamOut"})
+    rows = direct.read_written({"nameServer": cluster.name_server, "topic": "StreamOut"})
     assert sorted(int(row["body"].split()[1]) for row in rows) == list(range(90))
     ids = {dict(row["properties"])["SPARK_ROW_ID"] for row in rows}
     assert len(ids) == 90
@@ -124,3 +125,29 @@ def test_a_stream_from_topic_to_topic_goes_on_where_it_ended(
         assert row["keys"] == f"key-{number} all"
         assert row["tags"] == ("A", "B", None)[number % 3]
         assert dict(row["properties"])["who"] == "tést"
+
+
+def test_a_stream_from_the_latest_that_dies_in_its_first_batch_misses_nothing(
+    spark: Any, cluster: UpCluster, tmp_path: Path
+) -> None:
+    """As a kill leaves it: Spark has written down the first batch, but not that it is done."""
+    send_numbered(cluster.name_server, "StreamLatest", 4)
+    reader = spark.readStream.format("rocketmq").option("nameServer", cluster.name_server)
+    writer = reader.options(topic="StreamLatest", startingOffsets="latest").load().writeStream
+    writer = writer.option("checkpointLocation", str(tmp_path))
+
+    def die(_rows: Any, _batch: int) -> None:
+        raise RuntimeError("dies in its first batch")
+
+    with pytest.raises(StreamingQueryException, match="dies in its first batch"):
+        writer.foreachBatch(die).start().awaitTermination(800)
+    assert (tmp_path / "offsets" / "0").exists() and not (tmp_path / "commits" / "0").exists()
+    send_numbered(cluster.name_server, "StreamLatest", 20, start=4)
+    found: list[tuple[int, int]] = []
+
+    def see(rows: Any, batch: int) -> None:
+        found.extend((batch, int(bytes(row.body).split()[1])) for row in rows.collect())
+
+    query = writer.foreachBatch(see).trigger(availableNow=True).start()
+    assert query.awaitTermination(800)
+    assert sorted(found) == [(1, number) for number in range(4, 24)]
