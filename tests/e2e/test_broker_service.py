@@ -179,6 +179,46 @@ class BrokerServiceTest(TestCase):
         await ready
         await third.stop()
 
+    async def test_taken_port_for_slaves_fails_the_start(self) -> None:
+        settings = {"enableDLegerCommitLog": "false"}
+        first, _ = self.new_service(**settings)
+        await first.start()
+        port = first.replication_address.partition(":")[2]
+        second, _ = self.service_on(self.new_folder(), haListenPort=port, **settings)
+        try:
+            await second.start()
+        except CannotListenError as error:
+            self.assertIn(port, str(error))
+        else:
+            self.fail("two masters on one port for slaves")
+        await first.stop()
+
+    async def test_a_pair_without_a_ledger_leaves_no_delayed_call(self) -> None:
+        settings = {"enableDLegerCommitLog": "false", "flushDiskType": "ASYNC_FLUSH"}
+        master, _ = self.new_service(brokerRole="SYNC_MASTER", **settings)
+        await master.start()
+        slave, _ = self.service_on(
+            self.new_folder(),
+            brokerRole="SLAVE",
+            brokerId="2",
+            haMasterAddress=master.replication_address,
+            **settings,
+        )
+        await slave.start()
+        self.assertEqual((slave.role, slave.broker_id, slave.is_serving), ("FOLLOWER", 2, False))
+        client = CommandClient(reactor, *split(master.address))
+        code = 11
+        while code == 11:
+            code = (await client.request(send_request("T"), 30_000)).code
+            await deferLater(reactor, 0.02)
+        self.assertEqual(code, 0)
+        await client.stop()
+        await slave.stop()
+        await master.stop()
+        calls = [str(call) for call in reactor.getDelayedCalls()]
+        # Trial's own.
+        self.assertEqual([call for call in calls if "onTimeout" not in call], [])
+
     async def test_broken_state_file_fails_the_start_with_its_name(self) -> None:
         service, _ = self.new_service()
         (self.folder / "config").mkdir(parents=True)

@@ -177,7 +177,7 @@ class BrokerService:
             reactor=self._reactor,
             output=self._output,
             address=lambda: self.address,
-            ha_address=lambda: ha_address(self.config, self._replication),
+            ha_address=lambda: self.replication_address,
             tls=self._tls.client,
         )
 
@@ -223,6 +223,11 @@ class BrokerService:
         """Where the other members connect to."""
         peer = self.config.own_peer
         return f"{peer.host}:{peer.port}"
+
+    @property
+    def replication_address(self) -> str:
+        """Where slaves connect to; nobody listens there with a ledger."""
+        return ha_address(self.config, self._replication)
 
     @property
     def messages(self) -> MessageStore:
