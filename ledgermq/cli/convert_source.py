@@ -121,12 +121,9 @@ class StoreSource:
         """Returns the offset behind the last unit of each queue, as its last file says."""
         ends: dict[tuple[str, int], int] = {}
         for path in queue_files(self.root):
-            units = path.read_bytes()
-            count = len(units) // QUEUE_UNIT_BYTES
-            while count and not units[(count - 1) * QUEUE_UNIT_BYTES :][:QUEUE_UNIT_BYTES].strip(
-                b"\0"
-            ):
-                count -= 1
+            # A unit has a size other than zero, so what ends in zeros may be one, or nothing.
+            written = path.read_bytes().rstrip(b"\0")
+            count = -(-len(written) // QUEUE_UNIT_BYTES)
             key = (path.parts[-3], int(path.parts[-2]))
             end = int(path.name) // QUEUE_UNIT_BYTES + count
             ends[key] = max(ends.get(key, 0), end)
