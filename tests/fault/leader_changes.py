@@ -46,6 +46,12 @@ class LeaderChanges:
         """Waits for the address of the node that leads."""
         return str(self._group.leader()["address"])
 
+    def follower_addresses(self) -> list[str]:
+        """Addresses of the nodes that run and do not lead."""
+        leader = self.leader_address()
+        nodes = self._group.nodes()
+        return [node["address"] for node in nodes if node["address"] != leader and node["pid"]]
+
     def play(self, *scenarios: Coroutine[Any, Any, None]) -> None:
         """Runs scenarios side by side to their end, which must come."""
 

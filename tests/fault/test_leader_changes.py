@@ -6,6 +6,7 @@ The scenarios run side by side, once, and each test judges one of them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections import Counter, defaultdict
@@ -27,10 +28,10 @@ from ledgermq.client import (
     TransactionalProducer,
     TransactionState,
 )
-from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import Record
-from tests.e2e.wire_client import WireClient
+from tests.e2e.wire_client import WireClient, request
 from tests.fault.leader_changes import LeaderChanges, until
 from tests.fault.up_group import UpGroup
 from tests.waiting import wait_until
@@ -250,9 +251,57 @@ class Tried:
             await until(lambda: sum(2 in seen for seen in tries.values()) == count, "successes")
 
 
+class Told:
+    """A stock client goes on telling a member that leads no longer what it consumed."""
+
+    def __init__(self, changes: LeaderChanges) -> None:
+        self._changes = changes
+        # Of queue 0, as the leader knows them in the end.
+        self.offsets: list[str] = []
+
+    async def play(self) -> None:
+        for change in (self._changes.kill, self._changes.hand_back):
+            await change()
+            number = len(self.offsets) + 1
+            await asyncio.to_thread(self._tell, 10 * number)
+            await asyncio.to_thread(self._wait_for, 10 * number)
+
+    def _tell(self, offset: int) -> None:
+        group = {"consumerGroup": "told", "topic": "Told", "queueId": "0"}
+        asked = request(
+            RequestCode.UPDATE_CONSUMER_OFFSET.value,
+            {**group, "commitOffset": str(offset)},
+            flag=ONE_WAY_FLAG,
+        )
+
+        def is_told() -> bool:
+            # At the leader it would be stored at once.
+            for address in self._changes.follower_addresses():
+                with contextlib.suppress(ConnectionError), WireClient(address) as client:
+                    client.write(asked)
+                    return True
+            return False
+
+        wait_until(is_told, what="a follower that listens")
+
+    def _wait_for(self, offset: int) -> None:
+        group = {"consumerGroup": "told", "topic": "Told", "queueId": "0"}
+
+        def found() -> str | None:
+            with WireClient(self._changes.leader_address()) as client:
+                answer = client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, group)
+            told = (answer.ext_fields or {}).get("offset")
+            return told if told == str(offset) else None
+
+        known = wait_until(found, what=f"offset {offset} at the leader", deadline_s=60)
+        assert known is not None
+        self.offsets.append(known)
+
+
 class Played(NamedTuple):
     """All scenarios at their end."""
 
+    told: Told
     orderly: Orderly
     tried: Tried
     # The leader's queues.
@@ -268,10 +317,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     try:
         with UpGroup(tmp_path_factory.mktemp("group"), *SETTINGS) as group:
             changes = LeaderChanges(group)
-            orderly, tried = Orderly(changes), Tried(changes)
-            scenarios = (orderly, tried, Late(changes), Paid(changes))
+            told, orderly, tried = Told(changes), Orderly(changes), Tried(changes)
+            scenarios = (told, orderly, tried, Late(changes), Paid(changes))
             changes.play(*(scenario.play() for scenario in scenarios))
-            yield Played(orderly, tried, read_queues(changes))
+            yield Played(told, orderly, tried, read_queues(changes))
     finally:
         logger.setLevel(level)
 
@@ -334,3 +383,8 @@ def test_retries(played: Played) -> None:
     """A message that fails comes again after its delays, whoever leads, until it succeeds."""
     for seen in played.tried.tries.values():
         assert list(dict.fromkeys(seen)) == [0, 1, 2]
+
+
+def test_offsets_that_are_told_to_the_wrong_member(played: Played) -> None:
+    """They reach the leader."""
+    assert played.told.offsets == ["10", "20"]

@@ -1,11 +1,13 @@
 """Offsets of groups (14, 15, 43) and of queues (29 to 32).
 
-An offset of a group is stored by the leader only and replicated within a second. A member that
+An offset of a group is stored by the leader only and replicated within a second; what another
+member is told is passed on (`offset_relay.py`). A member that
 does not know whether it is up to date does not answer the question for one: clients of 4.9 take
 every error for "no offset stored" and would begin at the end.
 Sources: `ConsumerManageProcessor.java`, `AdminBrokerProcessor.java`.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol
 
@@ -67,7 +69,12 @@ class OffsetProcessor:
     """Answers questions for offsets and stores those of groups."""
 
     def __init__(
-        self, leadership: Leadership, state: BrokerState, store: QueueEnds, memory_bytes: int
+        self,
+        leadership: Leadership,
+        state: BrokerState,
+        store: QueueEnds,
+        memory_bytes: int,
+        relay: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None],
     ) -> None:
         """Binds the parts.
 
@@ -76,7 +83,9 @@ class OffsetProcessor:
             state: the stored offsets.
             store: the queues.
             memory_bytes: a message so near to the end of the log counts as read from memory.
+            relay: passes an offset on to the leader: as decoded, and as it came.
         """
+        self._relay = relay
         self._memory_bytes = memory_bytes
         self._leadership = leadership
         self._state = state
@@ -119,10 +128,15 @@ class OffsetProcessor:
         """UPDATE_CONSUMER_OFFSET (15): the last write wins.
 
         A slave keeps what consumers tell it while its master is down, until that tells otherwise.
+        Another member passes it on, but for a client that waits for an answer: it learns who leads.
         """
-        if not self._leadership.is_slave:
-            self._leadership.check_serving()
         header = command.header(UpdateConsumerOffsetRequestHeader)
+        leadership = self._leadership
+        if not leadership.is_serving and not leadership.is_slave:
+            if not command.is_one_way:
+                raise leadership.refusal()
+            self._relay(header, command.ext_fields or {})
+            return None
         offsets = self._state.offsets
         if offsets.find(header.consumer_group, header.topic, header.queue_id) is None:
             names.check_group_name(header.consumer_group)

@@ -30,9 +30,10 @@ from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.rates import Rates
-from ledgermq.broker.registration import Registration, split_address
+from ledgermq.broker.registration import Registration
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.farewell import Farewell
+from ledgermq.broker.service.following import Following
 from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.plain_member import PlainMember
@@ -43,13 +44,11 @@ from ledgermq.broker.service.replication import (
     answer_ms_max,
     answer_of,
     ha_address,
-    is_state_copied,
     new_replication,
 )
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep
-from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
@@ -60,7 +59,6 @@ from ledgermq.protocol.tls.files import TlsFiles
 from ledgermq.protocol.transport import (
     LOOK_INTERVAL_MS,
     CertificateWatch,
-    CommandClient,
     CommandProtocol,
     CommandServer,
     TurnOutput,
@@ -135,13 +133,13 @@ class BrokerService:
         vip_port = config.listen_port - VIP_PORT_DISTANCE
         self._vip_server = self._new_server(vip_port) if config.has_vip_port else None
         self._registration = self._new_registration()
+        self._following = self._new_following()
         # Made by start.
         self._proposals: Proposals | None = None
         self._processors: Processors | None = None
         self._member: Replica | PlainMember | None = None
         # None with a ledger, whose members replicate it themselves.
         self._replication: Replication | None = None
-        self._state_copy: StateCopy | None = None
         self._stopped: Deferred[None] | None = None
         # When name servers were last told because of a change.
         self._registered_ms = -inf
@@ -168,6 +166,16 @@ class BrokerService:
             "TRACE_ON": "true" if self.config.is_trace_on else "false",
         }
         return Dispatcher(send_fields=send_fields, on_connection_lost=self._connection_lost)
+
+    def _new_following(self) -> Following:
+        return Following(
+            self._reactor,
+            self._output,
+            self._tls.client,
+            self.leadership,
+            self.state,
+            self._registration,
+        )
 
     def _new_registration(self) -> Registration:
         return Registration(
@@ -299,6 +307,7 @@ class BrokerService:
                 store_host=store_host,
                 machine_memory_bytes=machine_memory_bytes(),
                 clean_soon=self._storage.clean_soon,
+                relay_offset=self._following.relay.take,
                 now_ms=self._now_ms,
                 clock_ms=self._clock_ms,
                 soon=self._schedule.soon,
@@ -378,8 +387,9 @@ class BrokerService:
             flush_failed=self._flush_failed,
             damage_found=self._damage_found,
         ).start(self._schedule)
-        self._state_copy = self._new_state_copy(self._member)
-        self._schedule.every(COPY_INTERVAL_MS, self._state_copy.run)
+        self._following.start(
+            self._member, self._schedule, mirrors_tables=self._replication is not None
+        )
         if self._replication is not None:
             self._schedule.every(check_interval_ms(config), self._replication.check)
         if self._tls.is_in_use:
@@ -392,23 +402,6 @@ class BrokerService:
             member=config.ledger_self_id,
             group=config.ledger_group,
             ledger=self.ledger_address,
-        )
-
-    def _new_state_copy(self, member: Replica | PlainMember) -> StateCopy:
-        def connect(address: str) -> CommandClient:
-            host, port = split_address(address)
-            return CommandClient(
-                self._reactor, host, port, output=self._output, tls=self._tls.client
-            )
-
-        return StateCopy(
-            self.leadership,
-            self.state,
-            is_copied=lambda leader_id: is_state_copied(member, leader_id),
-            find_master=self._registration.find_master,
-            ask_for_master=self._registration.register,
-            connect=connect,
-            mirrors_tables=self._replication is not None,
         )
 
     def _give_up(self, failure: Any) -> Deferred[Any]:
@@ -440,7 +433,7 @@ class BrokerService:
         for step in (
             lambda: farewell.hand_over(self._member),
             self._close_port,
-            self._end_copy,
+            self._following.stop,
             self._end_replication,
             self._leave_group,
             self._storage.stop_flusher,
@@ -466,9 +459,6 @@ class BrokerService:
             self._proposals.fail_all(self.leadership.refusal())
         servers = [self._server, *([] if self._vip_server is None else [self._vip_server])]
         return DeferredList([server.stop() for server in servers])
-
-    def _end_copy(self) -> Deferred[None] | None:
-        return None if self._state_copy is None else self._state_copy.stop()
 
     def _end_replication(self) -> Deferred[Any] | None:
         return None if self._replication is None else self._replication.stop()

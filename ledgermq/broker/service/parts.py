@@ -14,6 +14,7 @@ from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import MessageStore
+from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class Parts:
     machine_memory_bytes: int
     # Has the next look at old files not wait for its hour.
     clean_soon: Callable[[], None]
+    # Passes an offset on to the leader: as decoded, and as it came.
+    relay_offset: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None]
     # Wall clock, and monotonic time.
     now_ms: Callable[[], int]
     clock_ms: Callable[[], float]

@@ -215,7 +215,9 @@ def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processo
 
 
 def _offsets(parts: Parts) -> dict[RequestCode, Processor]:
-    offsets = OffsetProcessor(parts.leadership, parts.state, parts.messages, _near_bytes(parts))
+    offsets = OffsetProcessor(
+        parts.leadership, parts.state, parts.messages, _near_bytes(parts), parts.relay_offset
+    )
     return {
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update,

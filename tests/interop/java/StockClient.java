@@ -148,7 +148,7 @@ public final class StockClient {
         consumer.setNamesrvAddr(text("namesrv"));
         consumer.setInstanceName(text("group"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setPollNameServerInterval(1000);
+        consumer.setPollNameServerInterval(number("poll", 1000));
         consumer.setPullThresholdSizeForQueue(32);
         consumer.subscribe(text("topic"), options.getOrDefault("tags", "*"));
         Inbox inbox = new Inbox(System.nanoTime());

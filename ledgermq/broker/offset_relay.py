@@ -1,0 +1,139 @@
+"""OffsetRelay: offsets that clients tell a member that leads no longer.
+
+Stock clients tell what they consumed by one-way requests (15), which nobody answers, and ask name
+servers every 30 s who leads. After a change of leader they go on telling the former one meanwhile,
+and one that ends then would begin again far behind. So a member that does not lead passes such
+offsets on, each second the newest of each queue, to the leader that name servers tell.
+
+What the leader has already, as far as its records tell, is left out, so that a late word does not
+take a group back. A request is passed on as it came, with its signature.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from twisted.internet.defer import Deferred, DeferredList
+
+from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.state_copy import Peer
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
+
+RELAY_INTERVAL_MS: Final = 1000
+_ANSWER_MS: Final = 3000
+# Queues of groups whose offsets wait; more are dropped, as all were without a relay.
+_WAITING_MAX: Final = 10_000
+# Of them, what goes out in one round.
+_ROUND_MAX: Final = 1000
+# Tries of one offset: by then its client has found the leader, or is gone.
+_TRIES_MAX: Final = 60
+
+# Group, topic, queue id.
+_Key = tuple[str, str, int]
+
+
+class _Told:
+    """The newest word of a client about one queue."""
+
+    __slots__ = ("ext_fields", "offset", "tries")
+
+    def __init__(self, offset: int, ext_fields: dict[str, str]) -> None:
+        self.offset = offset
+        self.ext_fields = ext_fields
+        self.tries = 0
+
+
+class OffsetRelay:
+    """Passes offsets on while this member does not lead."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        offsets: ConsumerOffsetTable,
+        *,
+        find_master: Callable[[], str | None],
+        ask_for_master: Callable[[], None],
+        connect: Callable[[str], Peer],
+    ) -> None:
+        """Has nothing to pass on.
+
+        Args:
+            offsets: as the leader's records tell them.
+            find_master: "host:port" of the group's leader for clients, as name servers told it
+                last; None when they told none.
+            ask_for_master: has name servers tell it again.
+            connect: gives a connection that `stop` ends.
+        """
+        self._leadership = leadership
+        self._offsets = offsets
+        self._find_master = find_master
+        self._ask_for_master = ask_for_master
+        self._connect = connect
+        self._waiting: dict[_Key, _Told] = {}
+        # The connection of a round that is under way.
+        self._peer: Peer | None = None
+
+    def take(self, header: UpdateConsumerOffsetRequestHeader, ext_fields: dict[str, str]) -> None:
+        """Notes what a client told; the next round passes it on."""
+        key = (header.consumer_group, header.topic, header.queue_id)
+        if key in self._waiting or len(self._waiting) < _WAITING_MAX:
+            self._waiting[key] = _Told(header.commit_offset, ext_fields)
+
+    def run(self) -> None:
+        """Begins a round, if something waits; called from time to time."""
+        if self._peer is not None or not self._waiting:
+            return
+        if self._leadership.is_leader:
+            if self._leadership.is_serving:
+                self._store_here()
+            return
+        for (group, topic, queue_id), told in list(self._waiting.items()):
+            told.tries += 1
+            known = self._offsets.find(group, topic, queue_id)
+            if told.tries > _TRIES_MAX or (known is not None and known >= told.offset):
+                del self._waiting[group, topic, queue_id]
+        master = self._find_master()
+        if not self._waiting or master is None or self._leadership.leader_id is None:
+            self._ask_again()
+            return
+        peer = self._peer = self._connect(master)
+        oldest = list(islice(self._waiting.items(), _ROUND_MAX))
+        answers = [self._pass_on(peer, key, told) for key, told in oldest]
+        DeferredList(answers, consumeErrors=True).addCallback(lambda _: self._end_round())
+
+    def _store_here(self) -> None:
+        """This member leads again."""
+        waiting, self._waiting = self._waiting, {}
+        for (group, topic, queue_id), told in waiting.items():
+            known = self._offsets.find(group, topic, queue_id)
+            if known is not None and known < told.offset:
+                self._offsets.commit(group, topic, queue_id, told.offset)
+
+    def _pass_on(self, peer: Peer, key: _Key, told: _Told) -> Deferred[None]:
+        command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET)
+        command.ext_fields = told.ext_fields
+
+        def answered(answer: RemotingCommand) -> None:
+            # A refusal that time does not heal, or a newer word, are none of this one.
+            if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE and self._waiting.get(key) is told:
+                del self._waiting[key]
+
+        return peer.request(command, _ANSWER_MS).addCallback(answered)
+
+    def _end_round(self) -> None:
+        if self._peer is not None:
+            self.stop()
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """What name servers told may be the leader before."""
+        if self._waiting:
+            self._ask_for_master()
+
+    def stop(self) -> Deferred[None] | None:
+        """Ends a round that is under way; returns None when there is none."""
+        peer, self._peer = self._peer, None
+        return None if peer is None else peer.stop()
