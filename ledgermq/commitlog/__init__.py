@@ -13,6 +13,7 @@ from ledgermq.commitlog.errors import (
     LeaderNotReadyError,
     LogOffsetError,
     MessageIllegalError,
+    PlainLogThereError,
     StoreInUseError,
 )
 from ledgermq.commitlog.flush import FlushJob
@@ -55,6 +56,7 @@ __all__ = [
     "MessageIllegalError",
     "MessageStore",
     "PlainCommitLog",
+    "PlainLogThereError",
     "PlainMessageStore",
     "PlainReport",
     "QueryResult",

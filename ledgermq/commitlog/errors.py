@@ -53,6 +53,21 @@ class LogOffsetError(CommitLogError):
         return f"plain log: {self.what} is {self.found}, expected {self.expected}"
 
 
+class PlainLogThereError(CommitLogError):
+    """A ledger is to be opened beside a plain log, whose messages nobody would see."""
+
+    def __init__(self, directory: str, root: str) -> None:
+        super().__init__(directory, root)
+        self.directory = directory
+        self.root = root
+
+    def __str__(self) -> str:
+        return (
+            f"{self.directory} holds a plain commit log: make a ledger of it first, with"
+            f" ledgermq store convert {self.root} NEW_DIRECTORY --to ledger"
+        )
+
+
 class DamagedFileError(CommitLogError):
     """Bytes of a file are not what was written; they are not served.
 

@@ -43,7 +43,7 @@ def committed_offset(client: WireClient, group: str, topic: str) -> str | None:
 
 def test_nothing_acknowledged_is_lost_by_kills(tmp_path: Path) -> None:
     sent: dict[int, list[bytes]] = {0: [], 1: []}
-    for round_number, settings in enumerate(((), ("flushDiskType=ASYNC_FLUSH",), ())):
+    for round_number, settings in enumerate(((), ("flushDiskType=ASYNC_FLUSH",))):
         with plain_broker(tmp_path, *settings) as program:
             with WireClient(program.wait_until_serving().address) as client:
                 for queue_id in sent:
@@ -76,17 +76,6 @@ def test_a_stop_and_a_start_keep_offsets_and_delayed_messages(tmp_path: Path) ->
             assert committed_offset(client, "g", "T") == "1"
             wait_until(lambda: bodies(client, "D", 0), what="the delayed message")
             assert bodies(client, "D", 0) == [b"later"]
-
-
-def test_a_store_keeps_its_kind_whatever_the_configuration_leaves_out(tmp_path: Path) -> None:
-    with plain_broker(tmp_path) as program:
-        with WireClient(program.wait_until_serving().address) as client:
-            assert client.send("T", 0, b"body").code == 0
-    # An empty value is as good as none.
-    with plain_broker(tmp_path, "enableDLegerCommitLog=") as program:
-        with WireClient(program.wait_until_serving().address) as client:
-            assert bodies(client, "T", 0) == [b"body"]
-    assert not (tmp_path / "store/dledger-n0").exists()
 
 
 def test_a_damaged_log_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

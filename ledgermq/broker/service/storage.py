@@ -23,6 +23,7 @@ from ledgermq.commitlog import (
     DamagedFileError,
     FlushJob,
     MessageStore,
+    PlainLogThereError,
     StoreConfig,
     StoreLock,
 )
@@ -92,7 +93,7 @@ class Storage:
             StateFileError, LedgerError, CommitLogError, OSError: the files cannot be used; the
             text says which.
         """
-        self._lock.take()
+        was_clean = self._lock.take()
         try:
             found = self._open_log()
             self._tables.load()
@@ -102,7 +103,8 @@ class Storage:
             if isinstance(error, CorruptStoreError):
                 # Below what the ledger verified when it opened: the next start looks at all.
                 self.distrust(error)
-            self._lock.release(is_clean=False)
+            is_untouched = isinstance(error, PlainLogThereError)
+            self._lock.release(is_clean=was_clean and is_untouched)
             raise
         self._is_open = True
         _log.info(
@@ -282,6 +284,12 @@ class LedgerStorage(Storage):
         )
 
     def _open_log(self) -> str:
+        for directory in {
+            str(self._config.commit_log_path),
+            f"{self._config.store_root}/commitlog",
+        }:
+            if any(RealFileSystem().names(directory)):
+                raise PlainLogThereError(directory, str(self._config.store_root))
         ledger = self._open_ledger()
         if ledger.cut_reason is not None:
             _log.warn(

@@ -11,8 +11,8 @@ from ledgermq.broker.config import BrokerConfig, load_broker_config
 from ledgermq.broker.errors import ConfigError
 from ledgermq.broker.queue_progress import Run
 from ledgermq.broker.service.plain_member import PlainMember
-from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log
-from ledgermq.commitlog import PlainCommitLog, opening_record
+from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log, storage_of
+from ledgermq.commitlog import PlainCommitLog, PlainLogThereError, opening_record
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.protocol.record import encode_record
@@ -177,6 +177,18 @@ def test_what_lies_in_the_directory_decides_about_the_log(tmp_path: Path) -> Non
     assert not has_plain_log(config_of(tmp_path, **plain))
     with pytest.raises(ConfigError, match="holds a ledger"):
         has_plain_log(config_of(tmp_path, brokerRole="SLAVE", brokerId="1"))
+
+
+def test_a_plain_log_is_not_passed_over_for_a_ledger(tmp_path: Path) -> None:
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    log.parent.mkdir()
+    log.touch()
+    group = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId": "n0"}
+    config = config_of(tmp_path, mappedFileSizeDLedgerIndex="32768", **group)
+    storage = storage_of(config)(config, ThreadlessClock(), Parts().state, lambda: 0)
+    with pytest.raises(PlainLogThereError, match=f"store convert {tmp_path} NEW_DIRECTORY"):
+        storage.open()
+    assert not (tmp_path / "abort").exists() and not (tmp_path / "dledger-n0").exists()
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3, 4])
