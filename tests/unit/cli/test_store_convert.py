@@ -11,9 +11,11 @@ import pytest
 
 from ledgermq.cli.convert_target import LedgerTarget
 from ledgermq.cli.main import main
-from ledgermq.protocol.record import decode_record
+from ledgermq.commitlog import AppendMessage, opening_record
+from ledgermq.commitlog.plain_records import PLAIN_BLANK, PLAIN_BLANK_MAGIC
+from ledgermq.protocol.record import decode_record, encode_record
 from tests.unit.cli.stores import SEGMENT_BYTES, flip, make_store
-from tests.unit.commitlog.single_member import Broker
+from tests.unit.commitlog.single_member import HOST, Broker
 from tests.unit.commitlog.single_member import message as ledger_message
 from tests.unit.commitlog.test_plain_store import Plain, message
 
@@ -154,6 +156,54 @@ def test_the_ledger_of_a_broker_becomes_plain(tmp_path: Path) -> None:
     report = plain.open()
     assert report.was_clean and report.dispatched_count == 0
     assert [len(read_all(plain, "Orders", queue_id)) for queue_id in (0, 1)] == [150, 150]
+
+
+def mixed_store(root: Path) -> Path:
+    """As Java makes it: the plain log is closed by a blank, and the ledger begins behind it."""
+    plain_store(root, count=40)
+    last = max((root / "commitlog").iterdir())
+    content = bytearray(last.read_bytes())
+    end = len(content.rstrip(b"\0"))
+    # The last record ends in its properties, which end in no zero.
+    PLAIN_BLANK.pack_into(content, end, SEGMENT_BYTES - end, PLAIN_BLANK_MAGIC)
+    last.write_bytes(content)
+    (root / "dispatch.checkpoint").unlink()
+    broker = Broker(root, segment_bytes=SEGMENT_BYTES, open_store=False)
+    broker.ledger_store.reset(0, int(last.name) + SEGMENT_BYTES)
+    broker.ledger.propose([opening_record(1, HOST, 2000)])
+    later = [message(f"later {i}", "Orders", 1) for i in range(30)]
+    for number, sent in enumerate(later):
+        broker.ledger.propose([record_of(sent, 20 + number)])
+    broker.ledger_store.write_checkpoint(broker.ledger_store.last_index)
+    broker.ledger_store.close()
+    return root
+
+
+def record_of(sent: AppendMessage, queue_offset: int) -> bytes:
+    return encode_record(
+        sent.topic.encode(), sent.queue_id, 0, queue_offset, 0, 0, 1, HOST, 3_000_000, HOST, 0, 0,
+        sent.body, sent.properties,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["plain", "ledger"])
+def test_a_mixed_store_becomes_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    source = mixed_store(tmp_path / "mixed")
+    before = contents(source)
+    assert convert(source, tmp_path / "new", "--to", kind, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["from"], report["messages"], report["queues"]) == ("mixed", 74, 3)
+    assert contents(source) == before
+    if kind == "plain":
+        made: Plain | Broker = Plain(tmp_path / "new", segment_bytes=SEGMENT_BYTES)
+        made.open()
+    else:
+        made = on_ledger(tmp_path / "new")
+    found = [part.partition(b"later ")[2][:2] for part in read_all(made, "Orders", 1)]
+    assert len(found) == 50 and found[20:22] == [b"0\x06", b"1\x06"]
+    made.close()
 
 
 @pytest.mark.parametrize("stop_at", [1, 4, 8])
