@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgermq.protocol.codes import RequestCode
 from tests.e2e.live_program import LiveProgram
 from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
@@ -104,6 +106,38 @@ def wait_for_a_slave(address: str) -> None:
     wait_until(is_copied, what="a slave that follows", deadline_s=DEADLINE_S)
 
 
+GROUP = {"consumerGroup": "kept", "topic": "Probe", "queueId": "0"}
+
+
+def commit_and_delay(address: str) -> None:
+    """Has the master know an offset of a group, and the delivery of a delayed message."""
+    with WireClient(address, timeout_s=40.0) as client:
+        fields = GROUP | {"commitOffset": "1"}
+        assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET.value, fields).code == 0
+        assert client.send("Late", 0, b"late", properties="DELAY\x011").code == 0
+        wait_until(
+            lambda: len(client.read_queue("Late", 0)) == 1,
+            what="the delivery",
+            deadline_s=DEADLINE_S,
+        )
+
+
+def knows_offset(address: str) -> bool:
+    """Whether a slave answers with the offset of the group."""
+    with WireClient(address) as client:
+        answer = client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, GROUP)
+    return answer.ext_fields == {"offset": "1"}
+
+
+def knows_delivery(address: str, store: Path) -> bool:
+    """Whether a slave has the progress of the delay level: ours says it, Apache's only keeps it."""
+    with WireClient(address) as client:
+        told = client.ask(RequestCode.GET_ALL_DELAY_OFFSET.value).body
+    path = store / "config" / "delayOffset.json"
+    kept = path.read_bytes() if path.exists() else b""
+    return any(re.search(rb'"?1"?:1\b', text) is not None for text in (told, kept))
+
+
 def log_files(store: Path) -> dict[str, bytes]:
     """A commit log by file; files without a record are left out."""
     files = sorted((store / "commitlog").glob("[0-9]*"))
@@ -123,12 +157,14 @@ class Pair:
     folder: Path
     namesrv: str
     master_address: str
+    slave_address: str
     master_store: Path
     slave_store: Path
 
     def send(self) -> tuple[Sending, Consuming]:
         """A stock producer sends until the master has confirmed all."""
         wait_for_a_slave(self.master_address)
+        commit_and_delay(self.master_address)
         path = self.folder / "sent.corpus"
         expected = corpus.write(path, CLIENT.name, MESSAGE_COUNT, SEED)
         sending = Sending(CLIENT.name)
@@ -145,13 +181,18 @@ class Pair:
         return sending, Consuming(CLIENT.name, {CLIENT.name: expected}, False)
 
     def wait_until_equal(self) -> int:
-        """Waits for the rest of the log, and for the topics; returns the bytes compared."""
+        """Waits for the rest of the log, and for the state; returns the bytes compared."""
         wait_until(
             lambda: log_files(self.slave_store) == log_files(self.master_store),
             what="equal commit logs",
             deadline_s=DEADLINE_S,
         )
-        wait_until(lambda: knows_topic(self.slave_store), what="the topic", deadline_s=DEADLINE_S)
+        for what, is_known in (
+            ("the topic", lambda: knows_topic(self.slave_store)),
+            ("the offset", lambda: knows_offset(self.slave_address)),
+            ("the delivery", lambda: knows_delivery(self.slave_address, self.slave_store)),
+        ):
+            wait_until(is_known, what=f"{what} at the slave", deadline_s=DEADLINE_S)
         return sum(map(len, log_files(self.master_store).values()))
 
     def consume(self, sending: Sending, consuming: Consuming) -> str:
@@ -183,6 +224,7 @@ def test_our_slave_follows_a_stock_master(tmp_path: Path, namesrv: str, tell: Te
             folder=tmp_path,
             namesrv=namesrv,
             master_address=f"{LOOPBACK}:{java.broker_ports[0]}",
+            slave_address=ours.address,
             master_store=java.directory / "store-0",
             slave_store=ours.store,
         )
@@ -205,6 +247,7 @@ def test_a_stock_slave_follows_our_master(tmp_path: Path, namesrv: str, tell: Te
             folder=tmp_path,
             namesrv=namesrv,
             master_address=ours.address,
+            slave_address=f"{LOOPBACK}:{java.broker_ports[0]}",
             master_store=ours.store,
             slave_store=java.directory / "store-0",
         )
