@@ -25,6 +25,7 @@ from ledgermq.client.producer import Producer
 from ledgermq.client.pull_consumer import PullConsumer
 from ledgermq.client.push_consumer import PushConsumer
 from ledgermq.client.queue_requests import PullResult, PullStatus
+from ledgermq.client.serializers import Serializer, json_serializer, text_serializer
 from ledgermq.client.transactions import TransactionalProducer, TransactionState
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.signature import Credentials
@@ -54,8 +55,11 @@ __all__ = [
     "SendError",
     "SendResult",
     "SendStatus",
+    "Serializer",
     "TransactionState",
     "TransactionalProducer",
     "UnreachableError",
+    "json_serializer",
     "load_client_tls",
+    "text_serializer",
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.client.errors import ConfigError
+from ledgermq.client.hooks import Hooks
 from ledgermq.client.namespaces import TRACE_TOPIC
 from ledgermq.protocol.framing import FRAME_BYTES_MAX
 from ledgermq.protocol.signature import Credentials
@@ -60,6 +61,8 @@ class ClientConfig:
     # True tells a topic what becomes of each message, as stock clients with tracing on.
     trace: bool = False
     trace_topic: str = TRACE_TOPIC
+    # Told of every send and delivery; see ledgermq.client.otel.
+    hooks: Hooks | None = None
     # Signs every request, for brokers with access control.
     credentials: Credentials | None = None
     # TLS to name servers and brokers, as load_client_tls makes it; None for plain connections.

@@ -7,6 +7,7 @@ import logging
 import time
 from dataclasses import dataclass
 
+from ledgermq.client.hooks import Hooks
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.tracing import Tracer
 from ledgermq.client.user_function import UserFunction
@@ -28,11 +29,16 @@ class Listening:
     """Calls a listener."""
 
     def __init__(
-        self, group: str, function: UserFunction[None], tracer: Tracer | None = None
+        self,
+        group: str,
+        function: UserFunction[None],
+        tracer: Tracer | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self._group = group
         self._function = function
         self._tracer = tracer
+        self._hooks = hooks
         # By topic.
         self.tallies: dict[str, Tally] = {}
 
@@ -42,7 +48,11 @@ class Listening:
         failure: Exception | None = None
         delivery = None if self._tracer is None else self._tracer.begin(message)
         try:
-            await self._function.call(message)
+            if self._hooks is None:
+                await self._function.call(message)
+            else:
+                with self._hooks.consume(message, self._group):
+                    await self._function.call(message)
         except Exception as error:
             failure = error
             _log.warning("listener of %s failed on %r", self._group, message, exc_info=True)

@@ -25,6 +25,7 @@ from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.questions import Consumer, Questions
 from ledgermq.client.queue_requests import QueueRequests
 from ledgermq.client.rounds import Rounds
+from ledgermq.client.serializers import Serializer
 from ledgermq.client.shares import GroupShare
 from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
 from ledgermq.client.tracing import Tracer
@@ -93,6 +94,7 @@ class LitePullConsumer:
         *,
         start: str = "last",
         auto_commit: bool = True,
+        serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens nothing yet.
@@ -103,6 +105,7 @@ class LitePullConsumer:
             start: where queues without a committed offset begin: "first" or "last" message.
             auto_commit: commit each commit_interval_s, when a queue is lost, and at the end; False
                 leaves it to `commit`.
+            serializer: makes `value` of the body of a message.
             config: times and limits.
 
         Raises:
@@ -117,6 +120,8 @@ class LitePullConsumer:
         self.auto_commit = auto_commit
         self.config = config or ConsumerConfig()
         self._namespace = self.config.client.namespace
+        self._serializer = serializer
+        self._hooks = self.config.client.hooks
         self._wire_group = with_namespace(self._namespace, group)
         self._instance = ClientInstance(
             name_servers,
@@ -125,7 +130,7 @@ class LitePullConsumer:
             heartbeat=self._heartbeat,
             stays_connected=True,
         )
-        self._requests = QueueRequests(self._instance, group, self.config)
+        self._requests = QueueRequests(self._instance, group, self.config, serializer)
         self._tracer = (
             Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
         )
@@ -167,6 +172,7 @@ class LitePullConsumer:
             Consumer(
                 group=self._wire_group,
                 namespace=self._namespace,
+                serializer=self._serializer,
                 is_orderly=False,
                 name_servers=self._instance.name_servers.addresses,
                 concurrency=1,
@@ -457,6 +463,8 @@ class LitePullConsumer:
             process_queue.given_offset = message.queue_offset + 1
             if self._tracer is not None:
                 self._tracer.end(self._tracer.begin(message))
+        if self._given and self._hooks is not None:
+            self._hooks.receive([message for _, message in self._given], self.group)
         return bool(self._given)
 
     async def _lost(self, queue: MessageQueue) -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledgermq.client.namespaces import without_namespace
+from ledgermq.client.serializers import Serializer, value_of
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.compression import decompress
@@ -13,13 +14,17 @@ from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import Record
 
+# None may be a value.
+_UNREAD: Final = object()
+
 
 @dataclass(slots=True)
 class Message:
     """What a program sends."""
 
     topic: str
-    body: bytes
+    # Bytes, or with a serializer what that takes.
+    body: Any
     # Words under which the message can be found, separated by blanks.
     keys: str = field(default="", kw_only=True)
     # One word that consumers can select by.
@@ -67,10 +72,18 @@ class SendResult(NamedTuple):
 class ReceivedMessage:
     """A message as it came from a broker; properties and body are decoded when asked for."""
 
-    __slots__ = ("_body", "_body_bytes_max", "_namespace", "_properties", "queue", "record")
+    __slots__ = (
+        "_body", "_body_bytes_max", "_namespace", "_properties", "_serializer", "_value", "queue",
+        "record",
+    )  # fmt: skip
 
     def __init__(
-        self, record: Record, queue: MessageQueue, body_bytes_max: int, namespace: str = ""
+        self,
+        record: Record,
+        queue: MessageQueue,
+        body_bytes_max: int,
+        namespace: str = "",
+        serializer: Serializer | None = None,
     ) -> None:
         """Wraps a record.
 
@@ -79,13 +92,16 @@ class ReceivedMessage:
             queue: the queue it was pulled from; may be one of a group's retry topic.
             body_bytes_max: largest body that decompression may give.
             namespace: of the consumer; taken off the name of the topic.
+            serializer: makes `value` of the body.
         """
         self.record = record
         self.queue = queue
         self._body_bytes_max = body_bytes_max
         self._namespace = namespace
+        self._serializer = serializer
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
+        self._value: Any = _UNREAD
 
     @property
     def properties(self) -> dict[str, str]:
@@ -108,6 +124,20 @@ class ReceivedMessage:
         if self._body is None:
             self._body = decompress(self.record.body, self.record.sys_flag, self._body_bytes_max)
         return self._body
+
+    @property
+    def value(self) -> Any:
+        """The body as the serializer of the consumer reads it; the body itself without one.
+
+        Raises:
+            RemoteProtocolError: as for the body.
+            MessageError: the serializer cannot read it.
+        """
+        if self._serializer is None:
+            return self.body
+        if self._value is _UNREAD:
+            self._value = value_of(self.body, self._serializer, self.topic)
+        return self._value
 
     @property
     def topic(self) -> str:

@@ -2,10 +2,10 @@
 
     ClientConfig(hooks=OpenTelemetryHooks())
 
-The context of the sending span travels in the properties of the message (`traceparent` and what else
-the propagator writes), so that a delivery belongs to the trace of its send, also when a client of
-another language sent it. A listener runs inside of its span. Polling and iterating give a span that
-links to the sends. Needs the extra `ledgermq[otel]`.
+The context of the sending span travels in the properties of the message (`traceparent` and what
+else the propagator writes), so that a delivery belongs to the trace of its send, also when a client
+of another language sent it. A listener runs inside of its span. Polling and iterating give a span
+that links to the sends. Needs the extra `ledgermq[otel]`.
 
 Names and attributes: OpenTelemetry's semantic conventions for messaging with RocketMQ.
 """

@@ -12,16 +12,19 @@ change their order.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import MessageError, NoRouteError
+from ledgermq.client.hooks import followed
 from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import Message, SendResult
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.send_frame import batch_body, properties_text, single_body
 from ledgermq.client.sends import SendRoad
+from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
 from ledgermq.client.tracing import Tracer
 from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
@@ -41,6 +44,7 @@ class Producer:
         name_servers: str = "127.0.0.1:9876",
         group: str = DEFAULT_GROUP,
         *,
+        serializer: Serializer | None = None,
         config: ProducerConfig | None = None,
     ) -> None:
         """Opens nothing yet.
@@ -48,6 +52,7 @@ class Producer:
         Args:
             name_servers: ``host:port;host:port``.
             group: name under which brokers know this kind of producer.
+            serializer: makes bytes of the bodies of messages; None takes bytes only.
             config: times and limits.
 
         Raises:
@@ -55,6 +60,8 @@ class Producer:
         """
         self.group = group
         self.config = config or ProducerConfig()
+        self._serializer = serializer
+        self._hooks = self.config.client.hooks
         self._instance = ClientInstance(
             name_servers,
             self.config.client,
@@ -123,6 +130,15 @@ class Producer:
             MessageError: it cannot be sent as it is.
             ClosedError: the producer is not open.
         """
+        if self._hooks is None:
+            return await self._submit(message, ordering_key)
+        sending = self._hooks.send([message], self.group)
+        return await followed(sending, self._submit(sending.messages[0], ordering_key))
+
+    async def _submit(
+        self, message: Message, ordering_key: str | None
+    ) -> asyncio.Future[SendResult]:
+        message = self._with_bytes(message)
         now = now_ms()
         message_id = self._instance.unique_ids.create(now)
         text = properties_text(message, message_id, self.config.client.namespace)
@@ -155,6 +171,15 @@ class Producer:
         """Puts messages of one topic on their way as one request; see submit and send_batch."""
         if not 0 < len(messages) <= _BATCH_COUNT_MAX:
             raise MessageError(f"a batch of {len(messages)}; allowed: 1 to {_BATCH_COUNT_MAX}")
+        if self._hooks is None:
+            return await self._submit_batch(messages, ordering_key)
+        sending = self._hooks.send(messages, self.group)
+        return await followed(sending, self._submit_batch(sending.messages, ordering_key))
+
+    async def _submit_batch(
+        self, given: Sequence[Message], ordering_key: str | None
+    ) -> asyncio.Future[SendResult]:
+        messages = [self._with_bytes(message) for message in given]
         now = now_ms()
         ids = [self._instance.unique_ids.create(now) for _ in messages]
         namespace = self.config.client.namespace
@@ -162,10 +187,10 @@ class Producer:
             properties_text(message, id_, namespace)
             for message, id_ in zip(messages, ids, strict=True)
         ]
-        body = batch_body(list(messages), texts, now, self.config.body_bytes_max)
+        body = batch_body(messages, texts, now, self.config.body_bytes_max)
         sent = await self._opened().submit(messages[0].topic, ",".join(ids), body, ordering_key)
         if self._tracer is not None:
-            self._tracer.follow(sent, list(messages), now, Kind.NORMAL)
+            self._tracer.follow(sent, messages, now, Kind.NORMAL)
         return sent
 
     async def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
@@ -175,6 +200,19 @@ class Producer:
             MessageError: it cannot be sent as it is.
             NoRouteError, UnreachableError: there is nobody to send it to.
         """
+        if self._hooks is None:
+            await self._send_one_way(message, ordering_key)
+            return
+        sending = self._hooks.send([message], self.group)
+        try:
+            await self._send_one_way(sending.messages[0], ordering_key)
+        except BaseException as error:
+            sending.failed(error)
+            raise
+        sending.acknowledged(None)
+
+    async def _send_one_way(self, message: Message, ordering_key: str | None) -> None:
+        message = self._with_bytes(message)
         road = self._opened()
         instance = self._instance
         now = now_ms()
@@ -192,6 +230,11 @@ class Producer:
         frame = road.template(message.topic).frame(body, queue.queue_id, 0, one_way=True)
         connection.write(frame)
         await connection.drained()
+
+    def _with_bytes(self, message: Message) -> Message:
+        if self._serializer is None and type(message.body) is bytes:
+            return message
+        return replace(message, body=body_of(message.body, self._serializer, message.topic))
 
     def _opened(self) -> SendRoad:
         self._instance.check_open(self._road is not None, "producer")

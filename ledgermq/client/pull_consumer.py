@@ -16,6 +16,7 @@ from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import offset_after_illegal
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
 from ledgermq.client.retry import back_off_ms
+from ledgermq.client.serializers import Serializer
 from ledgermq.client.subscription import expression_of
 from ledgermq.protocol.bodies import MessageQueue
 
@@ -34,6 +35,7 @@ class PullConsumer:
         *,
         tags: str = "*",
         sql: str | None = None,
+        serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens nothing yet.
@@ -43,6 +45,7 @@ class PullConsumer:
             group: for committed offsets, and for the broker's permission to read.
             tags: ``*`` for all, or tags joined by ``||``.
             sql: an SQL92 condition over properties instead; brokers must be set up for it.
+            serializer: makes `value` of the body of a message.
             config: times and limits.
 
         Raises:
@@ -53,7 +56,7 @@ class PullConsumer:
         self._expression = expression_of(tags, sql)
         self.config = config or ConsumerConfig()
         self._instance = ClientInstance(name_servers, self.config.client)
-        self._requests = QueueRequests(self._instance, group, self.config)
+        self._requests = QueueRequests(self._instance, group, self.config, serializer)
         self._is_open = False
         # Assigned queues with the offset of the next message to hand out.
         self._positions: dict[MessageQueue, int] = {}

@@ -39,6 +39,7 @@ from ledgermq.client.questions import Consumer, Questions
 from ledgermq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from ledgermq.client.queue_requests import QueueRequests
 from ledgermq.client.rounds import Rounds
+from ledgermq.client.serializers import Serializer
 from ledgermq.client.shares import EveryQueue, GroupShare
 from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
 from ledgermq.client.tracing import Tracer
@@ -86,6 +87,7 @@ class PushConsumer:
         sql: str | None = None,
         start: str = "last",
         mode: str = "concurrent",
+        serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens no connection yet.
@@ -100,6 +102,7 @@ class PushConsumer:
             sql: an SQL92 condition over properties instead; brokers must be set up for it.
             start: where a group that has consumed nothing yet begins: "first" or "last" message.
             mode: "concurrent", "orderly" or "broadcast"; the same for all members of a group.
+            serializer: makes `value` of the body of a message.
             config: times and limits.
 
         Raises:
@@ -119,6 +122,8 @@ class PushConsumer:
         self.config = config or ConsumerConfig()
         self._expression = expression_of(tags, sql)
         self._namespace = self.config.client.namespace
+        self._serializer = serializer
+        self._hooks = self.config.client.hooks
         self._wire_group = with_namespace(self._namespace, group)
         self._instance = ClientInstance(
             name_servers,
@@ -129,7 +134,7 @@ class PushConsumer:
             stays_connected=True,
         )
         self._subscriptions = self._subscribe()
-        self._requests = QueueRequests(self._instance, group, self.config)
+        self._requests = QueueRequests(self._instance, group, self.config, serializer)
         self._tracer = (
             Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
         )
@@ -143,7 +148,7 @@ class PushConsumer:
         self._work: ConcurrentWork | OrderlyWork | None = None
         if listener is not None:
             function = UserFunction(listener, self.config.concurrency)
-            self._listening = Listening(group, function, self._tracer)
+            self._listening = Listening(group, function, self._tracer, self._hooks)
             self._work = self._make_work(self._listening)
         self._holding = self._make_holding()
         self._rounds = Rounds(
@@ -211,6 +216,7 @@ class PushConsumer:
             Consumer(
                 group=self._wire_group,
                 namespace=self._namespace,
+                serializer=self._serializer,
                 is_orderly=self._locks is not None,
                 name_servers=self._instance.name_servers.addresses,
                 concurrency=self.config.concurrency,
@@ -295,6 +301,8 @@ class PushConsumer:
                 raise StopAsyncIteration
             if not item[0].is_dropped:
                 self._given = item
+                if self._hooks is not None:
+                    self._hooks.receive([item[1]], self.group)
                 if self._tracer is not None:
                     self._tracer.end(self._tracer.begin(item[1]))
                 return item[1]

@@ -25,6 +25,7 @@ from ledgermq.client.namespaces import (
 )
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.queue_locks import QueueLocks
+from ledgermq.client.serializers import Serializer
 from ledgermq.protocol.bodies import (
     ConsumeMessageDirectlyResult,
     MessageQueue,
@@ -70,6 +71,7 @@ class Consumer(NamedTuple):
     locks: QueueLocks | None
     # Taken off the names of topics.
     namespace: str = ""
+    serializer: Serializer | None = None
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
 
 
@@ -183,7 +185,9 @@ class Questions:
         record = decode_record(request.body)
         topic = without_namespace(consumer.namespace, record.topic)
         queue = MessageQueue(topic, header.broker_name or "", record.queue_id)
-        message = ReceivedMessage(record, queue, consumer.body_bytes_max, consumer.namespace)
+        message = ReceivedMessage(
+            record, queue, consumer.body_bytes_max, consumer.namespace, consumer.serializer
+        )
         return self._start(self._consume(request, consumer.listening, message))
 
     async def _consume(

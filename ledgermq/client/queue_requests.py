@@ -19,6 +19,7 @@ from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.retry import ROUTE_CODES
+from ledgermq.client.serializers import Serializer
 from ledgermq.client.subscription import EVERYTHING, Expression
 from ledgermq.protocol import sysflag
 from ledgermq.protocol.bodies import MessageQueue
@@ -94,6 +95,7 @@ def decode_messages(
     body_bytes_max: int,
     tags: frozenset[str],
     namespace: str = "",
+    serializer: Serializer | None = None,
 ) -> list[ReceivedMessage]:
     """Returns the messages of the answer to a pull.
 
@@ -104,6 +106,7 @@ def decode_messages(
         tags: keep these only (the broker compares hashes, so others may slip through); empty keeps
             all.
         namespace: of the consumer.
+        serializer: of the consumer.
 
     Raises:
         RemoteProtocolError: the bytes are not whole records.
@@ -113,7 +116,7 @@ def decode_messages(
     while offset < len(body):
         record = decode_record(body, offset)
         offset += record.size_bytes
-        message = ReceivedMessage(record, queue, body_bytes_max, namespace)
+        message = ReceivedMessage(record, queue, body_bytes_max, namespace, serializer)
         if not tags or message.tags in tags:
             messages.append(message)
     return messages
@@ -122,11 +125,18 @@ def decode_messages(
 class QueueRequests:
     """Requests about queues, on behalf of one group."""
 
-    def __init__(self, instance: ClientInstance, group: str, config: ConsumerConfig) -> None:
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        serializer: Serializer | None = None,
+    ) -> None:
         self._instance = instance
         self._namespace = config.client.namespace
         self._group = with_namespace(self._namespace, group)
         self._config = config
+        self._serializer = serializer
 
     async def pull(
         self,
@@ -183,7 +193,7 @@ class QueueRequests:
             if status is PullStatus.FOUND:
                 limit = self._config.body_bytes_max
                 messages = decode_messages(
-                    answer.body, queue, limit, expression.tags, self._namespace
+                    answer.body, queue, limit, expression.tags, self._namespace, self._serializer
                 )
         except RemoteProtocolError as error:
             raise self._unreadable(queue, error) from error

@@ -1,7 +1,7 @@
 """Serializers: what makes bytes of a program's values, and values of bytes again.
 
-Opt-in: without one, bodies are bytes. A producer takes values with `serializer=`, and a consumer with
-the same one gives them as `message.value`.
+Opt-in: without one, bodies are bytes. A producer takes values with `serializer=`, and a consumer
+with the same one gives them as `message.value`.
 """
 
 import json

@@ -21,12 +21,14 @@ from typing import Final, Self, TypeAlias
 
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import ClientError, ConfigError, MessageError, RefusedError
+from ledgermq.client.hooks import followed
 from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
 from ledgermq.client.namespaces import with_namespace, without_namespace
 from ledgermq.client.retry import is_retriable, retry_after_loss
 from ledgermq.client.send_frame import properties_text, single_body
 from ledgermq.client.sends import SendRoad
+from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
 from ledgermq.client.tracing import Tracer
 from ledgermq.client.user_function import UserFunction
@@ -69,7 +71,13 @@ class TransactionalProducer:
     """Sends messages in transactions; use it in an ``async with`` block."""
 
     def __init__(
-        self, name_servers: str, group: str, check: Check, *, config: ProducerConfig | None = None
+        self,
+        name_servers: str,
+        group: str,
+        check: Check,
+        *,
+        serializer: Serializer | None = None,
+        config: ProducerConfig | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -78,6 +86,7 @@ class TransactionalProducer:
             group: name of the producers that can answer for one another.
             check: called with a message that was not ended; a coroutine function, or a plain one,
                 which runs in a thread. Raising counts as UNKNOWN.
+            serializer: makes bytes of the bodies of messages; None takes bytes only.
             config: times and limits.
 
         Raises:
@@ -87,6 +96,8 @@ class TransactionalProducer:
             raise ConfigError("group must not be empty")
         self.group = group
         self.config = config or ProducerConfig()
+        self._serializer = serializer
+        self._hooks = self.config.client.hooks
         self._wire_group = with_namespace(self.config.client.namespace, group)
         self._instance = ClientInstance(
             name_servers,
@@ -149,6 +160,15 @@ class TransactionalProducer:
             raise MessageError("a message of a transaction cannot be delayed", topic=message.topic)
         own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self._wire_group}
         message = replace(message, properties={**message.properties, **own})
+        if self._hooks is None:
+            return await (await self._submit(message))
+        sending = self._hooks.send([message], self.group)
+        return await (await followed(sending, self._submit(sending.messages[0])))
+
+    async def _submit(self, message: Message) -> asyncio.Future[SendResult]:
+        assert self._road is not None
+        body_bytes = body_of(message.body, self._serializer, message.topic)
+        message = replace(message, body=body_bytes)
         now = now_ms()
         message_id = self._instance.unique_ids.create(now)
         text = properties_text(message, message_id, self.config.client.namespace)
@@ -158,7 +178,7 @@ class TransactionalProducer:
         sent = await self._road.submit(message.topic, message_id, body, None)
         if self._tracer is not None:
             self._tracer.follow(sent, [message], now, Kind.HALF)
-        return await sent
+        return sent
 
     async def commit(self, half: SendResult) -> None:
         """Makes a message visible to consumers.
@@ -262,7 +282,9 @@ class TransactionalProducer:
         namespace = self.config.client.namespace
         topic = without_namespace(namespace, record.topic)
         queue = MessageQueue(topic, self._broker_name(address), record.queue_id)
-        message = ReceivedMessage(record, queue, self.config.body_bytes_max, namespace)
+        message = ReceivedMessage(
+            record, queue, self.config.body_bytes_max, namespace, self._serializer
+        )
         try:
             state = await self._check.call(message)
         except Exception:

@@ -5,6 +5,7 @@ that blocks for long holds up its own message only, as long as there are threads
 """
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,7 +46,9 @@ class UserFunction(Generic[R]):
         self, threads: ThreadPoolExecutor, message: ReceivedMessage
     ) -> Future[Awaitable[R] | R]:
         try:
-            return threads.submit(self._function, message)
+            # In the context of whoever calls, as a coroutine function would run.
+            context = contextvars.copy_context()
+            return threads.submit(context.run, self._function, message)
         except RuntimeError:
             # The program ends, and no thread begins any more. The function has not failed: the
             # message stays as it is until this is cancelled, and comes again.

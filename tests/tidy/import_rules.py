@@ -67,6 +67,10 @@ ROOMS: dict[str, Room] = {
         banned=_THREADS | _EVENT_LOOPS,
     ),
     "client": Room(rooms=frozenset({"client", "protocol"}), banned=frozenset({"multiprocessing"})),
+    # The one file of the client that needs the extra ledgermq[otel].
+    "client.otel": Room(
+        rooms=frozenset({"client", "protocol"}), packages=frozenset({"opentelemetry"})
+    ),
     "spark": Room(
         rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
         packages=frozenset({"pyspark", "pyarrow", "numpy", "yaml"}),

@@ -11,6 +11,7 @@ from ledgermq.client.pull_consumer import PullConsumer as AsyncPullConsumer
 from ledgermq.client.push_consumer import Listener
 from ledgermq.client.push_consumer import PushConsumer as AsyncPushConsumer
 from ledgermq.client.queue_requests import PullResult
+from ledgermq.client.serializers import Serializer
 from ledgermq.protocol.bodies import MessageQueue
 
 # Messages that one visit to the loop's thread brings: the visit costs more than a message.
@@ -27,10 +28,15 @@ class PullConsumer(Twin[AsyncPullConsumer]):
         *,
         tags: str = "*",
         sql: str | None = None,
+        serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens nothing yet; the arguments are those of the asyncio face."""
-        super().__init__(AsyncPullConsumer(name_servers, group, tags=tags, sql=sql, config=config))
+        super().__init__(
+            AsyncPullConsumer(
+                name_servers, group, tags=tags, sql=sql, serializer=serializer, config=config
+            )
+        )
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of a topic, asked for anew."""
@@ -107,6 +113,7 @@ class PushConsumer(Twin[AsyncPushConsumer]):
         sql: str | None = None,
         start: str = "last",
         mode: str = "concurrent",
+        serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens nothing yet; the arguments are those of the asyncio face."""
@@ -120,6 +127,7 @@ class PushConsumer(Twin[AsyncPushConsumer]):
                 sql=sql,
                 start=start,
                 mode=mode,
+                serializer=serializer,
                 config=config,
             )
         )

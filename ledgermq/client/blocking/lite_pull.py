@@ -8,6 +8,7 @@ from ledgermq.client.blocking.twin import Twin
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.serializers import Serializer
 from ledgermq.protocol.bodies import MessageQueue
 
 
@@ -21,12 +22,18 @@ class LitePullConsumer(Twin[AsyncLitePullConsumer]):
         *,
         start: str = "last",
         auto_commit: bool = True,
+        serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
         """Opens nothing yet; the arguments are those of the asyncio face."""
         super().__init__(
             AsyncLitePullConsumer(
-                name_servers, group, start=start, auto_commit=auto_commit, config=config
+                name_servers,
+                group,
+                start=start,
+                auto_commit=auto_commit,
+                serializer=serializer,
+                config=config,
             )
         )
 

@@ -12,6 +12,7 @@ from ledgermq.client.errors import ClientError, ClosedError
 from ledgermq.client.messages import Message, SendResult
 from ledgermq.client.producer import DEFAULT_GROUP
 from ledgermq.client.producer import Producer as AsyncProducer
+from ledgermq.client.serializers import Serializer
 from ledgermq.client.transactions import Check
 from ledgermq.client.transactions import TransactionalProducer as AsyncTransactionalProducer
 
@@ -24,10 +25,11 @@ class Producer(Twin[AsyncProducer]):
         name_servers: str = "127.0.0.1:9876",
         group: str = DEFAULT_GROUP,
         *,
+        serializer: Serializer | None = None,
         config: ProducerConfig | None = None,
     ) -> None:
         """Opens nothing yet; the arguments are those of the asyncio face."""
-        super().__init__(AsyncProducer(name_servers, group, config=config))
+        super().__init__(AsyncProducer(name_servers, group, serializer=serializer, config=config))
 
     def flush(self) -> None:
         """Returns when every send has its result or its error."""
@@ -62,10 +64,20 @@ class TransactionalProducer(Twin[AsyncTransactionalProducer]):
     """See ledgermq.client.TransactionalProducer; use it in a ``with`` block."""
 
     def __init__(
-        self, name_servers: str, group: str, check: Check, *, config: ProducerConfig | None = None
+        self,
+        name_servers: str,
+        group: str,
+        check: Check,
+        *,
+        serializer: Serializer | None = None,
+        config: ProducerConfig | None = None,
     ) -> None:
         """Opens nothing yet; the arguments are those of the asyncio face."""
-        super().__init__(AsyncTransactionalProducer(name_servers, group, check, config=config))
+        super().__init__(
+            AsyncTransactionalProducer(
+                name_servers, group, check, serializer=serializer, config=config
+            )
+        )
 
     def send_half(self, message: Message) -> SendResult:
         """Stores a message where no consumer sees it."""
