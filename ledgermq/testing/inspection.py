@@ -39,6 +39,13 @@ def committed_offsets(broker: BrokerService, group: str) -> dict[str, dict[int, 
     return {topic: offsets.of_topic(group, topic) for topic in offsets.topics_of(group)}
 
 
+def known_clients(broker: BrokerService, group: str) -> set[str]:
+    """Returns the ids of the producers and consumers of a group that have sent heart beats."""
+    consumers = broker.clients.find_group(group)
+    members = [] if consumers is None else consumers.members.values()
+    return {client.client_id for client in (*broker.clients.producers_of(group), *members)}
+
+
 def put_topic(broker: BrokerService, topic: str, queues: int) -> Deferred[None]:
     """Creates a topic, or changes its number of queues.
 

@@ -26,12 +26,22 @@ from ledgermq.client import ReceivedMessage
 from ledgermq.namesrv.config import load_namesrv_config
 from ledgermq.namesrv.service import NamesrvService
 from ledgermq.testing.errors import ClusterError
-from ledgermq.testing.inspection import committed_offsets, put_topic, stored_messages
+from ledgermq.testing.inspection import (
+    committed_offsets,
+    known_clients,
+    put_topic,
+    stored_messages,
+)
 from ledgermq.testing.node import Node, NodeState
 from ledgermq.testing.node_reactor import NodeReactor, Side
 from ledgermq.testing.ports import LOOPBACK, ReservedPort
 from ledgermq.testing.reactor_thread import ReactorThread
-from ledgermq.testing.settings import BROKER_NAME, Setting, broker_settings
+from ledgermq.testing.settings import (
+    BROKER_NAME,
+    Setting,
+    broker_settings,
+    name_server_settings,
+)
 from ledgermq.testing.wall_clock import MovableClock
 
 T = TypeVar("T")
@@ -126,7 +136,7 @@ class LedgerCluster:
             NAME_SERVER,
             reactor,
             {name_port.number: (name_port, Side.CLIENTS)},
-            partial(_make_name_server, name_port.number, root),
+            partial(_make_name_server, name_server_settings(name_port.number, root / NAME_SERVER)),
         )
         peers = ";".join(f"{name}-{own.address}" for name, (_, own) in ports.items())
         for name, (clients, own) in ports.items():
@@ -273,11 +283,7 @@ class LedgerCluster:
         Raises:
             ClusterError: the node is down, or there is no leader.
         """
-        name = node or self.wait_for_leader()
-        found: list[ReceivedMessage] = self._call(
-            lambda: stored_messages(self._program(name), topic)
-        )
-        return found
+        return self._read(node, lambda broker: stored_messages(broker, topic))
 
     def offsets(self, group: str, *, node: str | None = None) -> dict[str, dict[int, int]]:
         """Returns what a group has committed: topic -> queue id -> offset of its next message.
@@ -288,11 +294,21 @@ class LedgerCluster:
         Raises:
             ClusterError: the node is down, or there is no leader.
         """
-        name = node or self.wait_for_leader()
-        found: dict[str, dict[int, int]] = self._call(
-            lambda: committed_offsets(self._program(name), group)
-        )
-        return found
+        return self._read(node, lambda broker: committed_offsets(broker, group))
+
+    def clients(self, group: str, *, node: str | None = None) -> set[str]:
+        """Returns the ids of a group's producers and consumers, as their heart beats tell.
+
+        A producer is asked about its transactions only when the leader knows it so. Clients in Java
+        send a heart beat a second after their start, and then every 30 s.
+
+        Args:
+            node: as of `messages`.
+
+        Raises:
+            ClusterError: the node is down, or there is no leader.
+        """
+        return self._read(node, lambda broker: known_clients(broker, group))
 
     def wait_until(
         self, condition: Callable[[], T], *, timeout_s: float = TIMEOUT_S, what: str = ""
@@ -321,6 +337,12 @@ class LedgerCluster:
         if self._thread is None:
             raise ClusterError("the cluster is not started")
         return self._thread.call(function, *arguments)
+
+    def _read(self, node: str | None, read: Callable[[BrokerService], T]) -> T:
+        """Looks into a broker, the leader when none is named."""
+        name = node or self.wait_for_leader()
+        found: T = self._call(lambda: read(self._program(name)))
+        return found
 
     def _wait(self, condition: Callable[[], Any], what: str, timeout_s: float) -> Any:
         """Waits for what can be asked in the reactor's thread only."""
@@ -379,11 +401,6 @@ class LedgerCluster:
 
 
 def _make_name_server(
-    port: int, folder: Path, reactor: NodeReactor, pool: ThreadPool
+    settings: Mapping[str, str], reactor: NodeReactor, pool: ThreadPool
 ) -> NamesrvService:
-    settings = {
-        "listenPort": str(port),
-        "bindAddress": LOOPBACK,
-        "kvConfigPath": str(folder / NAME_SERVER / "kvConfig.json"),
-    }
     return NamesrvService(load_namesrv_config(None, settings), reactor)

@@ -84,5 +84,14 @@ def broker_settings(
     }
 
 
+def name_server_settings(port: int, folder: Path) -> dict[str, str]:
+    """Returns the settings of the name server."""
+    return {
+        "listenPort": str(port),
+        "bindAddress": LOOPBACK,
+        "kvConfigPath": str(folder / "kvConfig.json"),
+    }
+
+
 def _text(value: Setting) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

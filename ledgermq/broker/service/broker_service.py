@@ -52,7 +52,7 @@ from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
-from ledgermq.commitlog import DamagedFileError, MessageStore, opening_record
+from ledgermq.commitlog import DamagedFileError, opening_record
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.protocol.tls.files import TlsFiles
@@ -79,6 +79,7 @@ class BrokerService:
         config: as given.
         leadership: role, term, leader and broker id of the moment.
         address: "host:port" told to clients; the port is known after start.
+        messages, clients: what is stored, and who is known by heart beats; for reading.
     """
 
     def __init__(
@@ -120,12 +121,12 @@ class BrokerService:
         self.leadership = Leadership(self_id, config.follower_broker_id, is_slave=is_slave)
         self._schedule = Schedule(reactor)
         self._output = TurnOutput(reactor)
-        self._clients = ClientTable()
+        self._clients = self.clients = ClientTable()
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
         self._storage = storage_of(config)(config, reactor, self.state, self._now_ms, pool)
-        self._messages = self._storage.messages
+        self._messages = self.messages = self._storage.messages
         self._dispatcher = self._new_dispatcher()
         self._tls = TlsFiles(config.tls_file, config.tls_mode, is_client=config.uses_tls)
         self._server = self._new_server(config.listen_port)
@@ -236,11 +237,6 @@ class BrokerService:
     def replication_address(self) -> str:
         """Where slaves connect to; nobody listens there with a ledger."""
         return ha_address(self.config, self._replication)
-
-    @property
-    def messages(self) -> MessageStore:
-        """What is stored, for reading."""
-        return self._messages
 
     @property
     def registered_with(self) -> list[str]:
