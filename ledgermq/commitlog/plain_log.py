@@ -11,13 +11,12 @@ one log knows one of the two at a time. Three ends, none of which ever passes th
     confirmed_offset  behind the last whole record that readers may see
     flushed_offset    on the disk for certain
 
-Whoever runs the log moves `confirmed_offset`, by `confirm`: at once, or after the flush. What a
-slave has is beside them: `acknowledge` notes how far it has come, `when_acknowledged` waits for it.
-No Twisted, no thread: only `sync` may run in another thread, beside everything else.
+Whoever runs the log moves `confirmed_offset`, by `confirm`: at once, or after the flush. What
+slaves have is known elsewhere. No Twisted, no thread: only `sync` may run in another thread,
+beside everything else.
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
@@ -43,9 +42,6 @@ _INT64: Final = Struct(">q")
 # The next segment is made when this part of the present one is written.
 _AHEAD_NUMERATOR, _AHEAD_DENOMINATOR = 3, 4
 
-# Called once: True when a slave has it, False when nobody will tell any more.
-OnAcknowledged = Callable[[bool], None]
-
 
 class PlainCommitLog:
     """Records in a contiguous run of segments.
@@ -68,9 +64,6 @@ class PlainCommitLog:
         self._whole_offset = 0
         self._confirmed_offset = 0
         self._flushed_offset = 0
-        self._acknowledged_offset = 0
-        # End of an append and who waits for it; the ends rise.
-        self._waiting: deque[tuple[int, OnAcknowledged]] = deque()
         # Why a sync failed; then nothing is written any more.
         self._failure: str | None = None
         # Called with max_offset after each append: there is something to send.
@@ -305,42 +298,8 @@ class PlainCommitLog:
         return self._segments.drop_before(offset)
 
     def close(self) -> None:
-        """Closes the files without a sync; who waits for a slave is told that none will come."""
-        while self._waiting:
-            self._waiting.popleft()[1](False)
+        """Closes the files without a sync."""
         self._segments.close()
-
-    # What slaves have.
-
-    @property
-    def acknowledged_offset(self) -> int:
-        """What the best slave has reported."""
-        return self._acknowledged_offset
-
-    def acknowledge(self, offset: int) -> None:
-        """Notes that a slave has all before `offset`.
-
-        Raises:
-            LogOffsetError: the log does not reach so far.
-        """
-        if offset > self.max_offset:
-            raise LogOffsetError("offset of a slave", f"at most {self.max_offset}", offset)
-        self._acknowledged_offset = max(self._acknowledged_offset, offset)
-        while self._waiting and self._waiting[0][0] <= self._acknowledged_offset:
-            self._waiting.popleft()[1](True)
-
-    def when_acknowledged(self, end_offset: int, notify: OnAcknowledged) -> None:
-        """Has `notify` called when a slave has all before `end_offset`; at once when one has.
-
-        Args:
-            end_offset: behind an append; not below that of the call before.
-            notify: may append, not close.
-        """
-        if end_offset <= self._acknowledged_offset:
-            notify(True)
-            return
-        assert not self._waiting or self._waiting[-1][0] <= end_offset
-        self._waiting.append((end_offset, notify))
 
 
 def directory_of(root: str) -> str:

@@ -157,16 +157,6 @@ class SlaveReplication:
         self._find_master = find_master
         self._client = HaClient(reactor, log, ha_settings(config))
 
-    @property
-    def is_copying(self) -> bool:
-        """True while the connection to the master brings what fits."""
-        return self._client.is_copying
-
-    @property
-    def last_failure(self) -> str | None:
-        """Why the last connection ended; None while all is well."""
-        return self._client.last_failure
-
     def start(self) -> Deferred[None]:
         """Nothing has to be opened: `check` connects."""
         return succeed(None)

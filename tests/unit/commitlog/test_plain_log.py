@@ -1,4 +1,4 @@
-"""PlainCommitLog: records back to back, blanks, a master's and a slave's way, recovery, acks."""
+"""PlainCommitLog: records back to back, blanks, a master's and a slave's way, recovery."""
 
 import os
 from pathlib import Path
@@ -210,27 +210,6 @@ def test_files_made_ahead_are_no_part_of_the_log(tmp_path: Path) -> None:
     log, report = opened(tmp_path, durable_offset=end)
     assert (report.end_offset, report.cut_reason, report.record_count) == (end, None, 1)
     assert os.listdir(tmp_path / "commitlog") == [f"{0:020d}"]
-
-
-def test_who_waits_for_a_slave_is_told_in_order(tmp_path: Path) -> None:
-    log, _ = opened(tmp_path)
-    told: list[tuple[str, bool]] = []
-    ends = []
-    for name in ("one", "two", "three"):
-        log.append([record(name.encode())])
-        ends.append(log.max_offset)
-        log.when_acknowledged(log.max_offset, lambda there, name=name: told.append((name, there)))
-    log.acknowledge(ends[0] - 1)
-    assert told == []
-    log.acknowledge(ends[1])
-    log.acknowledge(ends[0])
-    assert told == [("one", True), ("two", True)]
-    assert log.acknowledged_offset == ends[1]
-    log.when_acknowledged(ends[1], lambda there: told.append(("late", there)))
-    with pytest.raises(LogOffsetError):
-        log.acknowledge(ends[2] + 1)
-    log.close()
-    assert told[2:] == [("late", True), ("three", False)]
 
 
 def test_a_view_outlives_its_segment(tmp_path: Path) -> None:
