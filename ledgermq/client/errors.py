@@ -66,6 +66,10 @@ class NoRouteError(ClientError):
     """No name server knows a broker for the topic, or its broker has no leader now."""
 
 
+class NoReplyError(ClientError):
+    """A request was stored, but no reply came in time; it may have been worked on all the same."""
+
+
 class UnreachableError(ClientError):
     """A broker could not be connected, closed the connection, or did not answer in time.
 

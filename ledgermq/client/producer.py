@@ -11,22 +11,27 @@ change their order.
 """
 
 import asyncio
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ledgermq.client.config import ProducerConfig
-from ledgermq.client.errors import MessageError, NoRouteError
+from ledgermq.client.connections import Answer
+from ledgermq.client.errors import MessageError, NoReplyError, NoRouteError
 from ledgermq.client.hooks import followed
 from ledgermq.client.instance import ClientInstance, now_ms
-from ledgermq.client.messages import Message, SendResult
+from ledgermq.client.messages import Message, ReceivedMessage, SendResult
 from ledgermq.client.namespaces import with_namespace
+from ledgermq.client.replies import Replies, reply_to, request_properties
 from ledgermq.client.send_frame import batch_body, properties_text, single_body
 from ledgermq.client.sends import SendRoad
 from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
 from ledgermq.client.tracing import Tracer
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
 
 DEFAULT_GROUP: Final = "ledgermq_producer"
@@ -66,8 +71,11 @@ class Producer:
             name_servers,
             self.config.client,
             default_queue_nums=self.config.default_topic_queue_nums,
+            on_request=self._requested,
             heartbeat=self._heartbeat,
         )
+        client = self.config.client
+        self._replies = Replies(self.config.body_bytes_max, client.namespace, serializer)
         self._road: SendRoad | None = None
         self._tracer = (
             Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
@@ -135,8 +143,68 @@ class Producer:
         sending = self._hooks.send([message], self.group)
         return await followed(sending, self._submit(sending.messages[0], ordering_key))
 
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = 3.0,
+        ordering_key: str | None = None,
+    ) -> ReceivedMessage:
+        """Sends a message, and returns the reply of whoever consumes it.
+
+        Args:
+            message: what to ask.
+            timeout_s: how long to wait for the reply, sending included.
+            ordering_key: as for send.
+
+        Raises:
+            NoReplyError: no reply came in time.
+            MessageError, SendError, ClosedError: as for send.
+        """
+        correlation_id = uuid.uuid4().hex
+        own = request_properties(correlation_id, self._instance.client_id, timeout_s)
+        asked = replace(message, properties={**message.properties, **own})
+        reply = self._replies.expect(correlation_id)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.send(asked, ordering_key=ordering_key)
+                return await reply
+        except TimeoutError as error:
+            raise NoReplyError(
+                f"no reply in {timeout_s:g} s", retriable=True, topic=message.topic
+            ) from error
+        finally:
+            self._replies.forget(correlation_id)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: Any,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answers a message that was sent with `request`, and returns when the asker has the reply.
+
+        Args:
+            request: what was consumed.
+            body: of the reply.
+            properties: further ones of the reply.
+
+        Raises:
+            MessageError: the message is no request, or the reply cannot be sent as it is.
+            SendError: the reply was not taken in time: the asker may have gone.
+            ClosedError: the producer is not open.
+        """
+        message = reply_to(request, body, properties or {})
+        if self._hooks is None:
+            await (await self._submit(message, None, is_reply=True))
+            return
+        sending = self._hooks.send([message], self.group)
+        submitted = self._submit(sending.messages[0], None, is_reply=True)
+        await (await followed(sending, submitted))
+
     async def _submit(
-        self, message: Message, ordering_key: str | None
+        self, message: Message, ordering_key: str | None, *, is_reply: bool = False
     ) -> asyncio.Future[SendResult]:
         message = self._with_bytes(message)
         now = now_ms()
@@ -144,6 +212,8 @@ class Producer:
         text = properties_text(message, message_id, self.config.client.namespace)
         config = self.config
         body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
+        if is_reply:
+            body = body._replace(code=int(RequestCode.SEND_REPLY_MESSAGE_V2))
         sent = await self._opened().submit(message.topic, message_id, body, ordering_key)
         if self._tracer is not None:
             kind = Kind.DELAYED if message.delay_level else Kind.NORMAL
@@ -240,6 +310,11 @@ class Producer:
         self._instance.check_open(self._road is not None, "producer")
         assert self._road is not None
         return self._road
+
+    def _requested(self, address: str, request: RemotingCommand) -> Answer:
+        if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            return self._replies.take(request)
+        return None
 
     def _heartbeat(self) -> HeartbeatData:
         wire_group = with_namespace(self.config.client.namespace, self.group)

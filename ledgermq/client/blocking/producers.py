@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from ledgermq.client.blocking.twin import Twin
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import ClientError, ClosedError
-from ledgermq.client.messages import Message, SendResult
+from ledgermq.client.messages import Message, ReceivedMessage, SendResult
 from ledgermq.client.producer import DEFAULT_GROUP
 from ledgermq.client.producer import Producer as AsyncProducer
 from ledgermq.client.serializers import Serializer
@@ -54,6 +54,28 @@ class Producer(Twin[AsyncProducer]):
     ) -> Future[SendResult]:
         """Puts messages of one topic on their way as one request; see submit and send_batch."""
         return self._call(_future(self._twin.submit_batch(messages, ordering_key=ordering_key)))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = 3.0,
+        ordering_key: str | None = None,
+    ) -> ReceivedMessage:
+        """Sends a message, and returns the reply of whoever consumes it."""
+        return self._call(
+            self._twin.request(message, timeout_s=timeout_s, ordering_key=ordering_key)
+        )
+
+    def reply(
+        self,
+        request: ReceivedMessage,
+        body: Any,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answers a message that was sent with `request`."""
+        self._call(self._twin.reply(request, body, properties=properties))
 
     def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
         """Sends a message without asking for an answer."""
