@@ -1,7 +1,7 @@
 """Admin commands about the leader of a broker group: transferLeader.
 
 The way is DLedger's own, so that it works with groups of Apache's brokers, too: the broker's
-configuration tells the group and its ledger addresses, METADATA tells the leader, a heart beat of
+configuration tells the group and its ledger addresses, METADATA who leads, a heart beat of
 no term tells the term (the answer is 403 with it, and nothing changes), LEADERSHIP_TRANSFER does
 it.
 """
@@ -47,19 +47,32 @@ class LedgerGroup:
     def find_leader(self) -> tuple[str, int]:
         """Returns the leader and its term.
 
+        Only what a member says of itself counts: another one may hear late of a new leader, and
+        name the former one, which knows the new term already.
+
         Raises:
-            AdminError: no member names one.
+            AdminError: no member leads.
         """
         reasons: list[str] = []
+        leaders: list[tuple[int, str]] = []
         for member_id in self.peers:
             try:
-                leader_id = self._ask(member_id, JsonCode.METADATA).get("leaderId")
-                if isinstance(leader_id, str) and leader_id in self.peers:
-                    return leader_id, self._term_of(leader_id)
-                reasons.append(f"{member_id} knows no leader")
+                if self._leads(member_id):
+                    term = self._term_of(member_id)
+                    # Still: the term is that of its leadership.
+                    if self._leads(member_id):
+                        leaders.append((term, member_id))
+                        continue
+                reasons.append(f"{member_id} does not lead")
             except AdminError as error:
                 reasons.append(str(error))
-        raise AdminError(f"group {self.group!r} has no leader: {'; '.join(reasons)}")
+        if not leaders:
+            raise AdminError(f"group {self.group!r} has no leader: {'; '.join(reasons)}")
+        term, leader_id = max(leaders)
+        return leader_id, term
+
+    def _leads(self, member_id: str) -> bool:
+        return self._ask(member_id, JsonCode.METADATA).get("leaderId") == member_id
 
     def hand_over(self, target_id: str) -> tuple[str, int]:
         """Makes a member the leader; returns who led before, and the new term.
