@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from ledgermq.broker.access.rules_folder import file_path, merge, read_folder
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
 from ledgermq.broker.errors import AccessRulesError, ConfigError
+from ledgermq.broker.registration import split_address
 from ledgermq.cli.failure import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import Security
@@ -68,7 +69,8 @@ def run(options: argparse.Namespace) -> int:
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
         _check_address, _check_ports, _check_outgoing_ports, _check_access, _check_tls,
-        _check_space, _check_sync, _check_store, _check_clock, _check_members, _check_name_servers,
+        _check_space, _check_sync, _check_store, _check_clock, _check_members, _check_master,
+        _check_name_servers,
     )  # fmt: skip
     for check in checks:
         findings += check(config)
@@ -105,6 +107,8 @@ def _ports_of(config: BrokerConfig) -> list[tuple[str, str, int]]:
         ports.append(("vipChannelEnable", config.bind_host, vip_port))
     if config.is_group_member:
         ports.append(("dLegerPeers", "", config.own_peer.port))
+    if config.wants_plain_log and not config.is_slave:
+        ports.append(("haListenPort", config.bind_host, config.ha_listen_port))
     return ports
 
 
@@ -224,6 +228,18 @@ def _check_members(config: BrokerConfig) -> list[Finding]:
         else:
             findings.append(Finding("member", "good", f"{peer} answers"))
     return findings
+
+
+def _check_master(config: BrokerConfig) -> list[Finding]:
+    """A slave that is told its master by the name server has nothing to be looked at here."""
+    if not config.is_slave or not config.ha_master_address:
+        return []
+    master = config.ha_master_address
+    try:
+        socket.create_connection(split_address(master), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        return [Finding("master", "warning", f"haMasterAddress {master}: {error}")]
+    return [Finding("master", "good", f"{master} answers")]
 
 
 def _check_access(config: BrokerConfig) -> list[Finding]:

@@ -193,3 +193,46 @@ def test_a_port_that_outgoing_connections_may_take_is_a_warning(
     _, found = findings(capsys, tmp_path / "store", *group)
     assert found["outgoing ports"]["verdict"] == verdict
     assert ("dLegerPeers 40911" in found["outgoing ports"]["text"]) == (verdict == "warning")
+
+
+@pytest.mark.parametrize(("role", "is_listened"), [("ASYNC_MASTER", True), ("SLAVE", False)])
+def test_the_port_for_slaves_is_that_of_a_master(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    is_listened: bool,
+) -> None:
+    for name, text in (("OUTGOING_PORTS", "32768\t60999\n"), ("RESERVED_PORTS", "")):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(doctor, name, tmp_path / name)
+    plain = ("enableDLegerCommitLog=false", "haListenPort=40912", f"brokerRole={role}")
+    _, found = findings(capsys, tmp_path / "store", *plain, "brokerId=1")
+    assert ("haListenPort 40912" in found["outgoing ports"]["text"]) == is_listened
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_a_slave_tries_the_master_it_was_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_reached: bool,
+) -> None:
+    tried = []
+
+    class Connection:
+        def close(self) -> None:
+            tried.append("closed")
+
+    def connect(address: tuple[str, int], timeout_s: float) -> Connection:
+        tried.append(address)
+        if not is_reached:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return Connection()
+
+    monkeypatch.setattr(doctor.socket, "create_connection", connect)
+    slave = ("brokerRole=SLAVE", "brokerId=1", "haMasterAddress=10.0.0.1:10912")
+    code, found = findings(capsys, tmp_path / "store", *slave)
+    assert code == 0
+    assert found["master"]["verdict"] == ("good" if is_reached else "warning")
+    assert tried == [("10.0.0.1", 10912), *(["closed"] if is_reached else [])]
