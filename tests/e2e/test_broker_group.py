@@ -68,12 +68,16 @@ class Group:
             return log.count("recovering, no vote") == log.count("recovered, it votes")
 
         def is_whole() -> bool:
-            with WireClient(self.members[self.leader()].address) as client:
-                client.send("Warm", 0, b"x")
+            try:
+                with WireClient(self.members[self.leader()].address) as client:
+                    client.send("Warm", 0, b"x")
+            except OSError:
+                # The leadership moves.
+                return False
             roles = [member.status.get("role") for member in self.members.values()]
             return set(roles) <= {"LEADER", "FOLLOWER"} and all(map(is_counted, self.members))
 
-        wait_until(is_whole, what="a group in which all members count")
+        wait_until(is_whole, what="a group in which all members count", deadline_s=60)
 
 
 @pytest.fixture
