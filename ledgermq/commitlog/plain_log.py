@@ -16,7 +16,6 @@ slaves have is known elsewhere. No Twisted, no thread: only `sync` may run in an
 beside everything else.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
@@ -69,13 +68,13 @@ class PlainCommitLog:
         # Called with max_offset after each append: there is something to send.
         self.on_appended: Callable[[int], None] = lambda max_offset: None
 
-    def open(self, *, durable_offset: int = 0, is_clean: bool = False) -> PlainReport:
+    def open(self, *, durable_offset: int | None = None, is_clean: bool = False) -> PlainReport:
         """Finds the end of the log; a torn tail is copied aside and cut.
 
         All whole records count as confirmed.
 
         Args:
-            durable_offset: up to here everything was on the disk for certain; 0: not known.
+            durable_offset: up to here everything was on the disk for certain; None: not known.
             is_clean: the last stop was clean, so CRCs need not be compared.
 
         Raises:
@@ -300,8 +299,3 @@ class PlainCommitLog:
     def close(self) -> None:
         """Closes the files without a sync."""
         self._segments.close()
-
-
-def directory_of(root: str) -> str:
-    """Returns where the commit log lies when storePathCommitLog does not say."""
-    return os.path.join(root, "commitlog")

@@ -1,10 +1,11 @@
 """Where a plain commit log ends after whatever stop: its good prefix stays, a torn tail goes.
 
-The walk covers the last three segments, as upstream's does. A bad record is a torn tail when
-nothing says that it was ever whole on the disk: it lies above the durable offset, and no later
-file begins with a good record. Then its bytes are copied aside and cut. Anything else is damage: it
-is told, and the files are left as they are, where upstream would drop all that is behind. Where the
-durable offset is not known, as in a log that Java wrote, a good record behind the bad one tells.
+The walk covers the last three segments, as upstream's does, and all that is above the durable
+offset. A bad record there is a torn tail, whatever is behind it: what was not synced comes to the
+disk in any order. What is left of its segment is copied aside, and the log is cut there. Below, it
+is damage: it is told, and the files are left as they are, where upstream would drop all that is
+behind. Where the durable offset is not known, as in a log that Java wrote, a good record behind the
+bad one makes it damage.
 """
 
 import os
@@ -38,12 +39,12 @@ class PlainReport:
 
 
 def recover(
-    segments: Segments, file_system: FileSystem, *, durable_offset: int, is_clean: bool
+    segments: Segments, file_system: FileSystem, *, durable_offset: int | None, is_clean: bool
 ) -> PlainReport:
     """Opens the segments and sets their end: see PlainCommitLog.open."""
     segments.open()
     count, end = 0, segments.first_position
-    for start in segments.starts[-_SEGMENTS_WALKED:]:
+    for start in _starts_to_walk(segments, durable_offset):
         walk = _walk_segment(segments, start, verify=not is_clean)
         count += len(walk.starts)
         end = walk.next_offset
@@ -51,11 +52,21 @@ def recover(
             reason = walk.stopped_because or "the log ends here"
             _refuse_damage(segments, start, end, reason, durable_offset)
             break
-    if end < durable_offset:
+    if durable_offset is not None and end < durable_offset:
         path = os.path.join(segments.directory, segment_name(end))
         expected = f"a file, as the log was on disk up to {durable_offset}"
         raise CorruptStoreError(path, 0, "record", expected, "none", end)
     return _cut(segments, file_system, end, count)
+
+
+def _starts_to_walk(segments: Segments, durable_offset: int | None) -> list[int]:
+    known = segments.end_position if durable_offset is None else durable_offset
+    last = segments.starts[-_SEGMENTS_WALKED:]
+    return [
+        start
+        for start in segments.starts
+        if start >= last[0] or start + segments.segment_bytes > known
+    ]
 
 
 def _walk_segment(segments: Segments, start: int, *, verify: bool) -> Walk:
@@ -64,20 +75,20 @@ def _walk_segment(segments: Segments, start: int, *, verify: bool) -> Walk:
 
 
 def _refuse_damage(
-    segments: Segments, start: int, end: int, reason: str, durable_offset: int
+    segments: Segments, start: int, end: int, reason: str, durable_offset: int | None
 ) -> None:
-    later = [
+    path = os.path.join(segments.directory, segment_name(start))
+    if durable_offset is not None:
+        if end < durable_offset:
+            expected = f"a record, as the log was on disk up to {durable_offset}"
+            raise CorruptStoreError(path, end - start, "record", expected, f"bad ({reason})", end)
+        return
+    # A log of Java: nothing tells what was on the disk but the records themselves.
+    later = _good_behind(segments, start, end) or [
         other
         for other in segments.starts
         if other > start and _walk_segment(segments, other, verify=False).starts
     ]
-    path = os.path.join(segments.directory, segment_name(start))
-    if not durable_offset and not later:
-        # A log of Java: nothing tells what was on the disk but the records themselves.
-        later = _good_behind(segments, start, end)
-    if end < durable_offset:
-        expected = f"a record, as the log was on disk up to {durable_offset}"
-        raise CorruptStoreError(path, end - start, "record", expected, f"bad ({reason})", end)
     if later:
         expected = f"a record, as the log goes on at {later[0]}"
         raise CorruptStoreError(path, end - start, "record", expected, f"bad ({reason})", end)

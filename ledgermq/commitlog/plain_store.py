@@ -60,10 +60,12 @@ class PlainMessageStore(MessageStore):
         return self._plain_dispatcher
 
     @property
-    def durable_offset(self) -> int:
-        """Up to where the log was on the disk when the last checkpoint was written, 0: unknown."""
+    def durable_offset(self) -> int | None:
+        """Up to where the log was on the disk at the last checkpoint; None when nobody knows."""
         mark = self._checkpoints.read()
-        return mark.end_position if mark is not None and mark.index + 1 == mark.end_position else 0
+        if mark is None or mark.index + 1 != mark.end_position:
+            return None
+        return mark.end_position
 
     def _sync_log(self) -> None:
         """What the checkpoint names must be on the disk: recovery tells damage by it."""
