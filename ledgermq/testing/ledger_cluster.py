@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypeVar
 
 from twisted.python.threadpool import ThreadPool
 
-from ledgermq.broker.config import load_broker_config
+from ledgermq.broker.config import BrokerConfig, load_broker_config
 from ledgermq.broker.service import BrokerService
 from ledgermq.client import ReceivedMessage
 from ledgermq.namesrv.config import load_namesrv_config
@@ -73,7 +73,7 @@ class LedgerCluster:
             settings: of all brokers, with the keys of their configuration file.
 
         Raises:
-            ValueError: there cannot be so many nodes, or a key is the cluster's own.
+            ValueError: there cannot be so many nodes, or a key is unknown or the cluster's own.
             ConfigError: a setting has a value that is not allowed.
         """
         if not 1 <= nodes <= NODES_MAX:
@@ -83,14 +83,18 @@ class LedgerCluster:
         self.nodes = tuple(f"n{number}" for number in range(nodes))
         self._settings = dict(settings or {})
         # Wrong settings are told now, by the line that makes the cluster.
-        self._config_of("n0", f"n0-{LOOPBACK}:1", 1, f"{LOOPBACK}:1", Path())
+        config = self._config_of("n0", f"n0-{LOOPBACK}:1", 1, f"{LOOPBACK}:1", Path())
+        if config.unknown_keys:
+            raise ValueError(f"unknown configuration keys: {', '.join(config.unknown_keys)}")
         self._addresses: dict[str, str] = {}
         self._brokers: dict[str, Node[BrokerService]] = {}
         self._name_server: Node[NamesrvService] | None = None
         self._thread: ReactorThread | None = None
         self._closing = ExitStack()
 
-    def _config_of(self, name: str, peers: str, port: int, name_server: str, folder: Path) -> Any:
+    def _config_of(
+        self, name: str, peers: str, port: int, name_server: str, folder: Path
+    ) -> BrokerConfig:
         settings = broker_settings(
             self._settings,
             name=name,

@@ -286,6 +286,8 @@ def test_number_of_nodes_has_its_limits(nodes: int) -> None:
 def test_wrong_setting_is_refused_by_the_line_that_makes_the_cluster() -> None:
     with pytest.raises(ConfigError, match="maxMessageSize"):
         LedgerCluster(settings={"maxMessageSize": -1})
+    with pytest.raises(ValueError, match="unknown configuration keys: maxMesageSize"):
+        LedgerCluster(settings={"maxMesageSize": 1024})
 
 
 def test_closed_cluster_can_be_closed_and_not_used() -> None:
