@@ -16,7 +16,7 @@ from typing import Final, Self
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.connections import Answer
 from ledgermq.client.errors import ClientError, ConfigError
-from ledgermq.client.holding import Holding, OffsetStore
+from ledgermq.client.holding import Holding
 from ledgermq.client.inbox import Inbox, Item
 from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
 from ledgermq.client.messages import ReceivedMessage
@@ -28,7 +28,7 @@ from ledgermq.client.rounds import Rounds
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.shares import GroupShare
 from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
-from ledgermq.client.tracing import Tracer
+from ledgermq.client.tracing import tracer_of
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -131,9 +131,7 @@ class LitePullConsumer:
             stays_connected=True,
         )
         self._requests = QueueRequests(self._instance, group, self.config, serializer)
-        self._tracer = (
-            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
-        )
+        self._tracer = tracer_of(self._instance, group, self.config.client)
         self._inbox = Inbox()
         self._subscriptions: dict[str, SubscriptionData] = {}
         # What of the assigned queues is wanted.
@@ -142,19 +140,7 @@ class LitePullConsumer:
         self._starts: dict[str, str] = {}
         # Returned by poll, not yet consumed.
         self._given: list[Item] = []
-        offsets: OffsetStore = _Told(self._requests) if auto_commit else _ByHand(self._requests)
-        self._holding = Holding(
-            self._instance,
-            self._requests,
-            self._inbox,
-            self.config,
-            starts=self._starts,
-            offsets=offsets,
-            shares=GroupShare(self._instance, self._wire_group),
-            locks=None,
-            settled=self._lost,
-            failed=self._inbox.fail,
-        )
+        self._holding = self._make_holding()
         self._rounds = Rounds(
             self._instance,
             self._holding,
@@ -166,6 +152,21 @@ class LitePullConsumer:
         self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_open = False
+
+    def _make_holding(self) -> Holding:
+        told = _Told if self.auto_commit else _ByHand
+        return Holding(
+            self._instance,
+            self._requests,
+            self._inbox,
+            self.config,
+            starts=self._starts,
+            offsets=told(self._requests),
+            shares=GroupShare(self._instance, self._wire_group),
+            locks=None,
+            settled=self._lost,
+            failed=self._inbox.fail,
+        )
 
     def _make_questions(self) -> Questions:
         return Questions(

@@ -29,7 +29,7 @@ from ledgermq.client.send_frame import batch_body, properties_text, single_body
 from ledgermq.client.sends import SendRoad
 from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
-from ledgermq.client.tracing import Tracer
+from ledgermq.client.tracing import tracer_of
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
@@ -77,9 +77,7 @@ class Producer:
         client = self.config.client
         self._replies = Replies(self.config.body_bytes_max, client.namespace, serializer)
         self._road: SendRoad | None = None
-        self._tracer = (
-            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
-        )
+        self._tracer = tracer_of(self._instance, group, self.config.client)
 
     async def __aenter__(self) -> Self:
         self._instance.start()

@@ -42,7 +42,7 @@ from ledgermq.client.rounds import Rounds
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.shares import EveryQueue, GroupShare
 from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
-from ledgermq.client.tracing import Tracer
+from ledgermq.client.tracing import tracer_of
 from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
@@ -108,12 +108,7 @@ class PushConsumer:
         Raises:
             ConfigError: an argument is wrong, or the file of a broadcast consumer is none.
         """
-        if start not in ("first", "last"):
-            raise ConfigError(f"start is {start!r}; allowed: first, last")
-        if mode not in MODES:
-            raise ConfigError(f"mode is {mode!r}; allowed: {', '.join(MODES)}")
-        if not topic or not group:
-            raise ConfigError("topic and group must not be empty")
+        _check(topic, group, start, mode)
         self.topic = topic
         self.group = group
         self.tags = tags
@@ -135,15 +130,9 @@ class PushConsumer:
         )
         self._subscriptions = self._subscribe()
         self._requests = QueueRequests(self._instance, group, self.config, serializer)
-        self._tracer = (
-            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
-        )
+        self._tracer = tracer_of(self._instance, group, self.config.client)
         self._arrived: Arrived = asyncio.Queue()
-        self._locks = (
-            QueueLocks(self._instance, group, time.monotonic, self._namespace)
-            if mode == "orderly"
-            else None
-        )
+        self._locks = self._make_locks()
         self._listening: Listening | None = None
         self._work: ConcurrentWork | OrderlyWork | None = None
         if listener is not None:
@@ -151,14 +140,7 @@ class PushConsumer:
             self._listening = Listening(group, function, self._tracer, self._hooks)
             self._work = self._make_work(self._listening)
         self._holding = self._make_holding()
-        self._rounds = Rounds(
-            self._instance,
-            self._holding,
-            group,
-            lambda: self._subscriptions,
-            self.config.rebalance_interval_s,
-            self._namespace,
-        )
+        self._rounds = self._make_rounds()
         self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_open = False
@@ -174,6 +156,21 @@ class PushConsumer:
         return tuple(
             subscription_of(topic, expression, version, self._namespace)
             for topic, expression in wanted.items()
+        )
+
+    def _make_locks(self) -> QueueLocks | None:
+        if self.mode != "orderly":
+            return None
+        return QueueLocks(self._instance, self.group, time.monotonic, self._namespace)
+
+    def _make_rounds(self) -> Rounds:
+        return Rounds(
+            self._instance,
+            self._holding,
+            self.group,
+            lambda: self._subscriptions,
+            self.config.rebalance_interval_s,
+            self._namespace,
         )
 
     def _make_work(self, listening: Listening) -> ConcurrentWork | OrderlyWork:
@@ -374,3 +371,12 @@ class PushConsumer:
             subscription_data_set=list(self._subscriptions),
         )
         return HeartbeatData(client_id=self._instance.client_id, consumer_data_set=[member])
+
+
+def _check(topic: str, group: str, start: str, mode: str) -> None:
+    if start not in ("first", "last"):
+        raise ConfigError(f"start is {start!r}; allowed: first, last")
+    if mode not in MODES:
+        raise ConfigError(f"mode is {mode!r}; allowed: {', '.join(MODES)}")
+    if not topic or not group:
+        raise ConfigError("topic and group must not be empty")

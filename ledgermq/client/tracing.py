@@ -238,3 +238,8 @@ class Tracer:
         except ClientError as error:
             self._dropped_count += len(texts)
             _log.info("traces of %s were not sent: %s", self._group, error)
+
+
+def tracer_of(instance: ClientInstance, group: str, config: ClientConfig) -> Tracer | None:
+    """Returns a tracer where tracing is on."""
+    return Tracer(instance, group, config) if config.trace else None

@@ -30,7 +30,7 @@ from ledgermq.client.send_frame import properties_text, single_body
 from ledgermq.client.sends import SendRoad
 from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
-from ledgermq.client.tracing import Tracer
+from ledgermq.client.tracing import tracer_of
 from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol import properties as names
 from ledgermq.protocol import sysflag
@@ -111,9 +111,7 @@ class TransactionalProducer:
         self._check = UserFunction(check, _CHECK_THREADS)
         self._checks: set[asyncio.Task[None]] = set()
         self._road: SendRoad | None = None
-        self._tracer = (
-            Tracer(self._instance, group, self.config.client) if self.config.client.trace else None
-        )
+        self._tracer = tracer_of(self._instance, group, self.config.client)
 
     async def __aenter__(self) -> Self:
         self._instance.start()
