@@ -30,6 +30,8 @@ from ledgermq.dledger.errors import LedgerError
 from ledgermq.protocol.transport.client import default_back_off
 
 _CONNECT_S_MAX: Final = 3.0
+# Attempts in a row that reach nobody before it is told: a master may just be on its way.
+_FAILURES_TOLD: Final = 3
 
 _log = Logger()
 
@@ -100,7 +102,8 @@ class HaClient:
 
     Attributes:
         master: "host:port" that is connected to, None while none is known.
-        last_failure: why the last connection ended; None once a frame was taken on the next one.
+        last_failure: why there is no connection, or why the last one ended; None once a frame was
+            taken on the next one.
     """
 
     def __init__(
@@ -198,6 +201,10 @@ class HaClient:
     # For the connection and the service.
 
     def _pause(self, failed_count: int) -> float:
+        if failed_count >= _FAILURES_TOLD:
+            self._note_failure(
+                "nobody answers; is it up, and without a ledger (enableDLegerCommitLog=false)?"
+            )
         return self._back_off(max(failed_count, self._fruitless_count))
 
     def new_link(self) -> SlaveLink:
@@ -225,11 +232,14 @@ class HaClient:
             self._connection = None
         if connection.link.frame_count == 0:
             self._fruitless_count += 1
+        self._note_failure(reason)
+
+    def _note_failure(self, reason: str) -> None:
         self.last_failure = reason
         if reason != self._logged_reason and self.master is not None:
             self._logged_reason = reason
             _log.warn(
-                "connection to the master at {master} ended, it is made again: {reason}",
+                "no connection to the master at {master}, it is tried again: {reason}",
                 master=self.master,
                 reason=reason,
             )

@@ -278,6 +278,17 @@ class PairTest(SynchronousTestCase):
         self.reactor.advance(2)
         self.assertEqual(len(self.reactor.tcpClients), 1)
 
+    def test_a_master_that_nobody_finds_is_told_once(self) -> None:
+        logged = Logged(self)
+        self.client.follow("127.0.0.1:10999")
+        for _ in range(9):
+            while not self.reactor.tcpClients:
+                self.reactor.advance(0.5)
+            self.completer.failOnce()
+        texts = [text for text in logged.texts if "nobody answers" in text]
+        self.assertEqual(len(texts), 1)
+        self.assertIn("127.0.0.1:10999", texts[0])
+
     def test_reports_go_out_in_silence(self) -> None:
         self.client.follow("127.0.0.1:10912")
         pump = self.connect()
