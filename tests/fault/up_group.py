@@ -81,7 +81,7 @@ class UpGroup:
             "--", *self._settings,
         ]  # fmt: skip
         self._up = LiveProgram(words, self.folder / "up.log")
-        wait_until(lambda: "ready" in self.up.lines, what="ready", deadline_s=40)
+        wait_until(lambda: "ready" in self.up.lines, what="ready", deadline_s=90)
 
     def document(self) -> dict[str, Any]:
         """What the ready file says now."""
@@ -118,7 +118,7 @@ class UpGroup:
         must be sent meanwhile.
         """
 
-        wait_until(self.is_whole, what="a leader and two followers")
+        wait_until(self.is_whole, what="a leader and two followers", deadline_s=60)
 
     def is_whole(self) -> bool:
         """Whether one leads, two follow, and all of them count."""
@@ -211,7 +211,7 @@ class Load:
         for thread in self._threads:
             thread.join(4 * ANSWER_S)
 
-    def wait_for_more(self, count: int, deadline_s: float = 30.0) -> None:
+    def wait_for_more(self, count: int, deadline_s: float = 60.0) -> None:
         """Waits until so many more messages are acknowledged."""
         wanted = len(self.acked) + count
         wait_until(
