@@ -26,6 +26,7 @@ from ledgermq.commitlog.message_writer import (
     check_message,
     opening_record,
 )
+from ledgermq.commitlog.mixed_store import MixedLog, MixedMessageStore
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_recovery import PlainReport
 from ledgermq.commitlog.plain_store import PlainMessageStore
@@ -55,6 +56,8 @@ __all__ = [
     "LogOffsetError",
     "MessageIllegalError",
     "MessageStore",
+    "MixedLog",
+    "MixedMessageStore",
     "PlainCommitLog",
     "PlainLogThereError",
     "PlainMessageStore",

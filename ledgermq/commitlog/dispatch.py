@@ -128,6 +128,10 @@ class Dispatcher:
             self.dispatched_term = -1
             self.dispatched_position = store.first_position
 
+    def restart(self) -> None:
+        """Begin again with the log's first entry: queues and key index are empty."""
+        self.start_at(self._store.first_index - 1)
+
     def rebuild(self, queues: set[ConsumeQueue], *, with_keys: bool, end_index: int) -> None:
         """Make some queues, and perhaps the key index, again from the log's start to `end_index`.
 

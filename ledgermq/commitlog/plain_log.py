@@ -296,6 +296,10 @@ class PlainCommitLog:
         """Removes segments wholly below `offset`, never the last; returns the new min_offset."""
         return self._segments.drop_before(offset)
 
+    def remove_all(self) -> None:
+        """Removes every file; the log is empty and goes on at its end."""
+        self._segments.reset(self._segments.end_position)
+
     def close(self) -> None:
         """Closes the files without a sync."""
         self._segments.close()

@@ -119,7 +119,7 @@ class Recovery:
             if low == high:
                 self._queues.get(topic, queue_id).restore(high, high)
         self._key_index.clear()
-        self._dispatcher.start_at(self._store.first_index - 1)
+        self._dispatcher.restart()
 
     def _restore_queues(self, mark: DispatchMark) -> list[ConsumeQueue]:
         """Take the queues back to the checkpoint; returns those that must be made again."""

@@ -201,7 +201,7 @@ class MessageStore:
         for queue in self._queues:
             queue.restore(0, 0)
         self._key_index.clear()
-        self._dispatcher.start_at(self._store.first_index - 1)
+        self._dispatcher.restart()
 
     def on_dispatched(self, notify: Callable[[list[Arrival]], None]) -> None:
         """Have `notify` called once for each committed range: topic, queue id, offset behind, tags

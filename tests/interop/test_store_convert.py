@@ -61,6 +61,12 @@ def send(namesrv: str, sent: Sent) -> None:
                     sent[result.queue.queue_id, result.queue_offset + at] = message.body
 
 
+def send_one(namesrv: str, sent: Sent) -> None:
+    """Sends one message."""
+    with blocking.Producer(namesrv, "converters") as producer:
+        wait_until(lambda: has_sent(producer, sent), what="a send", deadline_s=_READY_S)
+
+
 def has_sent(producer: blocking.Producer, sent: Sent) -> bool:
     """Sends a first message, once the broker has told its name server of the topic."""
     try:
@@ -81,7 +87,7 @@ def check(address: str, sent: Sent) -> None:
         }
         assert len(found) == len(sent)
         assert found == sent
-        number = len(sent) - 10
+        number = len(sent) - 20
         fields = {
             "topic": TOPIC, "key": f"k{number}", "maxNum": "32", "beginTimestamp": "0",
             "endTimestamp": str(1 << 60),
@@ -131,6 +137,11 @@ def test_stock_stores_become_ledgers_and_plain_again(tmp_path: Path, tell: Tell)
         send(plain.namesrv, sent)
     serve(plain, sent)
     to_ledger = convert(plain, folders[1] / "store-0", "ledger")
+    mixed_sent = dict(sent)
+    with JavaCluster(folders[0], JavaClusterPlan(dledger_members=1)) as mixed:
+        check(address_of(mixed), mixed_sent)
+        send_one(mixed.namesrv, mixed_sent)
+    serve(mixed, mixed_sent)
     with JavaCluster(folders[1], JavaClusterPlan(dledger_members=1)) as ledger:
         check(address_of(ledger), sent)
         send(ledger.namesrv, sent)

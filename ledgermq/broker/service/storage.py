@@ -23,6 +23,9 @@ from ledgermq.commitlog import (
     DamagedFileError,
     FlushJob,
     MessageStore,
+    MixedLog,
+    MixedMessageStore,
+    PlainCommitLog,
     PlainLogThereError,
     StoreConfig,
     StoreLock,
@@ -275,6 +278,11 @@ class LedgerStorage(Storage):
             file_system, directory, config.ledger_self_id, group=config.ledger_group
         )
         self.repair_mark = RepairMark(file_system, directory)
+        # The plain part of a mixed store; None in any other.
+        self._mixed_log: MixedLog | None = None
+        self._plain_names = file_system.names(str(config.commit_log_path))
+        if self._plain_names and file_system.names(os.path.join(directory, "data")):
+            return self._new_mixed_messages(file_system)
         return MessageStore(
             store_config(config),
             self.ledger_store,
@@ -283,14 +291,22 @@ class LedgerStorage(Storage):
             self.ledger_store.data.read,
         )
 
+    def _new_mixed_messages(self, file_system: FileSystem) -> MessageStore:
+        config = self._config
+        plain = PlainCommitLog(file_system, str(config.commit_log_path), config.segment_bytes)
+        divided_offset = int(self._plain_names[-1]) + config.segment_bytes
+        log = MixedLog(plain, self.ledger_store, self.ledger_store.data.read, divided_offset)
+        self._mixed_log = log
+        return MixedMessageStore(store_config(config), log, file_system, self._now_ms)
+
     def _open_log(self) -> str:
-        for directory in {
-            str(self._config.commit_log_path),
-            f"{self._config.store_root}/commitlog",
-        }:
-            if any(RealFileSystem().names(directory)):
-                raise PlainLogThereError(directory, str(self._config.store_root))
+        if self._plain_names and self._mixed_log is None:
+            root = str(self._config.store_root)
+            raise PlainLogThereError(str(self._config.commit_log_path), root)
         ledger = self._open_ledger()
+        if self._mixed_log is not None:
+            self._mixed_log.plain.open()
+            self._mixed_log.check()
         if ledger.cut_reason is not None:
             _log.warn(
                 "ledger: cut a torn tail at {position}: {reason}; copies: {copies}",
@@ -337,9 +353,13 @@ class LedgerStorage(Storage):
 
     def _close_log(self) -> None:
         self.ledger_store.close()
+        if self._mixed_log is not None:
+            self._mixed_log.plain.close()
 
     def _abandon_log(self) -> None:
         self.ledger_store.abandon()
+        if self._mixed_log is not None:
+            self._mixed_log.plain.close()
 
 
 def store_config(config: BrokerConfig) -> StoreConfig:

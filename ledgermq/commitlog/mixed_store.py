@@ -1,0 +1,197 @@
+"""MixedMessageStore: a ledger whose oldest messages stand in the plain log that was before it.
+
+    commitlog/   [min_offset, divided_offset)    records, closed by a blank; nothing is added
+    dledger-n0/  [divided_offset, ...)           entries; the first has index 0 and that position
+
+Upstream makes such a store when a plain broker is given enableDLegerCommitLog=true. Messages below
+the divided offset keep their plain physical offsets. All members have the same plain part; only the
+ledger is replicated. When retention has taken the last plain file, it is a ledger like any other.
+Source: DLedgerCommitLog.recover, dividedCommitlogOffset of 4.9.3.
+"""
+
+from collections.abc import Callable
+
+from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.errors import LogOffsetError
+from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.plain_dispatch import PlainDispatcher
+from ledgermq.commitlog.plain_log import PlainCommitLog
+from ledgermq.commitlog.reading import ReadAt
+from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.store import MessageStore
+from ledgermq.dledger.entry import EntryHead, EntrySlice
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.store.filesystem import FileSystem
+
+
+class MixedLog:
+    """The ledger, which begins with the plain log: what a message store needs of both."""
+
+    def __init__(
+        self, plain: PlainCommitLog, ledger: LedgerStore, read_ledger: ReadAt, divided_offset: int
+    ) -> None:
+        self.plain = plain
+        self.ledger = ledger
+        self._read_ledger = read_ledger
+        self.divided_offset = divided_offset
+
+    def check(self) -> None:
+        """Tells whether the two fit together; both are open.
+
+        Raises:
+            LogOffsetError: they do not.
+        """
+        if self.plain.max_offset != self.divided_offset:
+            expected = f"{self.divided_offset}, closed by a blank"
+            raise LogOffsetError("end of the plain part", expected, self.plain.max_offset)
+        begin = self.ledger.first_position
+        if self.ledger.first_index == 0 and begin != self.divided_offset:
+            raise LogOffsetError("begin of the ledger", self.divided_offset, begin)
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Bytes of either part."""
+        if position < self.divided_offset:
+            return self.plain.read_bytes(position, size_bytes)
+        return self._read_ledger(position, size_bytes)
+
+    @property
+    def first_position(self) -> int:
+        """First byte of the plain part, of the ledger once that is gone."""
+        plain = self.plain
+        is_left = plain.min_offset < plain.max_offset
+        return plain.min_offset if is_left else self.ledger.first_position
+
+    def drop_before(self, position: int) -> int:
+        """Removes whole files below a position, also the last one of the plain part."""
+        if position < self.divided_offset:
+            self.plain.drop_before(position)
+            return self.ledger.first_index
+        self.plain.remove_all()
+        return self.ledger.drop_before(position)
+
+    # All else is the ledger's.
+
+    @property
+    def first_index(self) -> int:
+        return self.ledger.first_index
+
+    @property
+    def last_index(self) -> int:
+        return self.ledger.last_index
+
+    @property
+    def last_term(self) -> int:
+        return self.ledger.last_term
+
+    @property
+    def last_chain_crc(self) -> int:
+        return self.ledger.last_chain_crc
+
+    @property
+    def end_position(self) -> int:
+        return self.ledger.end_position
+
+    @property
+    def segment_bytes(self) -> int:
+        return self.ledger.segment_bytes
+
+    def term_at(self, index: int) -> int:
+        return self.ledger.term_at(index)
+
+    def head_at(self, index: int) -> EntryHead:
+        return self.ledger.head_at(index)
+
+    def position_at(self, index: int) -> int:
+        return self.ledger.position_at(index)
+
+    def read(self, first_index: int, bytes_max: int) -> EntrySlice:
+        return self.ledger.read(first_index, bytes_max)
+
+    def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
+        return self.ledger.read_verified(first_index, bytes_max)
+
+    def append(self, entries: EntrySlice) -> None:
+        self.ledger.append(entries)
+
+    def truncate(self, from_index: int) -> None:
+        self.ledger.truncate(from_index)
+
+    def reset(self, first_index: int, position: int) -> None:
+        self.ledger.reset(first_index, position)
+
+    def sync(self) -> None:
+        self.ledger.sync()
+
+    def read_checkpoint(self) -> int:
+        return self.ledger.read_checkpoint()
+
+    def write_checkpoint(self, commit_index: int) -> None:
+        self.ledger.write_checkpoint(commit_index)
+
+    def close(self) -> None:
+        self.ledger.close()
+
+
+class MixedDispatcher(Dispatcher):
+    """Dispatches the plain part whenever all is made again, and then goes on with the ledger.
+
+    Records of watched topics in the plain part are not handed over: the state of a broker that had
+    no ledger stands in its files.
+    """
+
+    def __init__(
+        self,
+        log: MixedLog,
+        row_maker: RowMaker,
+        key_index: KeyIndex,
+        clock_ms: Callable[[], int],
+        *,
+        pending_records_max: int,
+    ) -> None:
+        super().__init__(
+            log.ledger, row_maker, key_index, clock_ms, pending_records_max=pending_records_max
+        )
+        self._plain_log = log.plain
+        self._plain = PlainDispatcher(
+            log.plain, row_maker, key_index, clock_ms, pending_records_max=0
+        )
+
+    def restart(self) -> None:
+        super().restart()
+        plain, log = self._plain, self._plain_log
+        plain.start_at(log.min_offset - 1)
+        plain.committed(log.min_offset, log.confirmed_offset)
+        self.dispatched_timestamp = plain.dispatched_timestamp
+
+    def rebuild(self, queues: set[ConsumeQueue], *, with_keys: bool, end_index: int) -> None:
+        end = self._plain_log.confirmed_offset
+        self._plain.rebuild(queues, with_keys=with_keys, end_index=end)
+        super().rebuild(queues, with_keys=with_keys, end_index=end_index)
+
+
+class MixedMessageStore(MessageStore):
+    """Messages by queue, key, time and place, in both parts."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: MixedLog,
+        file_system: FileSystem,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        """Build the parts; see MessageStore."""
+        self._mixed_log = log
+        super().__init__(
+            config, log, file_system, clock_ms, log.read_at, plain_end=log.divided_offset
+        )
+
+    def _new_dispatcher(self) -> Dispatcher:
+        return MixedDispatcher(
+            self._mixed_log,
+            self._row_maker,
+            self._key_index,
+            self._clock_ms,
+            pending_records_max=self._config.pending_records_max,
+        )
