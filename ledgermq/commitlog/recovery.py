@@ -5,6 +5,7 @@ taken back to that moment, and dispatch goes on from there. Where the checkpoint
 log do not fit together, files are made again, never repaired:
 
     no checkpoint, or one that cannot be read           everything
+    the checkpoint is one of a plain log, or the other  everything
     the log has another entry there, or begins behind   everything
     the log ends before that entry                      cut at the log's end
     a queue's files are gone or too short               that queue
@@ -13,6 +14,7 @@ log do not fit together, files are made again, never repaired:
 
 from dataclasses import dataclass
 
+from ledgermq.commitlog.byte_indexed_log import ByteIndexedLog
 from ledgermq.commitlog.checkpoint import DispatchMark
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dispatch import Dispatcher
@@ -101,6 +103,10 @@ class Recovery:
         store = self._store
         if mark is None:
             return "there is no checkpoint of dispatch"
+        # An index of a plain log is that of a byte.
+        is_of_plain = mark.index + 1 == mark.end_position
+        if mark.index >= 0 and is_of_plain is not isinstance(store, ByteIndexedLog):
+            return "the checkpoint is that of another kind of log"
         if mark.index > store.last_index or mark.index == store.first_index - 1:
             return ""
         if mark.index < store.first_index:

@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 
 
 def plain_part(root: Path, count: int = 60) -> int:
-    """A plain log as Java leaves it for a ledger, closed by a blank; returns its end."""
+    """A plain store, closed by a blank as Java leaves it for a ledger; returns its end."""
     plain = Plain(root, segment_bytes=SEGMENT_BYTES)
     plain.open()
     plain.send(count)
@@ -35,9 +35,6 @@ def plain_part(root: Path, count: int = 60) -> int:
     at = end % SEGMENT_BYTES
     PLAIN_BLANK.pack_into(content, at, SEGMENT_BYTES - at, PLAIN_BLANK_MAGIC)
     path.write_bytes(content)
-    for name in ("consumequeue", "index"):
-        shutil.rmtree(root / name)
-    (root / "dispatch.checkpoint").unlink()
     return end - at + SEGMENT_BYTES
 
 
@@ -124,6 +121,20 @@ def test_a_restart_finds_both_parts_and_makes_again_what_is_lost(
     assert len(again.store.query("T", "T0-7", 9, 0, 1 << 60).parts) == 1
     assert len(again.store.query("T", "T0-93", 9, 0, 1 << 60).parts) == 1
     again.close()
+
+
+def test_entries_of_java_are_not_taken_for_what_the_plain_checkpoint_names(
+    tmp_path: Path, divided_offset: int
+) -> None:
+    shutil.copytree(tmp_path / "commitlog", tmp_path / "java/commitlog")
+    java = Mixed(tmp_path / "java", divided_offset).lead()
+    send(java, 60, 1)
+    java.close()
+    shutil.copytree(tmp_path / "java/dledger-n0", tmp_path / "dledger-n0")
+    mixed = Mixed(tmp_path, divided_offset)
+    assert mixed.report.rebuilt_because == "the checkpoint is that of another kind of log"
+    assert mixed.bodies() == [f"T0-{number}" for number in range(61)]
+    mixed.close()
 
 
 def test_a_restart_before_the_first_entry_loses_nothing(
