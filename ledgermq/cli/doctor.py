@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 from ledgermq.broker.access.rules_folder import file_path, merge, read_folder
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
 from ledgermq.broker.errors import AccessRulesError, ConfigError
-from ledgermq.broker.registration import split_address
 from ledgermq.cli.failure import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import Security
@@ -235,8 +234,9 @@ def _check_master(config: BrokerConfig) -> list[Finding]:
     if not config.is_slave or not config.ha_master_address:
         return []
     master = config.ha_master_address
+    host, _, port = master.rpartition(":")
     try:
-        socket.create_connection(split_address(master), CONNECT_TIMEOUT_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
     except OSError as error:
         return [Finding("master", "warning", f"haMasterAddress {master}: {error}")]
     return [Finding("master", "good", f"{master} answers")]
