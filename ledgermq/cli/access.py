@@ -41,8 +41,12 @@ def _account_of(options: argparse.Namespace) -> CreateAccessConfigRequestHeader:
 
 def _version_rows(answer: RemotingCommand) -> list[Row]:
     header = answer.header(GetBrokerAclConfigResponseHeader)
-    version: dict[str, Any] = json.loads(header.version)
-    return [(header.broker_name, version.get("counter"), version.get("timestamp"))]
+    main: dict[str, Any] = json.loads(header.version)
+    files: dict[str, dict[str, Any]] = json.loads(header.all_acl_file_version or "{}") or {}
+    return [
+        (header.broker_name, file, version.get("counter"), version.get("timestamp"))
+        for file, version in (sorted(files.items()) or [("", main)])
+    ]
 
 
 def _account_rows(answer: RemotingCommand) -> list[Row]:
@@ -90,15 +94,17 @@ SUBCOMMANDS: Final = {
         BROKERS,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
         Flag("-g", "globalWhiteRemoteAddresses", "joined by commas"),
+        Flag("-p", "aclFileFullPath", "of this file; default: plain_acl.yml", None),
         header=lambda options: UpdateGlobalWhiteAddrsConfigRequestHeader(
-            global_white_addrs=options.globalWhiteRemoteAddresses
+            global_white_addrs=options.globalWhiteRemoteAddresses,
+            acl_file_full_path=options.aclFileFullPath,
         ),
     ),
     "clusterAclConfigVersion": order(
         "version of the rules",
         BROKERS,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
-        columns=("broker", "changes", "changed_ms"),
+        columns=("broker", "file", "changes", "changed_ms"),
         rows=_version_rows,
     ),
     "getAccessConfigSubCommand": order(

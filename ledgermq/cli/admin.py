@@ -14,6 +14,7 @@ from ledgermq.cli import (
     group,
     leader,
     message,
+    monitor,
     name_server,
     offsets,
     queue_message,
@@ -42,6 +43,7 @@ NOUNS = (
     access,
     trace,
     export,
+    monitor,
 )
 
 

@@ -178,6 +178,7 @@ def test_an_operator_changes_accounts_by_admin_commands(
     assert accounts["operator"]["admin"] is True
     admin("deleteAccessConfig", "-a", "temporary")
     assert "temporary" not in {row["account"] for row in admin("getAccessConfigSubCommand")}
-    assert admin("clusterAclConfigVersion")[0]["changes"] == before + 2
+    (version,) = admin("clusterAclConfigVersion")
+    assert version["changes"] == before + 2 and version["file"].endswith(".yml")
     refused = run_ledgermq("admin", "clusterAclConfigVersion", "-b", program.address)
     assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1

@@ -1,6 +1,7 @@
 """`ledgermq admin` about groups, messages and settings, against a cluster and a consumer of it."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -175,6 +176,22 @@ def test_offsets_of_a_group_without_members_are_written(place: Place) -> None:
     assert place.behind(group) == COUNT
     place.admin("skipAccumulatedMessage", "-g", group, "-t", TOPIC)
     assert place.behind(group) == 0
+
+
+def test_consumers_are_watched(place: Place) -> None:
+    wait_until(lambda: place.behind() == 0, what="all consumed")
+    words = ("admin", "startMonitoring", "-n", place.name_server, "-i", 1, "-r", 2)
+    code, out, err = run(*words, "--json")
+    assert (code, err) == (0, "")
+    rows = [row for line in out.splitlines() if (row := json.loads(line))["group"] == GROUP]
+    assert [row["topic"] for row in rows] == [f"%RETRY%{GROUP}", TOPIC] * 2
+    assert {row["behind"] for row in rows} == {0}
+    with socket.socket() as silent:
+        # Taken, so that nobody else listens there.
+        silent.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{silent.getsockname()[1]}"
+        code, out, err = run("admin", "startMonitoring", "-n", nobody, "-r", 1)
+    assert code == 0 and out.split()[0] == "time" and f"no answer from {nobody}" in err
 
 
 def test_a_group_is_made_shown_and_deleted(place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +158,37 @@ def test_port_that_permits_both_serves_both(tmp_path: Path) -> None:
             secured.sendall(request(10, send_fields("t"), b"secured"))
             assert b'"code":0' in secured.recv(4096)
             assert secured.version() in ("TLSv1.2", "TLSv1.3")
+
+
+def test_broker_takes_over_renewed_certificates_while_it_runs(tmp_path: Path) -> None:
+    file = write_tls_file(tmp_path / "tls.properties")
+    with broker(tmp_path, "flushDiskType=ASYNC_FLUSH", f"tls.config.file={file}") as running:
+        host, _, port = running.wait_until_serving().address.rpartition(":")
+
+        def connect(trusts: str) -> ssl.SSLSocket:
+            own = write_tls_file(tmp_path / "client.properties", tls_client_trustCertPath=trusts)
+            plain = socket.create_connection((host, int(port)), timeout=30)
+            return load_client_tls(str(own)).wrap_socket(plain, server_hostname=host)
+
+        def is_renewed() -> bool:
+            try:
+                connect(certificates.SECOND_NODE).close()
+            except ssl.SSLCertVerificationError:
+                return False
+            return True
+
+        with connect(certificates.AUTHORITY) as old:
+            old.sendall(request(10, send_fields("t"), b"before"))
+            assert b'"code":0' in old.recv(4096)
+            write_tls_file(
+                file,
+                tls_server_certPath=certificates.SECOND_NODE,
+                tls_server_keyPath=certificates.SECOND_NODE_KEY,
+            )
+            wait_until(is_renewed, what="the new certificate", deadline_s=60)
+            old.sendall(request(10, send_fields("t"), b"after"))
+            assert b'"code":0' in old.recv(4096)
+        assert "new connections use what it names now" in running.log_text()
 
 
 @pytest.mark.parametrize(
