@@ -8,9 +8,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ledgermq.cli.main import main
 from tests.e2e.up_cluster import UpCluster
 from tests.waiting import wait_until
+
+# Waits are long, for a starved machine; several may follow each other.
+pytestmark = pytest.mark.timeout(300)
 
 
 def transfer(cluster: UpCluster, *words: str) -> tuple[int, Any, str]:

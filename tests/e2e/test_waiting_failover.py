@@ -20,6 +20,8 @@ from tests.e2e.test_broker_group import SETTINGS, Group
 from tests.e2e.wire_client import WireClient, end_fields, half_fields
 from tests.waiting import wait_until
 
+# Waits are long, for a starved machine; several may follow each other.
+pytestmark = pytest.mark.timeout(300)
 _DELAYED_COUNT = 600
 _TRANSACTIONS_COUNT = 40
 # A producer that heard nothing for so long looks whether all is done, or another member leads.

@@ -14,7 +14,7 @@ from tests.fault.up_group import UpGroup
 from tests.waiting import wait_until
 
 # Seconds for all scenarios: far more than they take.
-_SCENARIOS_S = 110
+_SCENARIOS_S = 240
 
 
 async def until(condition: Callable[[], Any], what: str, deadline_s: float = 60.0) -> None:

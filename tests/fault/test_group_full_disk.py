@@ -15,6 +15,8 @@ import pytest
 from tests.fault.up_group import NODES, Load, UpGroup
 from tests.waiting import wait_until
 
+# Waits are long, for a starved machine; several may follow each other.
+pytestmark = pytest.mark.timeout(300)
 # A store of this test begins with a little less than 4 MiB.
 LARGE_BYTES = 128 << 20
 # From here the last tenth of a disk, in which no messages are taken, is near.

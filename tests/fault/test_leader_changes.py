@@ -36,6 +36,8 @@ from tests.fault.leader_changes import LeaderChanges, until
 from tests.fault.up_group import UpGroup
 from tests.waiting import wait_until
 
+# A few seconds on an idle machine; a starved one must not be cut off before it is done.
+pytestmark = pytest.mark.timeout(400)
 # What waits, waits for a second; a failed message takes level 3, then 4.
 SETTINGS = (
     "messageDelayLevel=1s 1s 1s 2s",
@@ -205,7 +207,14 @@ class Paid:
             await changes.hand_back()
             for number in range(20, 40):
                 self._decide(number)
-            await until(lambda: is_worked_off(changes.leader_address()), "the end of all")
+            await asyncio.to_thread(self._wait_for_the_end)
+
+    def _wait_for_the_end(self) -> None:
+        wait_until(
+            lambda: is_worked_off(self._changes.leader_address()),
+            what="the end of all transactions",
+            deadline_s=120,
+        )
 
     def _decide(self, number: int) -> None:
         state = TransactionState.COMMIT if number % 2 else TransactionState.ROLLBACK
