@@ -9,7 +9,7 @@ from ledgermq.broker.ha.frames import FRAME_HEAD
 from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.slave_link import SlaveLink
-from ledgermq.commitlog import PlainCommitLog
+from ledgermq.commitlog import LogOffsetError, PlainCommitLog
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.protocol.record import encode_record
 
@@ -97,6 +97,19 @@ def test_connections_may_break_anywhere_and_the_slave_be_killed(
             if slave.max_offset == 0:
                 slave.append_raw(0, bytes(master.read(0, len(record(b"000" * 50)))))
     assert files(tmp_path / "slave") == files(tmp_path / "master")
+
+
+def test_logs_that_parted_are_seen_where_the_records_do_not_continue(
+    tmp_path: Path, master: PlainCommitLog
+) -> None:
+    """The slave ends where a record of its own ends, which is in the middle of a master's."""
+    slave = opened(tmp_path / "slave")
+    slave.append([record(b"own" * 77)])
+    before = files(tmp_path / "slave")
+    with pytest.raises(LogOffsetError):
+        copy(master, slave)
+    assert slave.max_offset == slave.whole_offset
+    assert files(tmp_path / "slave") == before
 
 
 def test_a_slave_with_a_log_of_its_own_is_refused_and_keeps_it(
