@@ -14,7 +14,7 @@ T = TypeVar("T")
 _POLL_INTERVAL_S = 0.02
 
 
-def wait_until(condition: Callable[[], T], *, what: str, deadline_s: float = 30.0) -> T:
+def wait_until(condition: Callable[[], T], *, what: str, deadline_s: float = 60.0) -> T:
     """Polls `condition` until its value is true, and returns that value.
 
     Args:

@@ -31,7 +31,7 @@ def run_ledgermq(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
     command = [*LEDGERMQ, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
 
 
 class LiveProgram:
