@@ -23,7 +23,7 @@ SMALL_STORE = (
     "maxHashSlotNum=1000",
     "maxIndexNum=4000",
 )
-STOP_S = 20.0
+STOP_S = 60.0
 
 
 def run_ledgermq(
