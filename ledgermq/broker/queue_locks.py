@@ -3,8 +3,9 @@
 Pure. A lock belongs to one client id of one group and lives for 60 s after it was last asked for;
 an expired lock is free. A client holds its own lock to be valid for 30 s, also when the broker has
 another leader meanwhile: so who holds which queue is replicated (`state_log.py`), and a new leader
-takes every lock for just asked for. Times are not replicated. Source: `RebalanceLockManager.java`,
-whose locks are lost with their broker.
+keeps every lock for that long. Not longer, because a client that gives a queue back may tell it the
+former leader. Times are not replicated. Source: `RebalanceLockManager.java`, whose locks are lost
+with their broker.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,9 @@ from ledgermq.broker.errors import SystemBusyError
 
 # `rocketmq.broker.rebalance.lockMaxLiveTime`.
 LOCK_LIFE_MS: Final = 60_000
+# Life of a lock under a leader that has not been asked for it yet: what its client counts on, and
+# what a former leader may have granted until it knew that it leads no longer.
+INHERITED_LIFE_MS: Final = 35_000
 _LOCKS_MAX: Final = 1_000_000
 
 # Locks of a group as they are replicated and saved: topic, broker name, queue id, client id; an
@@ -115,10 +119,11 @@ class QueueLocks:
         return changes
 
     def lead(self, now_ms: int) -> None:
-        """Begins the time of every lock anew: nobody here knows when it was last asked for."""
+        """Gives every lock the life of an inherited one."""
+        since_ms = now_ms + INHERITED_LIFE_MS - LOCK_LIFE_MS
         for locks in self._locks.values():
             for queue, (client_id, _) in locks.items():
-                locks[queue] = (client_id, now_ms)
+                locks[queue] = (client_id, since_ms)
 
     def follow(self, changes: Mapping[str, Any]) -> None:
         """Takes over changes of a leader; what is not understood is left out."""

@@ -6,7 +6,7 @@ import pytest
 
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
-from ledgermq.broker.queue_locks import LOCK_LIFE_MS, QueueKey, QueueLocks
+from ledgermq.broker.queue_locks import INHERITED_LIFE_MS, LOCK_LIFE_MS, QueueKey, QueueLocks
 from ledgermq.broker.subscriptions import (
     SubscriptionGroup,
     SubscriptionGroupTable,
@@ -139,10 +139,11 @@ def test_followers_know_who_holds_a_queue() -> None:
     assert leader.take_changes() == {}
     assert follower.all() == leader.all() == {"g": [("t", "b", 0, "a"), ("t", "b", 1, "a")]}
     assert len(follower) == len(leader) == 2
-    follower.lead(LOCK_LIFE_MS)
-    assert follower.lock("g", [Q0, Q1], "b", 2 * LOCK_LIFE_MS) == []
-    assert follower.lock("g", [Q0], "a", 2 * LOCK_LIFE_MS) == [Q0]
-    assert follower.lock("g", [Q0, Q1], "b", 2 * LOCK_LIFE_MS + 1) == [Q1]
+    now_ms = 1_700_000_000_000
+    follower.lead(now_ms)
+    assert follower.lock("g", [Q0, Q1], "b", now_ms + INHERITED_LIFE_MS) == []
+    assert follower.lock("g", [Q0], "a", now_ms + INHERITED_LIFE_MS) == [Q0]
+    assert follower.lock("g", [Q0, Q1], "b", now_ms + INHERITED_LIFE_MS + 1) == [Q1]
     leader.expire(LOCK_LIFE_MS + 1)
     assert leader.take_changes() == {"g": [("t", "b", 1, "")]}
 
