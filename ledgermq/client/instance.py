@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import time
+import weakref
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +36,8 @@ _UNREGISTER_TIMEOUT_S: Final = 1.0
 
 _log = logging.getLogger("ledgermq.client")
 _numbers = itertools.count()
+# What a fork copies without a use for it.
+_living: "weakref.WeakSet[ClientInstance]" = weakref.WeakSet()
 
 
 def now_ms() -> int:
@@ -72,6 +75,9 @@ class ClientInstance:
         self.config = config
         number = next(_numbers)
         self._process_id = os.getpid()
+        # True in the child of a fork: sockets and loop belong to the process that made them.
+        self.is_foreign = False
+        _living.add(self)
         host = _own_host(addresses[0])
         # As Java's ip@pid#nanoTime: unique among all clients of a group.
         name = config.instance_name or f"{os.getpid()}#{number}"
@@ -84,11 +90,6 @@ class ClientInstance:
         self._stays_connected = stays_connected
         self._addresses = frozenset(addresses)
         self._tending: asyncio.Task[None] | None = None
-
-    @property
-    def is_foreign(self) -> bool:
-        """True in the child of a fork: sockets and loop belong to the process that made them."""
-        return os.getpid() != self._process_id
 
     def check_open(self, is_open: bool, what: str) -> None:
         """Checks that a producer or consumer may be used.
@@ -242,3 +243,14 @@ def _own_host(name_server: str) -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return "127.0.0.1"
+
+
+def _forked() -> None:
+    """Called in the child of a fork."""
+    for instance in list(_living):
+        instance.is_foreign = True
+
+
+# Asked for on every call, so told rather than looked up: a process id costs a system call.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -16,6 +16,8 @@ from ledgermq.protocol.record import Record
 
 # None may be a value.
 _UNREAD: Final = object()
+# Namespace and serializer of a consumer that has neither.
+_PLAIN: Final[tuple[str, Serializer | None]] = ("", None)
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class ReceivedMessage:
     """A message as it came from a broker; properties and body are decoded when asked for."""
 
     __slots__ = (
-        "_body", "_body_bytes_max", "_namespace", "_properties", "_serializer", "_value", "queue",
+        "_body", "_body_bytes_max", "_properties", "_terms", "_value", "queue",
         "record",
     )  # fmt: skip
 
@@ -97,8 +99,7 @@ class ReceivedMessage:
         self.record = record
         self.queue = queue
         self._body_bytes_max = body_bytes_max
-        self._namespace = namespace
-        self._serializer = serializer
+        self._terms = (namespace, serializer) if namespace or serializer is not None else _PLAIN
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
         self._value: Any = _UNREAD
@@ -133,10 +134,11 @@ class ReceivedMessage:
             RemoteProtocolError: as for the body.
             MessageError: the serializer cannot read it.
         """
-        if self._serializer is None:
+        serializer = self._terms[1]
+        if serializer is None:
             return self.body
         if self._value is _UNREAD:
-            self._value = value_of(self.body, self._serializer, self.topic)
+            self._value = value_of(self.body, serializer, self.topic)
         return self._value
 
     @property
@@ -145,7 +147,7 @@ class ReceivedMessage:
         topic = self.record.topic
         if self.record.reconsume_times:
             topic = self.properties.get(names.RETRY_TOPIC, topic)
-        return without_namespace(self._namespace, topic)
+        return without_namespace(self._terms[0], topic)
 
     @property
     def keys(self) -> str:

@@ -25,7 +25,7 @@ from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.replies import Replies, reply_to, request_properties
-from ledgermq.client.send_frame import batch_body, properties_text, single_body
+from ledgermq.client.send_frame import SendBody, batch_body, properties_text, single_body
 from ledgermq.client.sends import SendRoad
 from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
@@ -136,10 +136,13 @@ class Producer:
             MessageError: it cannot be sent as it is.
             ClosedError: the producer is not open.
         """
-        if self._hooks is None:
+        if self._hooks is not None:
+            sending = self._hooks.send([message], self.group)
+            return await followed(sending, self._submit(sending.messages[0], ordering_key))
+        if self._tracer is not None:
             return await self._submit(message, ordering_key)
-        sending = self._hooks.send([message], self.group)
-        return await followed(sending, self._submit(sending.messages[0], ordering_key))
+        message_id, body = self._prepare(message, now_ms())
+        return await self._opened().submit(message.topic, message_id, body, ordering_key)
 
     async def request(
         self,
@@ -204,19 +207,26 @@ class Producer:
     async def _submit(
         self, message: Message, ordering_key: str | None, *, is_reply: bool = False
     ) -> asyncio.Future[SendResult]:
-        message = self._with_bytes(message)
         now = now_ms()
-        message_id = self._instance.unique_ids.create(now)
-        text = properties_text(message, message_id, self.config.client.namespace)
-        config = self.config
-        body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
+        message_id, body = self._prepare(message, now)
         if is_reply:
             body = body._replace(code=int(RequestCode.SEND_REPLY_MESSAGE_V2))
         sent = await self._opened().submit(message.topic, message_id, body, ordering_key)
         if self._tracer is not None:
             kind = Kind.DELAYED if message.delay_level else Kind.NORMAL
-            self._tracer.follow(sent, [message], now, kind)
+            self._tracer.follow(sent, [message], len(body.body), now, kind)
         return sent
+
+    def _prepare(self, message: Message, now: int) -> tuple[str, SendBody]:
+        """Returns a new id, and what every try to send the message repeats."""
+        if self._serializer is not None or type(message.body) is not bytes:
+            message = self._with_bytes(message)
+        config = self.config
+        message_id = self._instance.unique_ids.create(now)
+        text = properties_text(message, message_id, config.client.namespace)
+        return message_id, single_body(
+            message, text, now, config.compress_from_bytes, config.body_bytes_max
+        )
 
     async def send_batch(
         self, messages: Sequence[Message], *, ordering_key: str | None = None
@@ -258,7 +268,7 @@ class Producer:
         body = batch_body(messages, texts, now, self.config.body_bytes_max)
         sent = await self._opened().submit(messages[0].topic, ",".join(ids), body, ordering_key)
         if self._tracer is not None:
-            self._tracer.follow(sent, messages, now, Kind.NORMAL)
+            self._tracer.follow(sent, messages, len(body.body), now, Kind.NORMAL)
         return sent
 
     async def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
@@ -280,14 +290,9 @@ class Producer:
         sending.acknowledged(None)
 
     async def _send_one_way(self, message: Message, ordering_key: str | None) -> None:
-        message = self._with_bytes(message)
         road = self._opened()
         instance = self._instance
-        now = now_ms()
-        config = self.config
-        id_ = instance.unique_ids.create(now)
-        text = properties_text(message, id_, config.client.namespace)
-        body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
+        _, body = self._prepare(message, now_ms())
         route = instance.routes.find(message.topic)
         if route is None or not route.masters:
             route = await instance.routes.refresh(message.topic, may_create=True)
@@ -300,14 +305,14 @@ class Producer:
         await connection.drained()
 
     def _with_bytes(self, message: Message) -> Message:
-        if self._serializer is None and type(message.body) is bytes:
-            return message
         return replace(message, body=body_of(message.body, self._serializer, message.topic))
 
     def _opened(self) -> SendRoad:
-        self._instance.check_open(self._road is not None, "producer")
-        assert self._road is not None
-        return self._road
+        road = self._road
+        if road is None or self._instance.is_foreign:
+            self._instance.check_open(road is not None, "producer")
+        assert road is not None
+        return road
 
     def _requested(self, address: str, request: RemotingCommand) -> Answer:
         if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:

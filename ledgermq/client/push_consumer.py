@@ -290,7 +290,8 @@ class PushConsumer:
         Raises:
             StopAsyncIteration: the consumer was closed.
         """
-        self._instance.check_open(self._is_open or not self._arrived.empty(), "consumer")
+        if not self._is_open or self._instance.is_foreign:
+            self._instance.check_open(not self._arrived.empty(), "consumer")
         self.acknowledge()
         while True:
             item = await self._arrived.get()

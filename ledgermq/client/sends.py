@@ -100,6 +100,7 @@ class SendRoad:
         self._instance = instance
         self._group = group
         self._config = config
+        self._is_traced = config.client.trace
         self._turn = random.randrange(1 << 16)
         # (topic, key) -> sends that wait for the one on its way.
         self._lanes: dict[tuple[str, str], deque[Send]] = {}
@@ -183,7 +184,7 @@ class SendRoad:
                     header.queue_id,
                     header.queue_offset,
                     queue.broker_name,
-                    _region_of(answer) if self._config.client.trace else "",
+                    _region_of(answer) if self._is_traced else "",
                 ),
             )
             return

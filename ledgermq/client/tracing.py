@@ -35,8 +35,9 @@ _WAITING_MAX: Final = 2048
 _MESSAGE_BYTES_MAX: Final = 128_000
 _MESSAGE_RECORDS_MAX: Final = 100
 _PAUSE_S: Final = 0.2
-# How long a trace may take to be sent, and close waits for the last of them.
-_SEND_TIMEOUT_S: Final = 5.0
+# How long a trace may take to be sent, while others wait behind it, and how long close waits.
+_SEND_TIMEOUT_S: Final = 60.0
+_CLOSE_TIMEOUT_S: Final = 5.0
 _NO_REGION: Final = "null"
 
 _log = logging.getLogger("ledgermq.client")
@@ -72,6 +73,7 @@ class Tracer:
         self._waiting: deque[tuple[str, list[str]]] = deque()
         self._dropped_count = 0
         self._news = asyncio.Event()
+        self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._road: SendRoad | None = None
 
@@ -85,23 +87,37 @@ class Tracer:
         """Sends what waits, as far as there is time for it."""
         if self._task is None or self._road is None:
             return
+        self._closing.set()
+        self._news.set()
+        await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SEND_TIMEOUT_S):
-                while self._waiting:
-                    await self._send()
         await self._road.close()
         if self._dropped_count or self._waiting:
             count = self._dropped_count + len(self._waiting)
             _log.warning("%s dropped %d traces", self._group, count)
 
     def follow(
-        self, future: asyncio.Future[SendResult], messages: list[Message], begun_ms: int, kind: Kind
+        self,
+        future: asyncio.Future[SendResult],
+        messages: list[Message],
+        body_bytes: int,
+        begun_ms: int,
+        kind: Kind,
     ) -> None:
-        """Traces a send when it is acknowledged; several messages are one batch."""
-        future.add_done_callback(functools.partial(self._sent, messages, begun_ms, kind))
+        """Traces a send when it is acknowledged; several messages are one batch.
+
+        Args:
+            future: its outcome.
+            messages: as the program gave them.
+            body_bytes: size on the wire.
+            begun_ms: when it began, ms since 1970.
+            kind: which kind of message.
+        """
+        future.add_done_callback(
+            functools.partial(self._sent, messages, body_bytes, begun_ms, kind)
+        )
 
     def begin(self, message: ReceivedMessage) -> Delivery | None:
         """Traces a delivery that begins; None when its broker wants no traces of it."""
@@ -158,6 +174,7 @@ class Tracer:
     def _sent(
         self,
         messages: list[Message],
+        body_bytes: int,
         begun_ms: int,
         kind: Kind,
         future: asyncio.Future[SendResult],
@@ -182,7 +199,7 @@ class Tracer:
             time_ms=begun_ms,
             group=self._group,
             store_host=self._store_host(result),
-            body_bytes=sum(len(message.body) for message in messages),
+            body_bytes=body_bytes,
             cost_ms=now_ms() - begun_ms,
             kind=kind,
             offset_message_id=result.offset_message_id,
@@ -203,11 +220,13 @@ class Tracer:
         self._news.set()
 
     async def _send_now_and_then(self) -> None:
-        while True:
+        while not self._closing.is_set():
             await self._news.wait()
             self._news.clear()
             # More of them may come together.
-            await asyncio.sleep(_PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE_S):
+                    await self._closing.wait()
             while self._waiting:
                 await self._send()
 
@@ -235,6 +254,9 @@ class Tracer:
                 config.body_bytes_max,
             )
             await (await self._road.submit(self._topic, id_, body, None))
+        except asyncio.CancelledError:
+            self._dropped_count += len(texts)
+            raise
         except ClientError as error:
             self._dropped_count += len(texts)
             _log.info("traces of %s were not sent: %s", self._group, error)

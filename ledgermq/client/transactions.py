@@ -175,7 +175,7 @@ class TransactionalProducer:
         body = body._replace(sys_flag=body.sys_flag | sysflag.TRANSACTION_PREPARED)
         sent = await self._road.submit(message.topic, message_id, body, None)
         if self._tracer is not None:
-            self._tracer.follow(sent, [message], now, Kind.HALF)
+            self._tracer.follow(sent, [message], len(body.body), now, Kind.HALF)
         return sent
 
     async def commit(self, half: SendResult) -> None:

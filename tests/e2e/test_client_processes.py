@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-_EXIT_S = 60
+_EXIT_S = 100
 
 FORK_BLOCKING = """
 import os, sys
