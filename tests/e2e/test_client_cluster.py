@@ -256,9 +256,9 @@ def test_example_of_a_million_events_in_small(name_server: str) -> None:
     done = subprocess.run(
         [
             sys.executable, str(ROOT / "examples" / "million_events" / "run.py"),
-            "-n", name_server, "--count", "3000", "--idle", "3",
+            "-n", name_server, "--count", "3000", "--idle", "8",
         ],
-        capture_output=True, text=True, timeout=90, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
