@@ -26,6 +26,8 @@ from ledgermq.protocol.properties_file import parse_properties_file
 # from its digits.
 _SELF_ID: Final = re.compile(r"[A-Za-z][0-9]{1,4}")
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_.-]{1,127}")
+# Roles of upstream that mean nothing on a ledger; its configuration files with them name no log.
+_PLAIN_ROLES: Final = ("SYNC_MASTER", "SLAVE")
 _REGISTER_PERIOD_MS: Final = (10_000, 60_000)
 # Upstream's samples put the ledger port so far above the broker's.
 _LEDGER_PORT_DISTANCE: Final = 30_000
@@ -151,7 +153,8 @@ class BrokerConfig:
     slave_behind_bytes: int
     slave_timeout_ms: int
     memory_percent: int
-    # enableDLegerCommitLog says false in so many words, or brokerRole says SLAVE.
+    # enableDLegerCommitLog says false in so many words, or brokerRole names a role that only
+    # a plain log has.
     wants_plain_log: bool = False
     # Keys that are not in the table, and keys of upstream that have no effect here, in the order
     # of the file.
@@ -206,7 +209,7 @@ def load_broker_config(
     _derive_ledger(values)
     _derive_replication(values)
     values["wants_plain_log"] = not values["is_group_member"] and (
-        bool(entries.get("enableDLegerCommitLog")) or values["broker_role"] == "SLAVE"
+        bool(entries.get("enableDLegerCommitLog")) or values["broker_role"] in _PLAIN_ROLES
     )
     others = [name for name in entries if name not in KEY_BY_NAME]
     values["unknown_keys"] = tuple(name for name in others if name not in IGNORED_KEYS)

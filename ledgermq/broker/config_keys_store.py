@@ -133,7 +133,8 @@ LEDGER_KEYS: Final = (
         "enableDLegerCommitLog",
         "is_group_member",
         False,
-        "true: member of dLegerPeers. false: plain commit log. Left out: ledger of one.",
+        "true: member of dLegerPeers. false, or left out with brokerRole SYNC_MASTER or SLAVE:"
+        " plain commit log. Left out otherwise: ledger of one.",
     ),
     text_key("dLegerGroup", "ledger_group", None, "Name of the DLedger group; brokerName."),
     text_key("dLegerPeers", "ledger_peers", None, "Members, id-host:port joined with a semicolon."),

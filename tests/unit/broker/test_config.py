@@ -77,7 +77,8 @@ def test_plain_broker_is_a_group_of_one() -> None:
         ({}, False),
         ({"enableDLegerCommitLog": "false"}, True),
         ({"brokerRole": "SLAVE", "brokerId": "1"}, True),
-        ({"brokerRole": "SYNC_MASTER"}, False),
+        ({"brokerRole": "SYNC_MASTER"}, True),
+        ({"brokerRole": "ASYNC_MASTER"}, False),
     ],
 )
 def test_plain_log_is_wanted_in_so_many_words(entries: dict[str, str], is_wanted: bool) -> None:

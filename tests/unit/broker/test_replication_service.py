@@ -12,7 +12,8 @@ from ledgermq.broker.service.replication import answer_ms_max, ha_address
     ("settings", "expected"),
     [
         ({}, 2500),
-        ({"brokerRole": "SYNC_MASTER"}, 2500),
+        ({"brokerRole": "SYNC_MASTER"}, 4000),
+        ({"brokerRole": "ASYNC_MASTER"}, 2500),
         ({"enableDLegerCommitLog": "false"}, 2500),
         ({"enableDLegerCommitLog": "false", "brokerRole": "SYNC_MASTER"}, 4000),
         (
