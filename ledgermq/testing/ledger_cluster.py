@@ -51,7 +51,7 @@ NAME_SERVER: Final = "namesrv"
 NODES_MAX: Final = 9
 # Longest wait for a state of the cluster. A healthy one needs a tenth of a second, and two seconds
 # after the loss of a leader.
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 90.0
 _POLL_S: Final = 0.005
 _MASTER_ID: Final = 0
 

@@ -23,7 +23,7 @@ from ledgermq.testing.errors import ClusterError
 T = TypeVar("T")
 
 # A call that takes longer has gone wrong.
-CALL_TIMEOUT_S: Final = 60.0
+CALL_TIMEOUT_S: Final = 120.0
 
 
 class _PrivateReactor(PollReactor):

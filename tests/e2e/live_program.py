@@ -88,7 +88,7 @@ class LiveProgram:
     def log_text(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def wait_until_serving(self, deadline_s: float = 30.0) -> Self:
+    def wait_until_serving(self, deadline_s: float = 90.0) -> Self:
         """Waits until it takes messages."""
 
         def is_serving() -> bool:
