@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.e2e.live_program import run_ledgermq
 from tests.e2e.wire_client import WireClient
 from tests.fault.up_group import UpGroup
 from tests.waiting import wait_until
 
+T = TypeVar("T")
+
 # Seconds for all scenarios: far more than they take.
 _SCENARIOS_S = 240
+_ANSWER_S = 5.0
 
 
 async def until(condition: Callable[[], Any], what: str, deadline_s: float = 60.0) -> None:
@@ -45,6 +48,18 @@ class LeaderChanges:
     def leader_address(self) -> str:
         """Waits for the address of the node that leads."""
         return str(self._group.leader()["address"])
+
+    def ask_leader(self, question: Callable[[WireClient], T]) -> T | None:
+        """Returns what a question to the leader gives; None when it is gone or does not answer.
+
+        A leader that is not ready leaves some questions unanswered rather than say what may be old.
+        """
+        with (
+            contextlib.suppress(OSError),
+            WireClient(self.leader_address(), _ANSWER_S) as client,
+        ):
+            return question(client)
+        return None
 
     def follower_addresses(self) -> list[str]:
         """Addresses of the nodes that run and do not lead."""

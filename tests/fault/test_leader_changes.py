@@ -29,6 +29,7 @@ from ledgermq.client import (
     TransactionState,
 )
 from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
+from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import Record
 from tests.e2e.wire_client import WireClient, request
@@ -67,7 +68,8 @@ class Sender:
         self._task = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
-        async with Producer(self._name_server) as producer:
+        config = ProducerConfig(timeout_s=90.0)
+        async with Producer(self._name_server, config=config) as producer:
             number = 0
             while not self._is_ending:
                 key = str(number % self._keys)
@@ -155,9 +157,17 @@ class Orderly:
             for queue_id in range(QUEUES)
         ]
         asked = {"consumerGroup": "ordered", "clientId": "stranger", "mqSet": queues}
-        with WireClient(self._changes.leader_address()) as client:
-            answer = client.ask(RequestCode.LOCK_BATCH_MQ.value, None, json.dumps(asked).encode())
-        return json.loads(answer.body)["lockOKMQSet"] if answer.code == 0 else answer.remark
+        body = json.dumps(asked).encode()
+
+        def answer() -> RemotingCommand | None:
+            told = self._changes.ask_leader(
+                lambda client: client.ask(RequestCode.LOCK_BATCH_MQ.value, None, body)
+            )
+            return told if told is not None and told.code == 0 else None
+
+        told = wait_until(answer, what="a leader that serves", deadline_s=60)
+        assert told is not None
+        return json.loads(told.body)["lockOKMQSet"]
 
 
 class Late:
@@ -195,7 +205,10 @@ class Paid:
     async def play(self) -> None:
         changes = self._changes
         async with TransactionalProducer(
-            changes.name_server, "payers", self._check, config=ProducerConfig(client=CLIENT)
+            changes.name_server,
+            "payers",
+            self._check,
+            config=ProducerConfig(client=CLIENT, timeout_s=90.0),
         ) as producer:
             halves = [await producer.send_half(Message("Paid", b"%02d" % n)) for n in range(40)]
             await until(lambda: len(self._asked) == 40, "questions about all")
@@ -211,7 +224,7 @@ class Paid:
 
     def _wait_for_the_end(self) -> None:
         wait_until(
-            lambda: is_worked_off(self._changes.leader_address()),
+            lambda: is_worked_off(self._changes),
             what="the end of all transactions",
             deadline_s=120,
         )
@@ -221,13 +234,16 @@ class Paid:
         self._outcome[b"%02d" % number] = state
 
 
-def is_worked_off(address: str) -> bool:
+def is_worked_off(changes: LeaderChanges) -> bool:
     """Whether no half message is left that nobody ended."""
     group = {"consumerGroup": "CID_RMQ_SYS_TRANS", "topic": HALF_TOPIC, "queueId": "0"}
-    with WireClient(address) as client:
+
+    def ends_meet(client: WireClient) -> bool:
         begin = client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, group)
         end = client.ask(RequestCode.GET_MAX_OFFSET.value, group)
-    return begin.code == end.code == 0 and begin.ext_fields == end.ext_fields
+        return begin.code == end.code == 0 and begin.ext_fields == end.ext_fields
+
+    return changes.ask_leader(ends_meet) is True
 
 
 class Tried:
@@ -286,7 +302,7 @@ class Told:
         def is_told() -> bool:
             # At the leader it would be stored at once.
             for address in self._changes.follower_addresses():
-                with contextlib.suppress(ConnectionError), WireClient(address) as client:
+                with contextlib.suppress(OSError), WireClient(address) as client:
                     client.write(asked)
                     return True
             return False
@@ -297,9 +313,10 @@ class Told:
         group = {"consumerGroup": "told", "topic": "Told", "queueId": "0"}
 
         def found() -> str | None:
-            with WireClient(self._changes.leader_address()) as client:
-                answer = client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, group)
-            told = (answer.ext_fields or {}).get("offset")
+            answer = self._changes.ask_leader(
+                lambda client: client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, group)
+            )
+            told = None if answer is None else (answer.ext_fields or {}).get("offset")
             return told if told == str(offset) else None
 
         known = wait_until(found, what=f"offset {offset} at the leader", deadline_s=60)
@@ -340,8 +357,11 @@ def read_queues(changes: LeaderChanges) -> dict[tuple[str, int], list[Record]]:
     places += [(topic, queue_id) for topic in ("Late", "Paid") for queue_id in range(QUEUES)]
 
     def read() -> dict[tuple[str, int], list[Record]]:
-        with WireClient(changes.leader_address()) as client:
-            found = {place: client.read_queue(*place) for place in places}
+        found = changes.ask_leader(
+            lambda client: {place: client.read_queue(*place) for place in places}
+        )
+        if found is None:
+            return {}
         waited = sum(len(found["SCHEDULE_TOPIC_XXXX", queue_id]) for queue_id in (0, 1))
         come = sum(len(found["Late", queue_id]) for queue_id in range(QUEUES))
         return found if come >= waited else {}
