@@ -5,9 +5,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,17 +22,10 @@ from ledgermq.client import (
     ReceivedMessage,
     blocking,
 )
+from tests.scenarios import run
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 async def known(consumer: PullConsumer, topic: str) -> None:

@@ -15,22 +15,13 @@ from ledgermq.client import (
     SendResult,
 )
 from tests.e2e.up_cluster import UpCluster
+from tests.scenarios import until
 
 TOPIC = "Failover"
 KILLS = 2
 KEYS = 20
 # Acknowledged between two kills, so that each hits a cluster at work.
 BETWEEN_COUNT = 1500
-
-
-async def until(condition: Callable[[], bool], what: str, deadline_s: float = 30.0) -> None:
-    """Waits for a condition; its failure says for what."""
-    try:
-        async with asyncio.timeout(deadline_s):
-            while not condition():
-                await asyncio.sleep(0.02)
-    except TimeoutError as error:
-        raise AssertionError(f"after {deadline_s} s still waiting for {what}") from error
 
 
 class Traffic:

@@ -5,7 +5,6 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +33,10 @@ from ledgermq.client import (
 from ledgermq.client.otel import OpenTelemetryHooks
 from ledgermq.protocol.codes import ResponseCode
 from tests.e2e.scripted_broker import ScriptedBroker
+from tests.scenarios import run
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = itertools.count()
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(90):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 @pytest.fixture

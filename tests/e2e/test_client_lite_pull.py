@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,17 +27,10 @@ from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import GetMinOffsetResponseHeader
 from tests.e2e.scripted_broker import BROKER_NAME, Answer, ScriptedBroker
+from tests.scenarios import run
 
 QUICK = ConsumerConfig(commit_interval_s=0.05)
 _numbers = itertools.count()
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(90):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 @pytest.fixture

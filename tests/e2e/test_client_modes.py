@@ -3,9 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,17 +32,10 @@ from ledgermq.protocol.headers import (
     ResetOffsetRequestHeader,
 )
 from ledgermq.protocol.running_info import ConsumerRunningInfo
+from tests.scenarios import run
 
 QUICK = ConsumerConfig(orderly_pause_s=0.01, commit_interval_s=0.05)
 _numbers = itertools.count()
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -20,17 +18,10 @@ from ledgermq.client import (
     blocking,
     json_serializer,
 )
+from tests.scenarios import run
 
 _numbers = itertools.count()
 PATIENCE_S = 60.0
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(90):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 @pytest.fixture

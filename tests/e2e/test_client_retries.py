@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -30,16 +29,9 @@ from ledgermq.protocol.headers import EndTransactionRequestHeader
 from ledgermq.protocol.properties import parse_properties
 from tests.e2e.scripted_broker import HANG_UP, QUEUES, ScriptedBroker
 from tests.free_ports import free_ports
+from tests.scenarios import run
 
 QUICK = ProducerConfig(attempt_timeout_s=0.2, timeout_s=5.0)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 @pytest.mark.parametrize(

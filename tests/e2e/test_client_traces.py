@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -21,16 +19,9 @@ from ledgermq.client import (
     TransactionalProducer,
     TransactionState,
 )
+from tests.scenarios import run
 
 _numbers = itertools.count()
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(90):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 @pytest.fixture

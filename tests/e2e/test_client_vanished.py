@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -23,17 +22,10 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import QueryConsumerOffsetResponseHeader
 from tests.e2e.scripted_broker import BROKER_NAME, Answer, ScriptedBroker
 from tests.free_ports import free_ports
+from tests.scenarios import run
 
 # A request is given up after a second, and there is one ten times a second.
 WATCHFUL = ClientConfig(heartbeat_interval_s=0.1, request_timeout_s=1.0)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(90):
-            await scenario
-
-    asyncio.run(bounded())
 
 
 async def true(condition: Callable[[], bool]) -> None:

@@ -20,16 +20,6 @@ _SCENARIOS_S = 240
 _ANSWER_S = 5.0
 
 
-async def until(condition: Callable[[], Any], what: str, deadline_s: float = 60.0) -> None:
-    """Waits for a condition; its failure says for what."""
-    try:
-        async with asyncio.timeout(deadline_s):
-            while not condition():
-                await asyncio.sleep(0.02)
-    except TimeoutError as error:
-        raise AssertionError(f"after {deadline_s} s still waiting for {what}") from error
-
-
 class LeaderChanges:
     """Moves the leadership of a group while several scenarios are at work.
 

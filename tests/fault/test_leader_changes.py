@@ -33,8 +33,9 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import Record
 from tests.e2e.wire_client import WireClient, request
-from tests.fault.leader_changes import LeaderChanges, until
+from tests.fault.leader_changes import LeaderChanges
 from tests.fault.up_group import UpGroup
+from tests.scenarios import until
 from tests.waiting import wait_until
 
 # A few seconds on an idle machine; a starved one must not be cut off before it is done.

@@ -1,6 +1,5 @@
 """Our Python client against stock brokers 4.9.3 and 5.3.3: the same scenarios with both."""
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 
@@ -8,6 +7,7 @@ import pytest
 
 from tests.interop.python_scenarios import SCENARIOS, Scenario
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
+from tests.scenarios import run
 
 # Half messages are asked about soon.
 KEYS = {
@@ -33,8 +33,4 @@ def namesrv(
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_client_does_its_part(scenario: Scenario, namesrv: str) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(_SCENARIO_S):
-            await scenario(namesrv, "Python" + scenario.__name__.replace("_", ""))
-
-    asyncio.run(bounded())
+    run(scenario(namesrv, "Python" + scenario.__name__.replace("_", "")), _SCENARIO_S)
