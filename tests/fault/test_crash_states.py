@@ -16,6 +16,13 @@ def test_every_state_that_a_power_cut_may_leave_is_recovered(name: str) -> None:
     assert explorer.count > explorer.points
 
 
+def test_a_claim_that_retention_wrote_anew_is_void_after_a_truncation() -> None:
+    """Entries had been synced, old segments went, the entries were cut, and others not yet synced
+    stood in their place when the power went: a torn tail, which was taken for damage.
+    """
+    assert crash_states.explore_recovery(378, 60).count
+
+
 def test_a_ledger_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordedFile, "sync", lambda self: None)
     with pytest.raises((AssertionError, StoreError)):

@@ -59,6 +59,8 @@ class Claims:
 
     def write_start(self, durable_index: int, first_index: int, first_position: int) -> None:
         """Replaces the mark `start`; durable on return."""
+        # It is a claim, too, where `durable` is of an earlier generation.
+        self._claimed_index = max(self._claimed_index, durable_index)
         self._marks.write_start(
             Start(
                 first_index=first_index,
