@@ -211,7 +211,7 @@ class StoreGroup:
     async def stop(self) -> None:
         await DeferredList([member.stop() for member in self.members])
 
-    async def wait(self, condition: Any, what: str, deadline_s: float = 30.0) -> Any:
+    async def wait(self, condition: Any, what: str, deadline_s: float = 60.0) -> Any:
         end_s = self.reactor.seconds() + deadline_s
         while not (value := condition()):
             if self.reactor.seconds() > end_s:
@@ -246,16 +246,15 @@ class StoreGroup:
                 "the commit",
             )
 
-    async def wait_until_equal(self) -> None:
+    def is_equal(self) -> bool:
         """All members are up, applied the same, and count."""
+        if any(m.replica is None or m.replica.is_recovering for m in self.members):
+            return False
+        ends = {(m.store.last_index, m.messages.dispatched_index) for m in self.members}
+        return len(ends) == 1 and self.members[0].store.last_index == next(iter(ends))[1]
 
-        def is_equal() -> bool:
-            if any(m.replica is None or m.replica.is_recovering for m in self.members):
-                return False
-            ends = {(m.store.last_index, m.messages.dispatched_index) for m in self.members}
-            return len(ends) == 1 and self.members[0].store.last_index == next(iter(ends))[1]
-
-        await self.wait(is_equal, "equal members that all count")
+    async def wait_until_equal(self) -> None:
+        await self.wait(self.is_equal, "equal members that all count")
 
 
 def _message(body: bytes, queue_id: int) -> AppendMessage:

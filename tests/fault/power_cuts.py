@@ -17,6 +17,7 @@ import random
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +94,26 @@ class PowerCuts:
         await self.group.start()
         try:
             for _ in range(cuts):
-                leader = await self.group.leader()
-                self.check(leader)
+                self.check(await self._sound(self.group.find_leader, "a leader"))
                 await self._load(self.rng.uniform(0.01, 0.12))
                 await self._cut()
-            await self.group.leader()
-            await self.group.wait_until_equal()
+            await self._sound(self.group.find_leader, "a leader")
+            await self._sound(self.group.is_equal, "equal members that all count")
             for member in self.group.members:
                 self.check(member)
         finally:
             await self.group.stop()
+
+    async def _sound(self, condition: Callable[[], Any], what: str) -> Any:
+        """Waits for a condition; a member that stops meanwhile found something gone."""
+
+        def damage() -> list[str]:
+            return [text for member in self.group.members for text in member.damage]
+
+        value = await self.group.wait(lambda: damage() or condition(), what)
+        if damage():
+            raise LostMessageError(f"cut {self.cut_count}: {damage()}")
+        return value
 
     async def _load(self, duration_s: float) -> None:
         end_s = self.reactor.seconds() + duration_s

@@ -130,7 +130,7 @@ CLASSES: dict[str, Damage] = {
 
 
 class BitFlipTest(TestCase):
-    timeout = 120
+    timeout = 200
     filled: ClassVar[Path | None] = None
 
     async def _group(self) -> StoreGroup:

@@ -8,7 +8,7 @@ from tests.fault.recording_disk import RecordingDisk
 
 
 class PowerCutsTest(TestCase):
-    timeout = 120
+    timeout = 200
 
     async def test_no_acknowledged_message_is_lost_when_all_members_lose_power(self) -> None:
         cuts = PowerCuts(reactor, 1, RecordingDisk)
