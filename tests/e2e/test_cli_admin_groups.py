@@ -77,6 +77,12 @@ def place(up_cluster: UpCluster) -> Iterator[Place]:
         retries = ("admin", "topicRoute", "-n", place.name_server, "-t", f"%RETRY%{GROUP}")
         wait_until(lambda: run(*retries)[0] == 0, what="the route of the retry topic")
         place.client_id = consumer.client_id
+
+        def has_all_queues() -> bool:
+            topics = {row["topic"] for row in place.admin("consumerStatus", "-g", GROUP)}
+            return topics == {TOPIC, f"%RETRY%{GROUP}"}
+
+        wait_until(has_all_queues, what="the queue of the retry topic")
         yield place
 
 
