@@ -23,7 +23,7 @@ from ledgermq.testing.simulation.shrink import shrink
 
 _SHOWN_MAX = 3
 # Fewer seeds meet rare things too unevenly to be compared with floors.
-_JUDGED_SEEDS = 1_000
+_JUDGED_SEEDS = 5_000
 # What a process runs before it reports, and how often the reader of stderr is told.
 _SLICE_SEEDS = 20
 _TOLD_EVERY_S = 30.0
