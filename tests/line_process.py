@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.waiting import wait_until
 
-_ANSWER_S = 30.0
+_ANSWER_S = 60.0
 _ANSWERS = ("counts", "state ", "appended ", "left ", "digest ", "stopped")
 
 
@@ -43,7 +43,8 @@ class LineProcess:
             bufsize=1,
         )
         self._heard = heard
-        self._answers: queue.Queue[str] = queue.Queue()
+        # None once the child's output has ended.
+        self._answers: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -54,13 +55,23 @@ class LineProcess:
                 self._answers.put(line.strip())
             else:
                 self._heard(line.strip())
+        self._answers.put(None)
 
     def ask(self, command: str) -> str:
         """Sends a command and returns its answer."""
         assert self._process.stdin is not None
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
-        return self._answers.get(timeout=_ANSWER_S)
+        try:
+            self._process.stdin.write(command + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            # Said below: there is no answer.
+            pass
+        answer = self._answers.get(timeout=_ANSWER_S)
+        if answer is None:
+            self._answers.put(None)
+            code = self._process.wait(_ANSWER_S)
+            raise AssertionError(f"{self._log.name}: the process ended with code {code}")
+        return answer
 
     def state(self) -> MemberStatus:
         _, role, leader_id, *numbers = self.ask("state").split()
@@ -103,7 +114,7 @@ class LineProcess:
                     pass
 
 
-def wait_for_leader(members: dict[str, LineProcess], deadline_s: float = 40.0) -> str:
+def wait_for_leader(members: dict[str, LineProcess], deadline_s: float = 60.0) -> str:
     """Waits until all members agree on one of them as their leader, and returns its id."""
 
     states: dict[str, MemberStatus] = {}
@@ -123,7 +134,7 @@ def wait_for_leader(members: dict[str, LineProcess], deadline_s: float = 40.0) -
         raise
 
 
-def wait_until_equal(members: dict[str, LineProcess], deadline_s: float = 40.0) -> int:
+def wait_until_equal(members: dict[str, LineProcess], deadline_s: float = 60.0) -> int:
     """Waits until all members have committed the same last entry, and returns its index."""
 
     def find() -> int:

@@ -89,7 +89,24 @@ class MixedGroup:
         self.members[member_id] = LineProcess(words, log_path, self.complaints.append)
 
     def kill(self, member_id: str) -> None:
-        self.members.pop(member_id).kill()
+        """Kills a member; one of Java not before it holds what the others hold.
+
+        One that dies while it makes a file leaves it empty, and ends at its next start.
+        """
+        member = self.members[member_id]
+        if self.kinds[member_id] == JAVA:
+            last_index = max(other.state().last_index for other in self.members.values())
+            wait_until(
+                lambda: member.state().last_index >= last_index, what=f"{member_id} to catch up"
+            )
+        del self.members[member_id]
+        member.kill()
+
+    def kill_all(self) -> None:
+        """Kills all members as they are; they are not started again."""
+        for member in self.members.values():
+            member.kill()
+        self.members.clear()
 
     def leader_id(self) -> str:
         return wait_for_leader(self.members)

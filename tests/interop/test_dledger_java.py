@@ -20,8 +20,7 @@ LONG_PREFIX = "x" * 1200
 def group(tmp_path: Path) -> Iterator[MixedGroup]:
     group = MixedGroup(tmp_path)
     yield group
-    for member_id in list(group.members):
-        group.kill(member_id)
+    group.kill_all()
 
 
 @pytest.mark.parametrize("is_batch_pushing", [False, True])

@@ -34,8 +34,7 @@ TRANSFER_COUNT = 10
 def group(tmp_path: Path) -> Iterator[MixedGroup]:
     group = MixedGroup(tmp_path)
     yield group
-    for member_id in list(group.members):
-        group.kill(member_id)
+    group.kill_all()
 
 
 class Log:
