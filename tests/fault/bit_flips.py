@@ -4,6 +4,7 @@ Small segments, so that a few hundred messages fill several of them.
 """
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,15 @@ from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET, decode_record
+from tests.fault.last_words import describe_replicas
 from tests.unit.commitlog.single_member import HOST, START_MS, message
 
 SEGMENT_BYTES = 64 << 10
 INDEX_SEGMENT_BYTES = 32 * 512
 _POLL_S = 0.01
+_PATIENCE_S = 60.0
+# As many turns as an idle machine makes in a third of that.
+_POLLS_MIN = 2_000
 
 
 class StoreMember:
@@ -211,13 +216,33 @@ class StoreGroup:
     async def stop(self) -> None:
         await DeferredList([member.stop() for member in self.members])
 
-    async def wait(self, condition: Any, what: str, deadline_s: float = 60.0) -> Any:
-        end_s = self.reactor.seconds() + deadline_s
+    async def wait(self, condition: Any, what: str) -> Any:
+        """Polls; fails after a time in which the members had their turns, too, for they live here.
+
+        A machine that stands still, or a clock that is set, takes time and no turns.
+        """
+        end_s, polls = time.monotonic() + _PATIENCE_S, 0
         while not (value := condition()):
-            if self.reactor.seconds() > end_s:
-                raise AssertionError(f"after {deadline_s} s still waiting for {what}")
+            polls += 1
+            if time.monotonic() > end_s and polls > _POLLS_MIN:
+                error = AssertionError(f"after {_PATIENCE_S} s still waiting for {what}")
+                error.add_note(self.describe())
+                raise error
             await deferLater(self.reactor, _POLL_S, lambda: None)
         return value
+
+    def describe(self) -> str:
+        """What all members say of themselves."""
+        told = describe_replicas(
+            [member.replica for member in self.members], self.reactor.seconds() * 1000.0
+        )
+        marks = [
+            f"{member.config.self_id}: {repair.reason}"
+            for member in self.members
+            if member.replica is not None and (repair := member.mark.read()) is not None
+        ]
+        damage = [text for member in self.members for text in member.damage]
+        return f"{told}\nrepair marks {marks}\ndamage {damage}"
 
     def find_leader(self) -> StoreMember | None:
         leaders = [m for m in self.members if m.replica is not None and m.is_ready]

@@ -15,6 +15,7 @@ cut: acknowledged messages must be lost then, in nearly every cut, or the check 
 import argparse
 import random
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -42,7 +43,7 @@ SURVIVALS = (0.0, 0.0, 0.0, 0.0, 0.1, 0.5, 0.9)
 # A cut without messages to lose shows nothing.
 _ACKED_MIN = 5
 _TURN_S = 0.002
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 class LyingFile(RecordedFile):
@@ -101,6 +102,10 @@ class PowerCuts:
             await self._sound(self.group.is_equal, "equal members that all count")
             for member in self.group.members:
                 self.check(member)
+        except AssertionError as error:
+            if self._disk_type is not LyingDisk:
+                error.add_note(f"what is on the disks: {self._keep_disks()}")
+            raise
         finally:
             await self.group.stop()
 
@@ -120,7 +125,10 @@ class PowerCuts:
         wanted = len(self.acked) + _ACKED_MIN
         self._waiting.clear()
         while self.reactor.seconds() < end_s or len(self.acked) < wanted:
-            assert self.reactor.seconds() < end_s + _PATIENCE_S, "nothing is acknowledged"
+            if self.reactor.seconds() > end_s + _PATIENCE_S:
+                error = AssertionError("nothing is acknowledged")
+                error.add_note(self.group.describe())
+                raise error
             leader = self.group.find_leader()
             if leader is not None:
                 self._send(leader)
@@ -178,6 +186,18 @@ class PowerCuts:
             if member.damage:
                 raise LostMessageError(f"cut {self.cut_count}: damage {member.damage}")
 
+    def _keep_disks(self) -> str:
+        """Writes what is on the disks now into a new directory, and names it."""
+        folder = tempfile.mkdtemp(prefix="power-cuts-")
+        for member in self.group.members:
+            disk = member.file_system
+            assert isinstance(disk, RecordingDisk)
+            for path, content in disk.content().items():
+                copy = Path(folder, path.lstrip("/"))
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(content)
+        return folder
+
     def check(self, member: StoreMember) -> None:
         """Every acknowledged message is at its offset."""
         found: dict[tuple[int, int], bytes] = {}
@@ -211,6 +231,8 @@ async def main(reactor: Any) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-sync", action="store_true")
     options = parser.parse_args()
+    # As in the programs: a clock that is set starts no elections.
+    reactor.seconds = time.monotonic
     begun = time.monotonic()
     if options.no_sync:
         seeds = range(options.seed, options.seed + options.cuts)
@@ -223,7 +245,8 @@ async def main(reactor: Any) -> None:
     cuts = PowerCuts(reactor, options.seed, RecordingDisk)
     try:
         await cuts.run(options.cuts)
-    except Exception:
+    except Exception as error:
+        error.add_note(f"seed {options.seed}, cut {cuts.cut_count}")
         # React tells the log, which nobody reads.
         traceback.print_exc()
         raise

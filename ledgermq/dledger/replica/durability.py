@@ -116,8 +116,13 @@ class Durability:
         self._unfinished.clear()
 
     def end(self, commit_index: int) -> Deferred[None]:
-        """Notes the commit index, syncs a last time and ends the flusher's thread."""
-        self._store.write_checkpoint(commit_index)
+        """Notes the commit index, syncs a last time and ends the flusher's thread.
+
+        Where none is known nothing is noted: beside an empty log of a member that never voted, a
+        checkpoint would tell of a vote that was lost.
+        """
+        if commit_index >= 0:
+            self._store.write_checkpoint(commit_index)
         synced = self._flusher.request()
         return self._flusher.stop().addCallback(lambda _: synced)
 

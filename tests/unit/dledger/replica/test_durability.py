@@ -143,3 +143,10 @@ def test_checkpoint_is_written_each_three_seconds_while_the_commit_index_moves()
     rig.durability.end(20)
     assert rig.store.checkpoints == [6, 12, 16, 20]
     assert len(rig.flusher.requests) == 4
+
+
+def test_member_that_knows_of_no_commit_notes_none_when_it_ends() -> None:
+    rig = Rig(FlushDiskType.SYNC_FLUSH)
+    rig.durability.end(-1)
+    assert rig.store.checkpoints == []
+    assert len(rig.flusher.requests) == 1
