@@ -2,10 +2,11 @@
 
 python -m bench.peer [--java 4.9.3] [--heap 1024] [--rounds 3] [--seconds 4]
 
-Needs Java 17 and Maven. Both groups of three run all the time; each round runs every load against
-one and then the other, so that the ratio of a round is of runs close in time. A row gives medians
-and spread; the ratio is the median of the rounds' ratios. The load program (`load.py`,
-`pull_load.py`) costs the same for both; Apache's own producer is a JVM and costs more.
+Needs Java 17 and Maven. Each round starts one group of three, runs every load against it, kills its
+leader and stops it, and then does the same with the other: members of Apache's group that idle take
+a core by themselves. A row gives medians and spread; the ratio is the median of the rounds' ratios.
+The load program (`load.py`, `pull_load.py`) costs the same for both; Apache's own producer is a JVM
+and costs more.
 """
 
 from __future__ import annotations
@@ -59,7 +60,13 @@ LOADS = (
     Load("10 KiB, 256 in flight", body_bytes=10_240),
     Load("1 KiB, batches of 32, 32 in flight", batch=32, in_flight=8),
 )
+MEMORY = "memory of the leader, MB"
+START = "start of the group, s"
+KILL = "kill -9 of the leader: s until messages are taken"
 Figures = dict[str, float]
+# By load, by group: one for each round.
+Results = dict[str, dict[str, list[Figures]]]
+Group = Callable[[], contextlib.AbstractContextManager[Peer]]
 
 
 def run_json(module: str, *words: object) -> Figures:
@@ -149,36 +156,36 @@ def row(name: str, results: dict[str, list[Figures]], key: str, digits: int = 0)
     return name, cell(mine, digits), cell(theirs, digits), cell(ratios, 2)
 
 
-def run_rounds(
-    peers: Sequence[Peer], rounds: int, seconds: float, version: str
-) -> dict[str, dict[str, list[Figures]]]:
-    """Runs all loads; returns the figures by load and peer, one for each round."""
-    runs: dict[str, Callable[[Peer], Figures]] = {
-        load.name: functools.partial(send, load=load, seconds=seconds) for load in LOADS
-    }
-    runs[PULL] = functools.partial(pull, seconds=seconds)
-    runs[STOCK] = functools.partial(stock_producer, version=version)
-    results: dict[str, dict[str, list[Figures]]] = {
-        name: {peer.name: [] for peer in peers} for name in runs
-    }
+def measure(peer: Peer, seconds: float, version: str) -> dict[str, Figures]:
+    """Runs all loads against a group that was just started; its leader is killed in the end."""
+    peer.create_topic(TOPIC, 4)
+    # The JVM compiles what it runs often; Python's kind of that is over at once.
+    for _ in range(WARM_UPS):
+        send(peer, LOADS[0], seconds)
+    found = {load.name: send(peer, load, seconds) for load in LOADS}
+    found[PULL] = pull(peer, seconds)
+    found[STOCK] = stock_producer(peer, version)
+    found[MEMORY] = {"MB": peer.resident_mb()}
+    found[START] = {"s": peer.start_s}
+    found[KILL] = {"s": time_to_writable(peer)}
+    return found
+
+
+def run_rounds(groups: Sequence[Group], rounds: int, seconds: float, version: str) -> Results:
+    """Runs all loads; returns the figures by load and group, one for each round."""
+    results: Results = {}
     for number in range(rounds):
-        for name, run in runs.items():
-            # Neither is always the first.
-            for peer in peers if number % 2 else reversed(peers):
-                results[name][peer.name].append(run(peer))
+        # Neither is always the first.
+        for group in groups if number % 2 else reversed(groups):
+            with group() as peer:
+                for name, figures in measure(peer, seconds, version).items():
+                    results.setdefault(name, {}).setdefault(peer.name, []).append(figures)
+            print(f"round {number + 1} of {peer.name} is done", file=sys.stderr, flush=True)
     return results
 
 
-def table(
-    peers: Sequence[Peer], rounds: int, seconds: float, version: str
-) -> list[tuple[str, ...]]:
-    """Measures; returns the rows."""
-    for peer in peers:
-        peer.create_topic(TOPIC, 4)
-        # The JVM compiles what it runs often; Python's kind of that is over at once.
-        for _ in range(WARM_UPS):
-            send(peer, LOADS[0], seconds)
-    results = run_rounds(peers, rounds, seconds, version)
+def table(results: Results) -> list[tuple[str, ...]]:
+    """The rows of the table."""
     rows = []
     for load in LOADS:
         of_load = results[load.name]
@@ -190,11 +197,9 @@ def table(
     rows.append(row("MB/s", results[PULL], "mb_per_second"))
     rows.append(row("CPU µs a message", results[PULL], "cpu_us", 2))
     rows.append(row(f"{STOCK}: messages/s", results[STOCK], "messages_per_second"))
-    once = {peer.name: [{"MB": peer.resident_mb(), "start": peer.start_s}] for peer in peers}
-    rows.append(row("memory of the leader, MB", once, "MB"))
-    rows.append(row("start of the group, s", once, "start", 2))
-    gaps = {peer.name: [{"s": time_to_writable(peer)}] for peer in peers}
-    rows.append(row("kill -9 of the leader: s until messages are taken", gaps, "s", 2))
+    rows.append(row(MEMORY, results[MEMORY], "MB"))
+    rows.append(row(START, results[START], "s", 2))
+    rows.append(row(KILL, results[KILL], "s", 2))
     return rows
 
 
@@ -208,20 +213,18 @@ def main() -> int:
     parser.add_argument("--sync", action="store_true", help="LedgerMQ with SYNC_FLUSH")
     options = parser.parse_args()
     flush = "SYNC_FLUSH" if options.sync else "ASYNC_FLUSH"
-    with contextlib.ExitStack() as groups:
-        # Java's members take a core also when nobody asks them anything: theirs start last.
-        peers = [
-            groups.enter_context(ours(f"flushDiskType={flush}")),
-            groups.enter_context(java(options.java, options.heap)),
-        ]
-        other = peers[1].name
-        rows = table(peers, options.rounds, options.seconds, options.java)
+    groups = (
+        functools.partial(ours, f"flushDiskType={flush}"),
+        functools.partial(java, options.java, options.heap),
+    )
+    results = run_rounds(groups, options.rounds, options.seconds, options.java)
+    (other,) = (name for name in results[STOCK] if name != OURS)
     print(
         f"{other} (batch push, heap of {options.heap} MiB each) and {OURS} ({flush}), groups of"
         f" three on {platform.machine()}; {options.rounds} rounds of {options.seconds:g} s;"
         " median (lowest..highest).\n"
     )
-    print(markdown(("load", OURS, other, "ratio"), rows))
+    print(markdown(("load", OURS, other, "ratio"), table(results)))
     return 0
 
 

@@ -1,7 +1,6 @@
 """The groups that are measured beside each other: three members each, LedgerMQ's and Apache's.
 
-Both run as processes on this machine, with a name server of their own, and are loaded in turns;
-the one that is not loaded idles.
+Both run as processes on this machine, with a name server of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processor time of processes and all that they started, from /proc."""
+"""Processor time of processes, with all that they started or without, from /proc."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ def tree_cpu_seconds(root: int) -> float:
         total += used.get(pid, 0.0)
         waiting += children.get(pid, [])
     return total
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """CPU seconds that a process has used by itself, without its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")

@@ -53,6 +53,15 @@ class UpCluster:
         """Kills a node as a crash would; `ledgermq up` starts it again."""
         os.kill(node["pid"], signal.SIGKILL)
 
+    def name_server_pid(self) -> int:
+        """The process of the name server; `ledgermq up` starts it again when it ends."""
+        assert self._process is not None
+        up = self._process.pid
+        for pid in Path(f"/proc/{up}/task/{up}/children").read_text().split():
+            if b"namesrv" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return int(pid)
+        raise AssertionError("the name server does not run")
+
     def __enter__(self) -> Self:
         base_port = free_first_port()
         words = [
