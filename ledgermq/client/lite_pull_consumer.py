@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Final, Self
 
 from ledgermq.client.config import ConsumerConfig
@@ -24,6 +23,7 @@ from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.questions import Consumer, Questions
 from ledgermq.client.queue_requests import QueueRequests
+from ledgermq.client.queue_view import QueueView
 from ledgermq.client.rounds import Rounds
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.shares import GroupShare
@@ -48,19 +48,6 @@ _BEGINNINGS: Final = {
 _log = logging.getLogger("ledgermq.client")
 
 
-class _Told:
-    """Offsets of the group, told by themselves now and then."""
-
-    def __init__(self, requests: QueueRequests) -> None:
-        self._requests = requests
-
-    async def committed(self, queue: MessageQueue) -> int | None:
-        return await self._requests.committed(queue)
-
-    async def commit(self, queue: MessageQueue, offset: int) -> None:
-        await self._requests.commit(queue, offset)
-
-
 class _ByHand:
     """Offsets of the group, told by the program alone."""
 
@@ -74,7 +61,7 @@ class _ByHand:
         """Leaves it to the program."""
 
 
-class LitePullConsumer:
+class LitePullConsumer(QueueView):
     """Polls the queues of a group, or queues of its own choice; use it in an ``async with`` block.
 
     async with LitePullConsumer("127.0.0.1:9876", "billing") as consumer:
@@ -154,14 +141,13 @@ class LitePullConsumer:
         self._is_open = False
 
     def _make_holding(self) -> Holding:
-        told = _Told if self.auto_commit else _ByHand
         return Holding(
             self._instance,
             self._requests,
             self._inbox,
             self.config,
             starts=self._starts,
-            offsets=told(self._requests),
+            offsets=self._requests if self.auto_commit else _ByHand(self._requests),
             shares=GroupShare(self._instance, self._wire_group),
             locks=None,
             settled=self._lost,
@@ -199,14 +185,6 @@ class LitePullConsumer:
             task.add_done_callback(tell_failure)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Stops pulling, and commits what is consumed when that happens by itself.
 
@@ -241,7 +219,7 @@ class LitePullConsumer:
         Raises:
             ConfigError: an argument is wrong, or queues are assigned.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         if self._is_assigned:
             raise ConfigError("subscribe and assign exclude each other", topic=topic)
         if not topic:
@@ -261,7 +239,7 @@ class LitePullConsumer:
 
     async def unsubscribe(self, topic: str) -> None:
         """Gives the queues of a topic to the other members; one that is not subscribed is none."""
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         if self._subscriptions.pop(topic, None) is None:
             return
         await self._rounds.let_go(topic)
@@ -282,7 +260,7 @@ class LitePullConsumer:
             ConfigError: an argument is wrong, or a topic is subscribed.
             ClientError: the beginning of a queue is not to be had; nothing has changed.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         if self._subscriptions:
             raise ConfigError("subscribe and assign exclude each other")
         expression = expression_of(tags, sql)
@@ -319,7 +297,7 @@ class LitePullConsumer:
             ClientError: pulls fail with an error that is not retriable.
             ConfigError: count_max is not positive.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         if count_max < 1:
             raise ConfigError(f"count_max is {count_max}; allowed: 1 and more")
         self.acknowledge()
@@ -365,7 +343,7 @@ class LitePullConsumer:
         Raises:
             ClientError: a broker could not be told; others may have been.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         if offsets is None:
             self.acknowledge()
             offsets = {held.queue: held.committable() for held in self._holding.held()}
@@ -373,11 +351,6 @@ class LitePullConsumer:
         for failure in await asyncio.gather(*told, return_exceptions=True):
             if isinstance(failure, BaseException):
                 raise failure
-
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the committed offset of the group, None when there is none."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.committed(queue)
 
     def position(self, queue: MessageQueue) -> int:
         """Returns the offset of the next message that will be given of a queue.
@@ -393,7 +366,7 @@ class LitePullConsumer:
         Raises:
             ConfigError: the queue is not this consumer's now, or the offset is negative.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         if offset < 0:
             raise ConfigError(f"offset is {offset}; allowed: 0 and more", topic=queue.topic)
         self._holding.seek(self._polled(queue), offset)
@@ -431,26 +404,6 @@ class LitePullConsumer:
     def paused(self) -> list[MessageQueue]:
         """Returns the paused queues, sorted."""
         return self._inbox.paused()
-
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the readable queues of a topic, asked for anew."""
-        self._instance.check_open(self._is_open, "consumer")
-        return list((await self._instance.routes.refresh(topic)).read_queues)
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the oldest message."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.min_offset(queue)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the next message will have."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.max_offset(queue)
-
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the offset of the first message stored at a time (ms since 1970) or later."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.offset_at(queue, timestamp_ms)
 
     def _polled(self, queue: MessageQueue) -> ProcessQueue:
         process_queue = self._holding.find(queue)

@@ -6,7 +6,6 @@ For readers that keep their own offsets, and for looking into a topic.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from types import TracebackType
 from typing import Self
 
 from ledgermq.client.config import ConsumerConfig
@@ -15,13 +14,14 @@ from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import offset_after_illegal
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
+from ledgermq.client.queue_view import QueueView
 from ledgermq.client.retry import back_off_ms
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.subscription import expression_of
 from ledgermq.protocol.bodies import MessageQueue
 
 
-class PullConsumer:
+class PullConsumer(QueueView):
     """Reads queues; use it in an ``async with`` block.
 
     Every call that reaches a broker raises RefusedError, UnreachableError, NoRouteError or
@@ -72,25 +72,12 @@ class PullConsumer:
         self._is_open = True
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Closes at once; nothing is committed. Safe to call twice."""
         if self._is_open and not self._instance.is_foreign:
             self._is_open = False
             await self._cancel_pulls(list(self._pulls))
             await self._instance.close(None, self.group)
-
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the readable queues of a topic, asked for anew."""
-        self._instance.check_open(self._is_open, "consumer")
-        return list((await self._instance.routes.refresh(topic)).read_queues)
 
     async def pull(
         self,
@@ -108,7 +95,7 @@ class PullConsumer:
             count_max: messages at most; a broker may give fewer.
             suspend_s: how long the broker may wait for a message when there is none.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         return await self._requests.pull(
             queue,
             offset,
@@ -117,29 +104,9 @@ class PullConsumer:
             suspend_s=suspend_s,
         )
 
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the oldest message."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.min_offset(queue)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the next message will have."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.max_offset(queue)
-
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the offset of the first message stored at a time (ms since 1970) or later."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.offset_at(queue, timestamp_ms)
-
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the committed offset of the group, None when there is none."""
-        self._instance.check_open(self._is_open, "consumer")
-        return await self._requests.committed(queue)
-
     async def commit(self, queue: MessageQueue, offset: int | None = None) -> None:
         """Commits an offset for the group; None commits the position of an assigned queue."""
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         await self._requests.commit(queue, self.position(queue) if offset is None else offset)
 
     async def assign(self, queues: Iterable[MessageQueue], *, start: str = "committed") -> None:
@@ -149,7 +116,7 @@ class PullConsumer:
             queues: any, of any topics.
             start: "first" or "last" message, or "committed", which falls back on the first.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         if start not in ("first", "last", "committed"):
             raise ConfigError(f"start is {start!r}; allowed: first, last, committed")
         positions = {}
@@ -191,7 +158,7 @@ class PullConsumer:
         Returns:
             Messages, those of one queue in their order; none when nothing came in time.
         """
-        self._instance.check_open(self._is_open, "consumer")
+        self._check_open()
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while not self._ready:

@@ -1,0 +1,56 @@
+"""QueueView: what consumers that read at offsets can ask about queues, and their `async with`."""
+
+import abc
+from types import TracebackType
+
+from ledgermq.client.instance import ClientInstance
+from ledgermq.client.queue_requests import QueueRequests
+from ledgermq.protocol.bodies import MessageQueue
+
+
+class QueueView(abc.ABC):
+    """The questions that PullConsumer and LitePullConsumer share."""
+
+    _instance: ClientInstance
+    _requests: QueueRequests
+    _is_open: bool
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Closes it. Safe to call twice."""
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Returns the readable queues of a topic, asked for anew."""
+        self._check_open()
+        return list((await self._instance.routes.refresh(topic)).read_queues)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset of the oldest message."""
+        self._check_open()
+        return await self._requests.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset that the next message will have."""
+        self._check_open()
+        return await self._requests.max_offset(queue)
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Returns the offset of the first message stored at a time (ms since 1970) or later."""
+        self._check_open()
+        return await self._requests.offset_at(queue, timestamp_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Returns the committed offset of the group, None when there is none."""
+        self._check_open()
+        return await self._requests.committed(queue)
+
+    def _check_open(self) -> None:
+        self._instance.check_open(self._is_open, "consumer")
