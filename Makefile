@@ -8,11 +8,12 @@
 #   make bench     the benchmarks
 #   make bench-peer     ours beside Apache's brokers, the same loads in turns (Maven, Java)
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
+#   make soak           MINUTES (30) of our clients under load while their cluster is hurt
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test interop simulate mutations bench bench-peer lint clean crash-states \
-	power-cuts
+	power-cuts soak
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -76,6 +77,10 @@ crash-states: $(STAMP)
 CUTS := 200
 power-cuts: $(STAMP)
 	@$(BIN)/python -m tests.fault.power_cuts --cuts $(CUTS)
+
+MINUTES := 30
+soak: $(STAMP)
+	@$(BIN)/python -m tests.fault.soak --minutes $(MINUTES)
 
 simulate: $(STAMP)
 	@$(BIN)/ledgermq simulate --seed $(SEED) --seeds $(SEEDS) --processes 2
