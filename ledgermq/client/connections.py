@@ -28,6 +28,7 @@ from ledgermq.protocol.errors import (
 )
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.signature import Credentials
+from ledgermq.protocol.tls.engine import is_distrust
 
 _PYTHON: Final = int(LanguageCode.PYTHON)
 # A deadline is met this much late at most, to save timers.
@@ -170,7 +171,8 @@ class Connection(asyncio.Protocol):
         try:
             return await future
         except ProtocolError as error:
-            raise UnreachableError(str(error), retriable=True, broker=self.address) from error
+            retriable = not is_distrust(error.__cause__)
+            raise UnreachableError(str(error), retriable=retriable, broker=self.address) from error
 
     def send_one_way(self, command: RemotingCommand) -> None:
         """Sends a request that nobody answers."""
@@ -247,7 +249,9 @@ class Connection(asyncio.Protocol):
         # First, so that whoever is told of a failure does not find this connection again.
         self._on_lost(self)
         for sink, _, _ in self._waiting.fail_all():
-            sink.failed(ConnectionClosedError(self.address, self._reason))
+            closed = ConnectionClosedError(self.address, self._reason)
+            closed.__cause__ = error
+            sink.failed(closed)
 
     def _flush(self) -> None:
         if self._unsent and self._transport is not None:
@@ -404,8 +408,8 @@ class Connections:
             reason = f"no connection in {self._connect_timeout_s:g} s"
             raise UnreachableError(reason, retriable=True, broker=address) from error
         except (OSError, ValueError) as error:
-            reason = f"no connection: {error}"
-            raise UnreachableError(reason, retriable=True, broker=address) from error
+            reason, retriable = f"no connection: {error}", not is_distrust(error)
+            raise UnreachableError(reason, retriable=retriable, broker=address) from error
         self._living.add(connection)
         self._open[address] = connection
         self._on_connected(connection)

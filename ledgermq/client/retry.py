@@ -2,12 +2,14 @@
 
 A ledger group has one broker name: while it elects, no other broker can take a message, so that a
 producer has to wait rather than go elsewhere. What may pass with a new leader is therefore tried
-again until the time for the message is up; what is likely to stay is tried a few times.
+again until the time for the message is up; what is likely to stay is tried a few times. A refusal
+of access control stays: it has the code of any failure, and only its words tell.
 
 Source of the codes: DefaultMQProducer's retryResponseCodes of 4.9.3 (1, 14, 16, 17, 204, 205) and
 5.x (2, 1500). LedgerMQ adds 501 and the three codes of a message that is stored but not yet safe.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +49,10 @@ _TRIES_MAX: Final[dict[int, int | None]] = {
     ResponseCode.GO_AWAY: None,
 }
 
+# Access control of 4.9 refuses with SYSTEM_ERROR, of 5.x with NO_PERMISSION: Java names its
+# exception, ours the account.
+_ACCESS_REMARK: Final = re.compile(r"AclException|accessKey|^No acl config for ")
+
 BACK_OFF_FIRST_MS: Final = 20
 BACK_OFF_MS_MAX: Final = 500
 
@@ -59,16 +65,27 @@ class Retry:
     needs_route: bool
 
 
-def is_retriable(code: int) -> bool:
+def is_access_refused(code: int, remark: str | None) -> bool:
+    """Tells whether an answer says that the account is unknown, not proven or may not."""
+    return (
+        code in (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)
+        and _ACCESS_REMARK.search(remark or "") is not None
+    )
+
+
+def is_retriable(code: int, remark: str | None) -> bool:
     """Tells whether a send that was answered with `code` may succeed later."""
-    return code in _TRIES_MAX
+    return code in _TRIES_MAX and not is_access_refused(code, remark)
 
 
-def retry_after_code(code: int, attempts: int, left_ms: float, jitter: float) -> Retry | None:
+def retry_after_code(
+    code: int, remark: str | None, attempts: int, left_ms: float, jitter: float
+) -> Retry | None:
     """Decides about a send that a broker answered with an error.
 
     Args:
         code: its response code.
+        remark: its explanation.
         attempts: tries so far, the failed one included.
         left_ms: time that is left for the message.
         jitter: a random number of 0.0 to 1.0.
@@ -76,7 +93,7 @@ def retry_after_code(code: int, attempts: int, left_ms: float, jitter: float) ->
     Returns:
         None when the send has failed.
     """
-    if code not in _TRIES_MAX:
+    if not is_retriable(code, remark):
         return None
     tries_max = _TRIES_MAX[code]
     if tries_max is not None and attempts >= tries_max:

@@ -177,7 +177,7 @@ class RouteCache:
         except UnreachableError as error:
             raise NameServerError(
                 f"no name server answers, the last: {error.what}",
-                retriable=True,
+                retriable=error.retriable,
                 broker=error.broker,
                 topic=named,
             ) from error

@@ -38,6 +38,7 @@ from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageResponseHeader
+from ledgermq.protocol.tls.engine import is_distrust
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # Region of a broker that tells none. Source: MixAll.DEFAULT_TRACE_REGION_ID.
@@ -86,8 +87,9 @@ class Send:
         """The last try got no answer."""
         queue = self.queue
         name = queue.broker_name if queue is not None else None
+        retriable = not is_distrust(error.__cause__)
         self.road.lost(
-            self, UnreachableError(str(error), retriable=True, broker=name, topic=self.topic)
+            self, UnreachableError(str(error), retriable=retriable, broker=name, topic=self.topic)
         )
 
 
@@ -191,12 +193,14 @@ class SendRoad:
         refused = RefusedError(
             code,
             answer.remark,
-            retriable=is_retriable(code),
+            retriable=is_retriable(code, answer.remark),
             broker=queue.broker_name,
             topic=send.topic,
             queue_id=queue.queue_id,
         )
-        retry = retry_after_code(code, send.attempts, self._left_ms(send), random.random())
+        retry = retry_after_code(
+            code, answer.remark, send.attempts, self._left_ms(send), random.random()
+        )
         self._again_or_not(send, refused, retry)
 
     def lost(self, send: Send, error: ClientError) -> None:

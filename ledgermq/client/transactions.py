@@ -253,7 +253,7 @@ class TransactionalProducer:
             raise RefusedError(
                 answer.code,
                 answer.remark,
-                retriable=is_retriable(answer.code),
+                retriable=is_retriable(answer.code, answer.remark),
                 broker=name,
                 topic=half.topic,
             )

@@ -17,7 +17,7 @@ from typing import Final, Self, TypeVar
 
 from ledgermq.client import MessageQueue
 from ledgermq.client.errors import code_name
-from ledgermq.client.retry import ROUTE_CODES
+from ledgermq.client.retry import ROUTE_CODES, is_access_refused
 from ledgermq.client.routes import TopicRoute, route_of
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -52,8 +52,6 @@ _PASSING_CODES: Final = (ROUTE_CODES - {int(ResponseCode.NO_PERMISSION)}) | {
     int(ResponseCode.SYSTEM_BUSY),
     int(ResponseCode.FLOW_CONTROL),
 }
-# Access control of 4.9 refuses with SYSTEM_ERROR: Java names its exception, ours the account.
-_ACCESS_REMARK: Final = re.compile(r"AclException|accessKey|^No acl config for ")
 
 
 class PassingError(Exception):
@@ -310,9 +308,7 @@ def may_pass(answer: RemotingCommand) -> bool:
 
     A wrong secret or a missing permission is not: who waits for it waits for nothing.
     """
-    if answer.code == ResponseCode.SYSTEM_ERROR:
-        return _ACCESS_REMARK.search(answer.remark or "") is None
-    return answer.code in _PASSING_CODES
+    return answer.code in _PASSING_CODES and not is_access_refused(answer.code, answer.remark)
 
 
 def refusal(address: str, answer: RemotingCommand) -> str:

@@ -11,9 +11,7 @@ request costs two changes of thread. What both share, frames, commands, signatur
 protocol's.
 """
 
-import re
 import socket
-import ssl
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,12 +19,11 @@ from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.tls.engine import is_distrust
 from ledgermq.spark.access import OPEN_ACCESS, Access
 from ledgermq.spark.errors import ClusterError
 
 _CHUNK_BYTES: Final = 1024 * 1024
-# How OpenSSL says that one end does not trust the other; that does not pass.
-_DISTRUST: Final = re.compile("CERTIFICATE|UNKNOWN_CA")
 
 
 class LostError(Exception):
@@ -127,7 +124,7 @@ class Wire:
 
     def _check_trust(self, error: Exception) -> None:
         """Raises ClusterError when an error is one of certificates."""
-        if isinstance(error, ssl.SSLError) and _DISTRUST.search(error.reason or ""):
+        if is_distrust(error):
             raise ClusterError(f"TLS with {self.address}", str(error)) from error
 
     def _lost(self, error: Exception) -> LostError:

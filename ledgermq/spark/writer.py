@@ -9,6 +9,7 @@ must not see a message twice drops those whose id it has seen.
 import asyncio
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,8 +31,8 @@ from ledgermq.spark.schema import check_write_schema
 # How Spark tells a task which query and batch it belongs to.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
-# With a limit of rows per second, a pause is looked at after so many.
-_PACE_ROWS: Final = 100
+# With a limit of rows per second, a pause is made about so often.
+_PACES_PER_SECOND: Final = 10
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,15 +102,17 @@ def _task() -> TaskContext:
 async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -> int:
     """Sends all rows and returns their number.
 
-    Nothing is on its way while Spark makes the next batch: the loop stands still then.
+    Nothing is on its way while Spark makes the next batch: the loop stands still then. A row that
+    fails ends the task when the rows before it are answered, and not only at the end of its batch.
     """
     name_servers = ";".join(options.name_servers)
     config = ProducerConfig(client=options.access.client_config(), timeout_s=options.timeout_s)
     count, started_s = 0, time.monotonic()
+    pace_rows = max(1, (options.rows_per_second or 0) // _PACES_PER_SECOND)
+    sends: deque[asyncio.Future[Any]] = deque()
     try:
         async with Producer(name_servers, options.producer_group, config=config) as producer:
             for batch in batches:
-                sends = []
                 for row in messages_of(
                     batch, options.topic, options.row_id_property, id_prefix, count
                 ):
@@ -117,12 +120,19 @@ async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -
                         await _submit(producer, row.message, row.queue_key, id_prefix, count)
                     )
                     count += 1
-                    if options.rows_per_second and count % _PACE_ROWS == 0:
+                    while sends and sends[0].done():
+                        sends.popleft().result()
+                    if options.rows_per_second and count % pace_rows == 0:
                         due_s = started_s + count / options.rows_per_second
                         await asyncio.sleep(max(0.0, due_s - time.monotonic()))
                 await asyncio.gather(*sends)
+                sends.clear()
     except ClientError as error:
         raise ClusterError(f"rows {id_prefix}-0 to {count}", str(error)) from error
+    finally:
+        # The producer is closed: all have ended, and the first failure speaks for the others.
+        for sent in sends:
+            _ = sent.done() and not sent.cancelled() and sent.exception()
     return count
 
 

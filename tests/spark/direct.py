@@ -1,14 +1,19 @@
-"""Reads as Spark does them, in this process: planning, pickling, reading; without a session.
+"""Reads and writes as Spark does them, in this process, without a session: planning, pickling.
 
 A query of a real session costs about a second; what needs no session is tested without one.
 """
 
 import contextlib
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
+import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, Filter
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.taskcontext import TaskContext
 
 from ledgermq.client.blocking import PullConsumer
 from ledgermq.spark import RocketMQDataSource, SegmentsDataSource
@@ -68,6 +73,15 @@ def rows_of(source: DataSource, filters: list[Filter] | None) -> list[dict[str, 
         for batch in task.read(pickle.loads(pickle.dumps(part))):
             rows += batch.to_pylist()
     return rows
+
+
+def write_rows(options: Mapping[str, object], bodies: Sequence[bytes]) -> None:
+    """Writes rows that have a body only, in one task."""
+    schema = StructType([StructField("body", BinaryType())])
+    writer = source_of(options).writer(schema, overwrite=False)
+    batch = pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
+    with mock.patch.object(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0)):
+        pickle.loads(pickle.dumps(writer)).write(iter([batch]))
 
 
 def committed(name_server: str, group: str, topic: str) -> int:

@@ -17,7 +17,7 @@ from ledgermq.spark.jobs.cluster_arguments import (
     add_cluster_arguments,
     cluster_of,
 )
-from tests.certificate_files import OTHER_AUTHORITY, write_tls_file
+from tests.certificate_files import AUTHORITY, OTHER_AUTHORITY, write_tls_file
 from tests.e2e.live_program import broker
 from tests.e2e.programs import name_server
 from tests.spark import direct
@@ -89,6 +89,49 @@ def test_who_does_not_trust_a_broker_is_told_so_at_once(
     options = {**secured.source_options(), "topic": "orders", "tlsConfigFile": file}
     with pytest.raises(SparkSourceError, match=r"TLS with 127\.0\.0\.1:\d+: .*CERTIFICATE"):
         direct.read_rows({**options, "readTimeoutMs": "3600000"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"secretKey": "secret-2"},
+            "after 1 tries: .*Check signature failed for accessKey=reports",
+        ),
+        ({"accessKey": "nobody"}, "after 1 tries: .*No acl config for nobody"),
+        ({"topic": "payments"}, "after 1 tries: .*topic:payments: accessKey=reports needs PUB"),
+        ({"tlsConfigFile": "strangers"}, "after 1 tries: .*CERTIFICATE_VERIFY_FAILED"),
+    ],
+)
+def test_write_that_is_refused_says_so_at_once(
+    secured: ClusterArguments, tmp_path: Path, changes: dict[str, str], words: str
+) -> None:
+    """A write that was tried again would be tried for longer than the test may take."""
+    file = write_tls_file(tmp_path / "strangers", tls_client_trustCertPath=OTHER_AUTHORITY)
+    changes = {name: file if text == "strangers" else text for name, text in changes.items()}
+    options = {**secured.source_options(), "topic": "orders", "sendTimeoutMs": "3600000", **changes}
+    with pytest.raises(SparkSourceError, match=words):
+        direct.write_rows(options, [b"1", b"2"])
+
+
+def test_write_by_whom_nobody_trusts_says_so_at_once(tmp_path: Path) -> None:
+    """With TLS 1.3 the client takes a connection for open before the server refuses it."""
+    asking = {"tls_server_need_client_auth": "require", "tls_server_trustCertPath": AUTHORITY}
+    theirs = write_tls_file(tmp_path / "theirs", **asking)
+    ours = write_tls_file(tmp_path / "ours")
+    settings = (f"tls.config.file={theirs}", "tls.server.mode=enforcing")
+    with name_server(tmp_path, *settings) as address:
+        options = {"nameServer": address, "topic": "orders", "tls": True, "tlsConfigFile": ours}
+        with pytest.raises(SparkSourceError, match="no name server answers.*CERTIFICATE_REQUIRED"):
+            direct.write_rows({**options, "sendTimeoutMs": "3600000"}, [b"1"])
+
+
+def test_slow_write_does_not_wait_for_its_turn_to_fail(secured: ClusterArguments) -> None:
+    """At a row a second, the end of the batch would be hours away."""
+    options = {**secured.source_options(), "topic": "orders", "secretKey": "secret-2"}
+    rows = [b"x"] * 10_000
+    with pytest.raises(SparkSourceError, match="Check signature failed"):
+        direct.write_rows({**options, "rowsPerSecond": 1}, rows)
 
 
 def test_who_speaks_plainly_is_not_heard(secured: ClusterArguments) -> None:

@@ -5,6 +5,7 @@ is to be sent to the peer is taken by `take`. No socket, no time: who owns the e
 handshake that takes too long. After an error the engine is dead.
 """
 
+import re
 import ssl
 from typing import Final
 
@@ -13,6 +14,8 @@ from ledgermq.protocol.errors import ProtocolError
 # First byte of a TLS connection: a handshake record. A frame would be above every limit.
 HANDSHAKE_BYTE: Final = 0x16
 _READ_BYTES: Final = 262_144
+# How OpenSSL says that one end does not trust the other.
+_DISTRUST: Final = re.compile("CERTIFICATE|UNKNOWN_CA")
 
 
 class TlsError(ProtocolError):
@@ -100,6 +103,11 @@ class TlsEngine:
             raise TlsError(reason_of(error)) from error
         self.is_open = True
         return True
+
+
+def is_distrust(error: BaseException | None) -> bool:
+    """Tells whether one end refused the certificate of the other, which does not pass by itself."""
+    return isinstance(error, ssl.SSLError) and _DISTRUST.search(error.reason or "") is not None
 
 
 def reason_of(error: BaseException) -> str:

@@ -5,6 +5,7 @@ import pytest
 from ledgermq.client.retry import (
     BACK_OFF_MS_MAX,
     back_off_ms,
+    is_access_refused,
     is_retriable,
     retry_after_code,
     retry_after_loss,
@@ -28,29 +29,44 @@ PLENTY_MS = 10_000.0
     ],
 )
 def test_code_that_may_pass_is_tried_again(code: ResponseCode, needs_route: bool) -> None:
-    retry = retry_after_code(code, 1, PLENTY_MS, 1.0)
+    retry = retry_after_code(code, "why", 1, PLENTY_MS, 1.0)
     assert retry is not None
     assert retry.needs_route is needs_route
-    assert is_retriable(code)
+    assert is_retriable(code, "why")
 
 
 @pytest.mark.parametrize("code", [3, 13, 26, 999, -1])
 def test_code_that_stays_is_not_tried_again(code: int) -> None:
-    assert retry_after_code(code, 1, PLENTY_MS, 1.0) is None
-    assert not is_retriable(code)
+    assert retry_after_code(code, None, 1, PLENTY_MS, 1.0) is None
+    assert not is_retriable(code, None)
 
 
 @pytest.mark.parametrize(
     ("code", "tries"), [(ResponseCode.SYSTEM_ERROR, 3), (ResponseCode.TOPIC_NOT_EXIST, 10)]
 )
 def test_code_that_is_likely_to_stay_is_tried_a_few_times(code: ResponseCode, tries: int) -> None:
-    assert retry_after_code(code, tries - 1, PLENTY_MS, 1.0) is not None
-    assert retry_after_code(code, tries, PLENTY_MS, 1.0) is None
+    assert retry_after_code(code, None, tries - 1, PLENTY_MS, 1.0) is not None
+    assert retry_after_code(code, None, tries, PLENTY_MS, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.SYSTEM_ERROR, "No acl config for nobody"),
+        (ResponseCode.SYSTEM_ERROR, "No permission for topic:pay: accessKey=me needs PUB"),
+        (ResponseCode.NO_PERMISSION, "AclException: No default permission for pay"),
+    ],
+)
+def test_refusal_of_access_control_is_final(code: ResponseCode, remark: str) -> None:
+    assert is_access_refused(code, remark)
+    assert not is_retriable(code, remark)
+    assert retry_after_code(code, remark, 1, PLENTY_MS, 1.0) is None
 
 
 def test_missing_leader_is_waited_for_as_long_as_there_is_time() -> None:
-    assert retry_after_code(ResponseCode.SERVICE_NOT_AVAILABLE, 500, PLENTY_MS, 1.0) is not None
-    assert retry_after_code(ResponseCode.SERVICE_NOT_AVAILABLE, 500, 100, 1.0) is None
+    code = ResponseCode.SERVICE_NOT_AVAILABLE
+    assert retry_after_code(code, None, 500, PLENTY_MS, 1.0) is not None
+    assert retry_after_code(code, None, 500, 100, 1.0) is None
 
 
 def test_lost_answer_is_tried_again_with_a_new_route_while_there_is_time() -> None:

@@ -97,7 +97,7 @@ def test_failure_keeps_the_route_that_was_known() -> None:
         servers = ScriptedNameServers({"T": DATA})
         cache = RouteCache(servers, 4)
         known = await cache.refresh("T")
-        servers.answers["T"] = UnreachableError("gone", broker="n:1")
+        servers.answers["T"] = UnreachableError("gone", retriable=True, broker="n:1")
         with pytest.raises(NameServerError) as caught:
             await cache.refresh("T")
         assert caught.value.retriable
