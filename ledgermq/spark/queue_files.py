@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +38,7 @@ def merged(findings: Iterable[SegmentFindings]) -> tuple[dict[QueueName, QueueUn
                     f"queue {name[0]}-{name[1]}: offset {part.first_offset} follows"
                     f" {queue.end_offset - 1} in {found.path}"
                 )
-            queues[name] = dataclasses.replace(part, units=list(part.units))
+            queues[name] = dataclasses.replace(part, units=bytearray(part.units))
     return queues, gaps
 
 
@@ -56,38 +56,58 @@ def compare_queue(root: Path, name: QueueName, log: QueueUnits) -> tuple[str, st
         return "", f"{label} has no files"
     starts = {int(path.name): path for path in paths}
     size = paths[0].stat().st_size
-    read = _reader(starts, size)
-    for offset in range(log.first_offset, log.end_offset):
-        found = read(offset)
-        expected = log.units[offset - log.first_offset]
-        if found == expected:
-            continue
-        at = offset * QUEUE_UNIT_BYTES
-        place = f"{directory}/{at - at % size:020d} at {at % size}"
-        if found not in (b"", _NOTHING):
-            return f"{place}: {label} offset {offset} says {_shown(found)}, the log" + (
-                f" says {_shown(expected)}"
-            ), ""
-        if any(read(later) not in (b"", _NOTHING) for later in range(offset + 1, log.end_offset)):
-            return f"{place}: {label} has a hole at offset {offset}", ""
-        return "", f"{label} ends before offset {offset}, the log at {log.end_offset - 1}"
+    for offset, end, found in _pieces(starts, size, log.first_offset, log.end_offset):
+        at = (offset - log.first_offset) * QUEUE_UNIT_BYTES
+        expected = bytes(log.units[at : at + (end - offset) * QUEUE_UNIT_BYTES])
+        if found != expected:
+            first = offset + _first_other(found, expected)
+            return _difference(directory, label, log, starts, size, first)
     return "", ""
 
 
-def _reader(starts: dict[int, Path], size: int) -> Callable[[int], bytes]:
-    """Returns a function from offset to unit; it holds one file at a time."""
-    held: tuple[int, bytes] = (-1, b"")
-
-    def read(offset: int) -> bytes:
-        nonlocal held
-        at = offset * QUEUE_UNIT_BYTES
+def _pieces(
+    starts: dict[int, Path], size: int, first_offset: int, end_offset: int
+) -> Iterator[tuple[int, int, bytes]]:
+    """Yields the units of a queue file by file: first offset, end, and what is there of them."""
+    while first_offset < end_offset:
+        at = first_offset * QUEUE_UNIT_BYTES
         start = at - at % size
-        if held[0] != start:
-            path = starts.get(start)
-            held = (start, path.read_bytes() if path is not None else b"")
-        return held[1][at - start : at - start + QUEUE_UNIT_BYTES]
+        end = min(end_offset, (start + size) // QUEUE_UNIT_BYTES)
+        path = starts.get(start)
+        data = path.read_bytes() if path is not None else b""
+        yield first_offset, end, data[at - start : end * QUEUE_UNIT_BYTES - start]
+        first_offset = end
 
-    return read
+
+def _first_other(found: bytes, expected: bytes) -> int:
+    """Returns the number of the first unit that is not as expected; there is one."""
+    count = 0
+    while _unit(found, count) == _unit(expected, count):
+        count += 1
+    return count
+
+
+def _unit(units: bytes | bytearray, number: int) -> bytes:
+    return bytes(units[number * QUEUE_UNIT_BYTES : (number + 1) * QUEUE_UNIT_BYTES])
+
+
+def _difference(
+    directory: Path, label: str, log: QueueUnits, starts: dict[int, Path], size: int, offset: int
+) -> tuple[str, str]:
+    """Returns what is wrong from an offset on, as a defect and a note."""
+    at = offset * QUEUE_UNIT_BYTES
+    place = f"{directory}/{at - at % size:020d} at {at % size}"
+    ((_, _, found),) = _pieces(starts, size, offset, offset + 1)
+    if found not in (b"", _NOTHING):
+        expected = _unit(log.units, offset - log.first_offset)
+        return (
+            f"{place}: {label} offset {offset} says {_shown(found)}, the log says"
+            f" {_shown(expected)}"
+        ), ""
+    later = (part for _, _, part in _pieces(starts, size, offset + 1, log.end_offset))
+    if any(part.strip(b"\0") for part in later):
+        return f"{place}: {label} has a hole at offset {offset}", ""
+    return "", f"{label} ends before offset {offset}, the log at {log.end_offset - 1}"
 
 
 def _shown(unit: bytes) -> str:
@@ -110,8 +130,8 @@ def write_queues(directory: Path, queues: dict[QueueName, QueueUnits], segment_b
     made = ConsumeQueues(file_system, str(directory / "consumequeue"), files, segment_bytes)
     count = 0
     for (topic, queue_id), units in sorted(queues.items()):
-        made.get(topic, queue_id).put(units.first_offset, b"".join(units.units), -1)
-        count += len(units.units)
+        made.get(topic, queue_id).put(units.first_offset, bytes(units.units), -1)
+        count += units.end_offset - units.first_offset
         _sync(files)
     files.close()
     return count

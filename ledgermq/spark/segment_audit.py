@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.commitlog.key_index import KeyRow
+from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import RowMaker
@@ -30,12 +31,13 @@ class QueueUnits:
     """Consecutive units of one queue, as the entries of one file have them."""
 
     first_offset: int
-    units: list[bytes] = field(default_factory=list)
+    # One after the other, as the files of the queue have them.
+    units: bytearray = field(default_factory=bytearray)
 
     @property
     def end_offset(self) -> int:
         """Offset of the next unit."""
-        return self.first_offset + len(self.units)
+        return self.first_offset + len(self.units) // QUEUE_UNIT_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,8 +92,8 @@ def _add_unit(found: SegmentFindings, key: tuple[str, int], offset: int, unit: b
             f"queue {key[0]}-{key[1]}: offset {offset} follows {queue.end_offset - 1}"
             f" in {found.path}"
         )
-        queue.first_offset, queue.units = offset, []
-    queue.units.append(unit)
+        queue.first_offset, queue.units = offset, bytearray()
+    queue.units += unit
 
 
 def piece_checksums(path: str, start: int, end: int) -> dict[int, int]:
