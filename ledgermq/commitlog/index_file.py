@@ -25,6 +25,8 @@ from ledgermq.commitlog.layout import (
 # One entry to be: hash (not negative), physical offset, store timestamp.
 IndexRow = tuple[int, int, int]
 
+# Of a chain, what is followed to prove that a record is in it.
+_LINKS_MAX: Final = 64
 _SECONDS_MAX: Final = 0x7FFFFFFF
 # The hash alone of each entry.
 _ENTRY_HASH: Final = Struct(">i16x")
@@ -150,19 +152,42 @@ class IndexFile:
         """Tell whether a record is entered under a hash.
 
         Places in the log only grow along the file; times do not, where the wall clock was set back.
+        Of a key that a million messages bear the chain is as long: beyond its newest links the
+        entry is looked for by its place, and its own link is all that is checked of the chain.
         """
         slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % self.slot_count)
         number = INDEX_SLOT.unpack_from(buffer, slot_at)[0]
         below = self.header.next_number
-        while 0 < number < below:
-            entry_at = self._entries_at + INDEX_ENTRY_BYTES * number
-            entry_hash, found, _, previous = INDEX_ENTRY.unpack_from(buffer, entry_at)
+        for _ in range(_LINKS_MAX):
+            if not 0 < number < below:
+                return False
+            entry_hash, found, _, previous = self._entry(buffer, number)
             if found < physical_offset:
                 return False
             if found == physical_offset and entry_hash == key_hash:
                 return True
             below, number = number, previous
+        return self._holds_at_place(buffer, key_hash, physical_offset)
+
+    def _holds_at_place(self, buffer: memoryview, key_hash: int, physical_offset: int) -> bool:
+        slot = key_hash % self.slot_count
+        for number in range(self.count_below(buffer, physical_offset), self.header.next_number):
+            entry_hash, found, _, previous = self._entry(buffer, number)
+            if found != physical_offset:
+                return False
+            if entry_hash == key_hash:
+                return previous == 0 or (
+                    0 < previous < number
+                    and self._entry(buffer, previous)[0] % self.slot_count == slot
+                )
         return False
+
+    def _entry(self, buffer: memoryview, number: int) -> tuple[int, int, int, int]:
+        """Return hash, physical offset, seconds and the number of the older one of its chain."""
+        entry: tuple[int, int, int, int] = INDEX_ENTRY.unpack_from(
+            buffer, self._entries_at + INDEX_ENTRY_BYTES * number
+        )
+        return entry
 
     def entry_offset(self, buffer: memoryview, number: int) -> int:
         """Return the physical offset of one entry."""

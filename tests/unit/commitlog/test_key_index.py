@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from ledgermq.commitlog.index_file import IndexFile
 from ledgermq.commitlog.key_index import (
     IndexMark,
     KeyIndex,
@@ -224,3 +225,24 @@ def test_index_that_was_cut_and_filled_again_is_the_one_that_never_was(tmp_path)
     index.add(entered, NOW_MS)
     opened(straight).add(entered, NOW_MS)
     assert content(cut) == content(straight)
+
+
+def test_of_a_key_that_many_messages_bear_no_whole_chain_is_walked(tmp_path, monkeypatch):
+    """The scrub asks for each of them: a walk each would be a million million links."""
+    index = opened(tmp_path, slots=3, entries=2001)
+    entered = rows(["hot"] * 2000)
+    index.add(entered, NOW_MS)
+    read_count = 0
+    read_entry = IndexFile._entry
+
+    def counted(file, buffer, number):
+        nonlocal read_count
+        read_count += 1
+        return read_entry(file, buffer, number)
+
+    monkeypatch.setattr(IndexFile, "_entry", counted)
+    assert index.find_missing(entered) is None
+    assert read_count < 100 * len(entered)
+    for at in (0, 1000, 1999):
+        moved = [(*entered[at][:2], entered[at][2] + 1, entered[at][3])]
+        assert index.find_missing(moved) == (moved[0] if at < 1999 else None)
