@@ -12,6 +12,10 @@ from ledgermq.spark.partitions import queue_name
 
 _log = logging.getLogger("ledgermq.spark")
 _LATEST: Final = "latest"
+# A queue is not strictly in the order of its store times: brokers take the time before their turn
+# to append, and the next leader's clock may be behind. Messages that are out of order by less than
+# this are found; of several with the same time a stock broker may answer with any.
+_DISORDER_MS: Final = 10_000
 
 
 def find_queues(cluster: Cluster, options: ReadOptions) -> list[MessageQueue]:
@@ -35,9 +39,8 @@ def start_offsets(
     """
     wanted = options.starting_offsets
     if options.starting_ms is not None:
-        # Of several messages of that very time Java may answer with any; none is before the
-        # answer for the millisecond before, and the rows are compared with the time.
-        before_ms = max(0, options.starting_ms - 1)
+        # Rows are compared with the time; this only finds where to begin.
+        before_ms = max(0, options.starting_ms - _DISORDER_MS)
         return {queue: cluster.offset_at(queue, before_ms) for queue in queues}
     if wanted == _LATEST:
         return {queue: cluster.max_offset(queue) for queue in queues}
@@ -78,11 +81,10 @@ def end_offsets(
         return {queue: cluster.min_offset(queue) for queue in queues}
     ends = {queue: cluster.max_offset(queue) for queue in queues}
     if options.ending_ms is not None:
-        # Java answers with the last message when all are older than the time: one more is read,
-        # and the rows are compared with the time.
+        # Java answers with the last message when all are older than the time: one more is read.
+        after_ms = options.ending_ms + _DISORDER_MS
         return {
-            queue: min(end, cluster.offset_at(queue, options.ending_ms) + 1)
-            for queue, end in ends.items()
+            queue: min(end, cluster.offset_at(queue, after_ms) + 1) for queue, end in ends.items()
         }
     if isinstance(wanted, dict):
         _check_known("endingOffsets", wanted, queues)

@@ -2,10 +2,12 @@
 
 import json
 import logging
+import random
 from typing import Any
 
 import pytest
 
+from ledgermq.client import MessageQueue
 from ledgermq.spark.errors import OffsetRangeError, OffsetsRemovedError, OptionError
 from ledgermq.spark.options import ReadOptions, read_options
 from ledgermq.spark.planning import end_offsets, find_queues, start_offsets
@@ -63,3 +65,46 @@ def test_a_queue_that_is_not_there_is_answered_with_those_that_are(name: str) ->
     with pytest.raises(OptionError, match=f"option {name} is 'queue 0 of topic T on nobody';") as e:
         planned(options_of(**{name: at(20, "nobody")}))
     assert "queue 0 of topic T on a; queue 1 of topic T on a" in str(e.value)
+
+
+class SearchedQueues(Queues):
+    """Store times somewhat out of order, searched as a stock broker does: the nearest is good."""
+
+    def __init__(self, times_ms: list[int]) -> None:
+        super().__init__()
+        self.times_ms = times_ms
+        self.ends = {FIRST: (0, len(times_ms))}
+
+    def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        low, high = 0, len(self.times_ms) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.times_ms[middle] == timestamp_ms:
+                return middle
+            if self.times_ms[middle] < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        before = max(0, low - 1)
+        is_nearer = abs(self.times_ms[before] - timestamp_ms) < abs(
+            self.times_ms[low] - timestamp_ms
+        )
+        return before if is_nearer else low
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_message_of_the_time_is_left_out_where_times_are_out_of_order(seed: int) -> None:
+    rng = random.Random(seed)
+    steps = [rng.choice((0, 0, 1, 40)) for _ in range(5000)]
+    times_ms = [
+        1_700_000_000_000 + sum(steps[:at]) - rng.choice((0, 0, 0, rng.randrange(900)))
+        for at in range(0, len(steps), 10)
+    ]
+    middle_ms = rng.choice(times_ms)
+    cluster: Any = SearchedQueues(times_ms)
+    start = start_offsets(cluster, options_of(startingTimestamp=middle_ms), [FIRST])[FIRST]
+    end = end_offsets(cluster, options_of(endingTimestamp=middle_ms), [FIRST])[FIRST]
+    assert all(time_ms < middle_ms for time_ms in times_ms[:start])
+    assert all(time_ms >= middle_ms for time_ms in times_ms[end:])
+    # Near the place, not the whole queue.
+    assert 0 < start or middle_ms - times_ms[0] < 20_000
