@@ -351,7 +351,8 @@ class Opening:
         return state.next_index - bad_index
 
     def _corrupt(self, state: Walk) -> CorruptStoreError:
-        flaw, position = state.flaw, state.position
+        flaw = state.flaw
+        position = flaw.position if flaw is not None else state.position
         start = position - position % self._data.segment_bytes
         return CorruptStoreError(
             os.path.join(self._data.directory, segment_name(start)),

@@ -6,7 +6,7 @@ mark when that is farther back, and goes on until something is not the next entr
 
     found at the end                              meaning
     zeros                                         never written: the end
-    blank, and nothing behind it                  the end is before the blank
+    blank, and no good entry behind it            the end is before the blank
     anything else                                 torn, or damaged: `is_damage` decides
 
 A torn tail holds entries that were never acknowledged: a power cut kept some of their pages, in any
@@ -114,16 +114,19 @@ def walk(
         crc32c_from: segments that end above this position have their checksums verified.
         crc32c: the checksum.
     """
+    # Where the blank before this segment begins, and the index of the entry that follows it.
+    blank: tuple[int, int] | None = None
     for number, (start, buffer) in enumerate(segments):
         verify = crc32c if start + len(buffer) > crc32c_from else None
         end = walk_segment(buffer, start, state, units, verify)
+        if blank is not None and state.next_index == blank[1]:
+            # No good entry stands behind the blank, so it is not part of the log either: a smaller
+            # entry is placed before it, and so it is by the members whose log ends there.
+            state.position = blank[0]
+            return
         if end is not End.BLANK or number + 1 == len(segments):
             return
-        follower = segments[number + 1][1]
-        if follower[:HEAD_BYTES] == _ZERO_HEAD[: len(follower)]:
-            # Nobody wrote behind the blank, so it is not part of the log either: the next leader
-            # may place a smaller entry before it.
-            return
+        blank = state.position, state.next_index
         state.position = start + len(buffer)
 
 

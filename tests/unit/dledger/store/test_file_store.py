@@ -246,6 +246,25 @@ def test_room_behind_a_cut_blank_is_used_again(store: DLedgerMmapFileStore) -> N
     assert store.position_at(1) == 848
 
 
+def test_blank_before_a_torn_entry_is_no_part_of_the_log(
+    tmp_path: Path, store: DLedgerMmapFileStore
+) -> None:
+    """All members whose log ends at one entry place the next one alike, whatever a cut left."""
+    fill(store, 1, body_bytes=800)
+    store.sync()
+    fill(store, 1, body_bytes=300)
+    assert store.position_at(1) == 1024
+    # As after a power cut: the blank is on disk, and not all of the entry behind it.
+    store.data.segment_at(1024).buffer[20:] = bytes(1004)
+    store.abandon()
+    again = make_store(tmp_path)
+    report = again.open()
+    assert (report.last_index, report.end_position) == (0, 848)
+    fill(again, 1, body_bytes=10)
+    assert again.position_at(1) == 848
+    again.close()
+
+
 def test_drop_before_removes_whole_segments(tmp_path: Path, store: DLedgerMmapFileStore) -> None:
     fill(store, 20)
     assert store.drop_before(1023) == 0
