@@ -40,9 +40,15 @@ class Lane:
     sent_at: deque[tuple[float, int]] = field(default_factory=deque)
 
 
-def build_frames(topic: str, queues: int, body_bytes: int, batch: int = 0) -> list[bytes]:
-    """Encodes FRAME_POOL send requests (SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when batch > 0)."""
+def build_frames(
+    topic: str, queues: int, body_bytes: int, batch: int = 0, topics: int = 1
+) -> list[bytes]:
+    """Encodes FRAME_POOL send requests (SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when batch > 0).
+
+    Several topics bear their numbers behind the name, and get their messages in turns.
+    """
     now_ms = int(time.time() * 1000)
+    names = [topic] if topics == 1 else [f"{topic}{number}" for number in range(topics)]
     frames = []
     for number in range(FRAME_POOL):
         body = (b"%08d" % number) + bytes(33 + (i % 90) for i in range(body_bytes - 8))
@@ -54,9 +60,9 @@ def build_frames(topic: str, queues: int, body_bytes: int, batch: int = 0) -> li
             body = (head + body + struct.pack(">h", len(inner)) + inner) * batch
             properties = "WAIT\x01true"
         ext = {
-            "a": "bench_group", "b": topic, "c": "TBW102", "d": "4", "e": str(number % queues),
-            "f": "0", "g": str(now_ms), "h": "0", "i": properties, "j": "0", "k": "false",
-            "l": "0", "m": "true" if batch else "false",
+            "a": "bench_group", "b": names[number % topics], "c": "TBW102", "d": "4",
+            "e": str(number // topics % queues), "f": "0", "g": str(now_ms), "h": "0",
+            "i": properties, "j": "0", "k": "false", "l": "0", "m": "true" if batch else "false",
         }  # fmt: skip
         header = json.dumps(
             {
@@ -182,6 +188,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="pipelined send load against one broker")
     parser.add_argument("--address", required=True, help="host:port of the leader")
     parser.add_argument("--topic", default="BenchmarkTest")
+    parser.add_argument("--topics", type=int, default=1, help="more than one: TOPIC0, TOPIC1, …")
     parser.add_argument("--queues", type=int, default=4)
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=0, help="messages in a request; 0 = single")
@@ -190,7 +197,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     host, port = options.address.rsplit(":", 1)
-    frames = build_frames(options.topic, options.queues, options.body_bytes, options.batch)
+    frames = build_frames(
+        options.topic, options.queues, options.body_bytes, options.batch, options.topics
+    )
     load = Load((host, int(port)), frames, options.connections, options.in_flight)
     cpu = time.process_time()
     elapsed = load.run(options.seconds)

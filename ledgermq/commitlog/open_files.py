@@ -73,7 +73,7 @@ class OpenFiles:
         Raises:
             OSError, DiskFullError: there is no such file then.
         """
-        self._file_system.make_directory(directory)
+        self._new_directories.update(self._file_system.add_directory(directory))
         path = f"{directory}/{name}"
         self.forget(path)
         file = self._file_system.create(path, size_bytes)

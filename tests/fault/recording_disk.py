@@ -164,6 +164,10 @@ class RecordingDisk:
     def make_directory(self, path: str) -> None:
         self.point("make_directory")
 
+    def add_directory(self, path: str) -> list[str]:
+        self.point("add_directory")
+        return []
+
     def names(self, directory: str) -> list[str]:
         inside = directory + "/"
         paths = [path[len(inside) :] for path in self.names_now if path.startswith(inside)]

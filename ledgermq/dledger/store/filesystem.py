@@ -54,6 +54,14 @@ class FileSystem(Protocol):
     def make_directory(self, path: str) -> None:
         """Makes the directory and its parents, durably; it may be there already."""
 
+    def add_directory(self, path: str) -> list[str]:
+        """Makes the directory and its parents; nothing waits for the disk.
+
+        Returns:
+            The directories that got a new name: what was made is durable after a `sync_directory`
+            of each.
+        """
+
     def names(self, directory: str) -> list[str]:
         """Returns the names in a directory, sorted; none when it does not exist."""
 
@@ -153,6 +161,10 @@ class RealFileSystem:
     """The operating system's files."""
 
     def make_directory(self, path: str) -> None:
+        for directory in self.add_directory(path):
+            self.sync_directory(directory)
+
+    def add_directory(self, path: str) -> list[str]:
         path = os.path.abspath(path)
         missing = []
         while not os.path.isdir(path):
@@ -160,7 +172,7 @@ class RealFileSystem:
             path = os.path.dirname(path)
         for directory in reversed(missing):
             os.makedirs(directory, exist_ok=True)
-            self.sync_directory(os.path.dirname(directory))
+        return [os.path.dirname(directory) for directory in reversed(missing)]
 
     def names(self, directory: str) -> list[str]:
         try:

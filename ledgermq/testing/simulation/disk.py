@@ -199,6 +199,11 @@ class SimDisk:
         """As in FileSystem."""
         self.step("make_directory", path)
 
+    def add_directory(self, path: str) -> list[str]:
+        """As in FileSystem; only files can be lost here."""
+        self.step("add_directory", path)
+        return []
+
     def names(self, directory: str) -> list[str]:
         """As in FileSystem."""
         inside = directory + "/"

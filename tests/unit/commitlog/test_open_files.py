@@ -72,3 +72,18 @@ def test_two_flushes_do_not_overlap(files):
     files.take_dirty()
     with pytest.raises(AssertionError):
         files.take_dirty()
+
+
+def test_a_new_queue_waits_for_no_disk_and_its_flush_syncs_every_new_name(tmp_path, monkeypatch):
+    """A thousand topics that begin at once must not hold the broker up, one sync after another."""
+    synced = []
+    monkeypatch.setattr(RealFileSystem, "sync_directory", lambda _, path: synced.append(path))
+    files = OpenFiles(RealFileSystem(), 9)
+    files.create(str(tmp_path / "topic" / "0"), "0" * 20, 4096)
+    files.create(str(tmp_path / "topic" / "1"), "0" * 20, 4096)
+    assert synced == []
+    _, directories = files.take_dirty()
+    inside = [tmp_path, tmp_path / "topic", tmp_path / "topic" / "0", tmp_path / "topic" / "1"]
+    assert directories == [str(path) for path in inside]
+    files.synced()
+    files.close()
