@@ -15,10 +15,10 @@ from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import CorruptDataError
 from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import QueueRange, queue_name
+from ledgermq.spark.property_columns import Int64s
 from ledgermq.spark.pulling import RangePull, Run
 from ledgermq.spark.record_columns import (
     Booleans,
-    Int64s,
     RecordColumns,
     is_one_of,
     record_starts,

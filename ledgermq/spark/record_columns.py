@@ -31,9 +31,8 @@ from ledgermq.protocol.record import (
 )
 from ledgermq.protocol.sysflag import BORN_HOST_V6, COMPRESSED, NEED_UNWRAP, STORE_HOST_V6
 from ledgermq.spark.errors import CorruptDataError
-from ledgermq.spark.property_columns import PropertyColumns
+from ledgermq.spark.property_columns import Int64s, PropertyColumns, slices
 
-Int64s = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
 _INT32: Final = Struct(">i")
@@ -91,25 +90,6 @@ def _gather(buffer: npt.NDArray[np.uint8], at: Int64s, kind: np.dtype[Any]) -> n
         return np.empty(0, kind)
     windows = np.lib.stride_tricks.sliding_window_view(buffer, kind.itemsize)
     return np.ascontiguousarray(windows[at]).view(kind)[:, 0]
-
-
-def slices(data: Any, starts: Int64s, ends: Int64s) -> Any:
-    """Returns slices of a buffer as an Arrow array of bytes; they are copied.
-
-    Args:
-        data: a pyarrow buffer.
-        starts: ascending.
-        ends: none behind the start that follows.
-    """
-    count = len(starts)
-    if count == 0:
-        return pa.array([], pa.binary())
-    # Every second element of this array is one of the slices, those between are what lies between.
-    borders = np.empty(2 * count, np.int32)
-    borders[0::2] = starts
-    borders[1::2] = ends
-    parts = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(borders), data])
-    return parts.take(pa.array(np.arange(0, 2 * count - 1, 2)))
 
 
 class RecordColumns:
@@ -207,13 +187,13 @@ class RecordColumns:
     @cached_property
     def topics(self) -> Any:
         """Topics, as Arrow text."""
-        return _as_text(slices(self._arrow, self._topic_at, self._topic_end))
+        return _as_text(slices(self._arrow, self._topic_at, self._topic_end, pa.binary()))
 
     @cached_property
     def properties(self) -> PropertyColumns:
         """Properties."""
         return PropertyColumns(
-            _as_text(slices(self._arrow, self._properties_at, self._properties_end))
+            _as_text(slices(self._arrow, self._properties_at, self._properties_end, pa.binary()))
         )
 
     def body_bounds(self) -> tuple[memoryview, list[int], list[int]]:
@@ -228,7 +208,7 @@ class RecordColumns:
             CorruptDataError: a compressed body is broken, or a record holds several messages.
         """
         flags = self.head["sys_flag"]
-        found = slices(self._arrow, self._body_at, self._body_end)
+        found = slices(self._arrow, self._body_at, self._body_end, pa.binary())
         self._refuse_inner_batches(flags)
         packed = np.flatnonzero(flags & COMPRESSED)
         if len(packed) == 0:

@@ -30,7 +30,8 @@ from ledgermq.dledger.errors import CorruptEntryError
 from ledgermq.protocol.checksum import CRC32_MASK, crc32c
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, RECORD_MAGIC, RECORD_MAGIC_V2
 from ledgermq.spark.errors import CorruptDataError
-from ledgermq.spark.record_columns import Int64s, RecordColumns
+from ledgermq.spark.property_columns import Int64s
+from ledgermq.spark.record_columns import RecordColumns
 from ledgermq.spark.segment_plan import SegmentRange
 
 _RUN_BYTES: Final = 4 * 1024 * 1024

@@ -11,6 +11,7 @@ from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import RECORD_MAGIC_V2, decode_record, encode_record
 from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.property_columns import PropertyColumns
 from ledgermq.spark.record_columns import RecordColumns, record_starts
 
 MAPS = pa.map_(pa.string(), pa.string())
@@ -83,6 +84,39 @@ def test_columns_equal_the_decoder(count: int) -> None:
     for number, body in enumerate(bodies):
         assert body.replace(b"%d" % number, b"") == b""
         assert len(body) in (0, len(str(number)), 50 * len(str(number)))
+
+
+PLAIN = (b"", b"TAGS\x01A\x02", b"KEYS\x01k1 k2\x02who\x01t\xc3\xa9st\x02UNIQ_KEY\x01U\x02")
+ODD = (
+    b"TAGS\x01A",
+    b"a\x01b\x02c\x01",
+    b"\x01b\x02",
+    b"a\x01\x02",
+    b"a\x01b\x01c\x02",
+    b"a\x01b\x02\x02",
+    b"a\x02b\x01",
+    b"a\x01b\x00c\x02",
+    b"TAGS\x01first\x02TAGS\x01last\x02",
+    b"alone",
+    b"a\x02b\x02",
+    b"a\x01b\x01c\x01d\x02",
+)
+# Together they look like a pair.
+ACROSS = (b"left\x01", b"right\x02")
+
+
+@pytest.mark.parametrize("odd", [(), ACROSS, ODD, *[(block,) for block in ODD]])
+def test_properties_of_any_blocks_are_those_of_the_decoder(odd: tuple[bytes, ...]) -> None:
+    """Blocks as producers write them go another way than a run with one that is odd."""
+    draws = random.Random(3)
+    for count in (1, 2, 60):
+        blocks = [PLAIN[1], *odd, *draws.choices(PLAIN, k=count)]
+        expected = [decode_properties(block) for block in blocks]
+        for part in (pa.array(blocks, pa.string()), pa.array([b"x", *blocks], pa.string())[1:]):
+            found = PropertyColumns(part)
+            assert [dict(pairs) for pairs in found.maps(MAPS).to_pylist()] == expected
+            for name in ("TAGS", "KEYS", "a", "nowhere"):
+                assert found.find(name).to_pylist() == [one.get(name) for one in expected]
 
 
 def test_a_part_of_the_records_has_the_same_columns() -> None:
