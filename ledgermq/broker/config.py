@@ -80,6 +80,9 @@ class BrokerConfig:
     auto_create_groups: bool
     has_trace_topic: bool
     trace_topic: str
+    knows_light_queues: bool
+    dispatches_to_light_queues: bool
+    light_queues_max: int
     topics_max: int
     groups_max: int
     # Traffic.

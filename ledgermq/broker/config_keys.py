@@ -99,6 +99,22 @@ _TOPICS: Final = (
     ),
     switch("traceTopicEnable", "has_trace_topic", False, "Create the topic for message traces."),
     text_key("msgTraceTopicName", "trace_topic", "RMQ_SYS_TRACE_TOPIC", "Name of the trace topic."),
+    switch("enableLmq", "knows_light_queues", False, "Names with %LMQ% are light queues."),
+    switch(
+        "enableMultiDispatch",
+        "dispatches_to_light_queues",
+        False,
+        "With enableLmq: messages are put into the light queues that INNER_MULTI_DISPATCH names.",
+    ),
+    integer(
+        "maxLmqConsumeQueueNum",
+        "light_queues_max",
+        20_000,
+        "queues",
+        1,
+        10_000_000,
+        "Most light queues.",
+    ),
     integer("maxTopicCount", "topics_max", 50_000, "topics", 10, 1_000_000, "Most topics kept."),
     integer("maxGroupCount", "groups_max", 20_000, "groups", 10, 1_000_000, "Most groups kept."),
 )

@@ -12,6 +12,7 @@ from ledgermq.commitlog import SCHEDULE_TOPIC
 from ledgermq.commitlog import STATE_TOPIC as STATE_TOPIC
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX as DEAD_LETTER_PREFIX
 from ledgermq.protocol.names import DEFAULT_TOPIC as DEFAULT_TOPIC
+from ledgermq.protocol.names import LIGHT_QUEUE_PREFIX as LIGHT_QUEUE_PREFIX
 from ledgermq.protocol.names import RETRY_PREFIX as RETRY_PREFIX
 
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
@@ -61,6 +62,15 @@ _ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 def is_system_topic(topic: str) -> bool:
     """True for a topic that clients may not create, change or delete."""
     return topic in SYSTEM_TOPICS or topic.startswith(_SYSTEM_TOPIC_PREFIX)
+
+
+def is_light_group(group: str) -> bool:
+    """True for a group that is named as a light queue is."""
+    return (
+        group.startswith(LIGHT_QUEUE_PREFIX)
+        and len(group) <= GROUP_CHARS_MAX
+        and _ALLOWED.fullmatch(group) is not None
+    )
 
 
 def check_topic_name(topic: str) -> None:

@@ -66,9 +66,11 @@ class SubscriptionGroup:
 class SubscriptionGroupTable:
     """All subscription groups of this broker by name."""
 
-    def __init__(self, groups_max: int) -> None:
+    def __init__(self, groups_max: int, *, knows_light_queues: bool = False) -> None:
         self._groups: dict[str, SubscriptionGroup] = {}
         self._groups_max = groups_max
+        # Groups that are named as light queues are there without being in the table.
+        self._knows_light_queues = knows_light_queues
         # Compared for equality by tools and other brokers.
         self.version = DataVersion()
 
@@ -77,7 +79,10 @@ class SubscriptionGroupTable:
 
     def find(self, name: str) -> SubscriptionGroup | None:
         """Returns the group, or None."""
-        return self._groups.get(name)
+        group = self._groups.get(name)
+        if group is None and self._knows_light_queues and names.is_light_group(name):
+            return SubscriptionGroup(name)
+        return group
 
     def all(self) -> list[SubscriptionGroup]:
         """Returns all groups in the order of their names."""

@@ -13,7 +13,7 @@ from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.data_version import DataVersion, truth, whole_number
 from ledgermq.broker.errors import SystemBusyError, TopicNotFoundError
-from ledgermq.commitlog import SCHEDULE_TOPIC
+from ledgermq.commitlog import SCHEDULE_TOPIC, is_light_queue
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
@@ -91,9 +91,11 @@ class TopicTable:
     can tell that it is stale by comparing one number.
     """
 
-    def __init__(self, topics_max: int) -> None:
+    def __init__(self, topics_max: int, *, knows_light_queues: bool = False) -> None:
         self._topics: dict[str, TopicConfig] = {}
         self._topics_max = topics_max
+        # Every name of a light queue is that of a topic, though it is in no table.
+        self._knows_light_queues = knows_light_queues
         # What name servers compare.
         self.version = DataVersion()
         # Changes of this table in this process.
@@ -104,7 +106,10 @@ class TopicTable:
 
     def find(self, name: str) -> TopicConfig | None:
         """Returns the topic, or None."""
-        return self._topics.get(name)
+        topic = self._topics.get(name)
+        if topic is None and self._knows_light_queues and is_light_queue(name):
+            return TopicConfig(name, 1, 1)
+        return topic
 
     def get(self, name: str) -> TopicConfig:
         """Returns the topic.
@@ -112,7 +117,7 @@ class TopicTable:
         Raises:
             TopicNotFoundError: there is none of that name.
         """
-        topic = self._topics.get(name)
+        topic = self.find(name)
         if topic is None:
             raise TopicNotFoundError(f"topic[{name}] not exist, apply first please!")
         return topic

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.cli.segment_files import SegmentFiles, segment_paths
+from ledgermq.commitlog import LIGHT_QUEUE_ID, light_places
 from ledgermq.protocol.java_hash import java_string_hash
 from ledgermq.protocol.properties import TAGS, find_property
 from ledgermq.protocol.record import RecordHead
@@ -63,7 +64,19 @@ class QueueCheck:
         """Takes the record of a committed entry; tells when its queue offset does not follow."""
         if not is_queued(head.sys_flag):
             return
-        key = (head.topic.decode(errors="replace"), head.queue_id)
+        topic = head.topic.decode(errors="replace")
+        tags = find_property(head.properties, _TAGS).decode(errors="replace")
+        code = java_string_hash(tags) if tags else 0
+        unit = QUEUE_UNIT.pack(head.physical_offset, head.size_bytes, code)
+        self._add_own((topic, head.queue_id), head, unit)
+        for name, offset in light_places(topic, head.queue_id, head.properties):
+            light = self._queues.setdefault((name, LIGHT_QUEUE_ID), _Queue(offset))
+            # What does not follow is in no queue: see light_queues.py.
+            if offset == light.end_offset:
+                light.units += unit
+                self.unit_count += 1
+
+    def _add_own(self, key: tuple[str, int], head: RecordHead, unit: bytes) -> None:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue(head.queue_offset)
@@ -74,9 +87,7 @@ class QueueCheck:
             )
             # Goes on from here, so that each gap is told once.
             queue.first_offset, queue.units = head.queue_offset, bytearray()
-        tags = find_property(head.properties, _TAGS).decode(errors="replace")
-        code = java_string_hash(tags) if tags else 0
-        queue.units += QUEUE_UNIT.pack(head.physical_offset, head.size_bytes, code)
+        queue.units += unit
         self.unit_count += 1
 
     def check_files(self, root: Path, end_position: int) -> None:

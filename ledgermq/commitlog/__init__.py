@@ -17,6 +17,15 @@ from ledgermq.commitlog.errors import (
     StoreInUseError,
 )
 from ledgermq.commitlog.flush import FlushJob
+from ledgermq.commitlog.light_queues import (
+    LIGHT_QUEUE_ID,
+    OFFSET_DIGITS_MAX,
+    OFFSETS_BYTES,
+    is_light_queue,
+    light_places,
+    named_queues,
+    without_offsets,
+)
 from ledgermq.commitlog.message_writer import (
     RECORD_BYTES_MAX,
     STATE_TOPIC,
@@ -37,6 +46,9 @@ from ledgermq.commitlog.store import MessageStore
 from ledgermq.commitlog.store_lock import StoreLock
 
 __all__ = [
+    "LIGHT_QUEUE_ID",
+    "OFFSETS_BYTES",
+    "OFFSET_DIGITS_MAX",
     "RECORD_BYTES_MAX",
     "SCHEDULE_TOPIC",
     "STATE_TOPIC",
@@ -68,6 +80,10 @@ __all__ = [
     "StoreLock",
     "StoreReport",
     "check_message",
+    "is_light_queue",
+    "light_places",
+    "named_queues",
     "opening_record",
     "used_percent",
+    "without_offsets",
 ]

@@ -43,6 +43,8 @@ class StoreConfig:
     delays_ms: tuple[int, ...] = DEFAULT_DELAYS_MS
     # deleteWhen: local hours in which expired segments go.
     delete_hours: tuple[int, ...] = (4,)
+    # enableLmq and enableMultiDispatch: whether messages are put into the light queues they name.
+    has_light_queues: bool = False
     # fileReservedTime, hours.
     reserved_hours: int = 72
     # cleanFileForciblyEnable: whether a full disk makes age irrelevant.

@@ -151,7 +151,7 @@ class Dispatcher:
                 raise
             if with_keys:
                 self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
-            self._apply([row for row in rows if row[0] in queues], first, None, with_keys=False)
+            self._apply(rows_for(rows, queues), first, None, with_keys=False)
             first = stop
 
     def _rows_from(self, first: int, end_index: int) -> Sequence[Row]:
@@ -235,7 +235,7 @@ class Dispatcher:
     ) -> None:
         touched: list[ConsumeQueue] = []
         key_rows: list[KeyRow] = []
-        for queue, queue_offset, unit, tags_code, keys, _, _ in rows:
+        for queue, queue_offset, unit, tags_code, keys, _, _, light in rows:
             if queue is not None:
                 if queue_offset != queue.gathered_end:
                     _put_gathered(queue, first)
@@ -250,10 +250,45 @@ class Dispatcher:
                     arrivals.append((queue.topic, queue.queue_id, queue_offset + 1, tags_code))
             if keys:
                 key_rows += keys
+            if light:
+                _gather_light(light, unit, touched)
+                if arrivals is not None:
+                    arrivals += [(q.topic, q.queue_id, at + 1, tags_code) for q, at in light]
         for queue in touched:
             _put_gathered(queue, first)
         if key_rows and with_keys:
             self._key_index.add(key_rows, self._clock_ms())
+
+
+def rows_for(rows: Sequence[Row], queues: set[ConsumeQueue]) -> list[Row]:
+    """Return what of some rows goes into some of the queues, and nothing else of them."""
+    wanted = []
+    for row in rows:
+        light = tuple(place for place in row.light if place[0] in queues)
+        if row.queue in queues:
+            wanted.append(row._replace(light=light))
+        elif light:
+            wanted.append(row._replace(queue=None, keys=(), watched=None, light=light))
+    return wanted
+
+
+def _gather_light(
+    light: Sequence[tuple[ConsumeQueue, int]], unit: bytes, touched: list[ConsumeQueue]
+) -> None:
+    """Gather a unit for light queues, each where it goes on; where it does not, leave it out.
+
+    Records of ours always go on. A Java broker of 4.9.3 begins to count at 0 again after its
+    restart, and leaves out the same ones.
+    """
+    for queue, offset in light:
+        if offset > queue.gathered_end and not queue.has_files and not queue.gathered:
+            # Its former units went with the log's head.
+            queue.restore(offset, offset)
+        if offset == queue.gathered_end:
+            if not queue.gathered:
+                touched.append(queue)
+            queue.gathered.append(unit)
+            queue.gathered_end = offset + 1
 
 
 def _put_gathered(queue: ConsumeQueue, index: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.light_queues import MULTI_MARK
 from ledgermq.commitlog.message_writer import AppendMessage, AppendResult, MessageWriter
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.rows import Row, RowMaker, TopicQueue
@@ -87,6 +88,7 @@ class DLedgerCommitLog(MessageWriter):
         """Hand the rows to dispatch and return the results; neither can fail."""
         results: list[AppendResult] = []
         make_row, position_in_batch = self._row_maker.row, 0
+        has_light = self._has_light_queues
         for entries in slices:
             rows: list[Row] = []
             base = entries.position + HEAD_BYTES
@@ -96,18 +98,19 @@ class DLedgerCommitLog(MessageWriter):
                 message = messages[position_in_batch]
                 record_bytes = len(bodies[position_in_batch])
                 physical_offset = base + start
-                rows.append(
-                    make_row(
-                        topic_queue,
-                        message[3],
-                        queue_offset,
-                        physical_offset,
-                        record_bytes,
-                        timestamp,
-                        message[10],
-                        message[9],
-                    )
+                row = make_row(
+                    topic_queue,
+                    message[3],
+                    queue_offset,
+                    physical_offset,
+                    record_bytes,
+                    timestamp,
+                    message[10],
+                    message[9],
                 )
+                if has_light and MULTI_MARK in message[10]:
+                    row = self._row_maker.with_light(row, topic_queue, message[10])
+                rows.append(row)
                 fields = (index, physical_offset, record_bytes, queue_offset, timestamp)
                 results.append(_new_tuple(AppendResult, fields))
                 position_in_batch += 1

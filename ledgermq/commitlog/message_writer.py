@@ -11,6 +11,13 @@ from typing import Final, NamedTuple
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.errors import LeaderNotReadyError, MessageIllegalError
+from ledgermq.commitlog.light_queues import (
+    LIGHT_QUEUE_ID,
+    MULTI_MARK,
+    wanted_queues,
+    with_offsets,
+    without_offsets,
+)
 from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, encode_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import is_queue_name
@@ -65,6 +72,18 @@ class AppendResult(NamedTuple):
     store_timestamp: int
 
 
+class _Encoded(NamedTuple):
+    """Records that may be appended."""
+
+    records: list[bytes]
+    # Queue and queue offset of each.
+    numbers: list[tuple[TopicQueue, int]]
+    # Offsets behind them all.
+    ends: dict[tuple[str, int], int]
+    # As they are stored: with their offsets in light queues.
+    messages: Sequence[AppendMessage]
+
+
 class MessageWriter:
     """What the writing sides of a ledger and of a plain log share.
 
@@ -82,12 +101,13 @@ class MessageWriter:
 
         Args:
             clock_ms: wall clock, ms since 1970.
-            limits: body_bytes_max is used.
+            limits: body_bytes_max and has_light_queues are used.
             row_maker: makes what dispatch will need.
         """
         self._queue_offsets = queue_offsets
         self._clock_ms = clock_ms
         self._body_bytes_max = limits.body_bytes_max
+        self._has_light_queues = limits.has_light_queues
         self._row_maker = row_maker
         # Store time of the last append; it never falls, whatever the clock does.
         self._last_timestamp = 0
@@ -108,7 +128,7 @@ class MessageWriter:
         if not self._queue_offsets.is_open:
             raise LeaderNotReadyError()
         timestamp = max(self._clock_ms(), self._last_timestamp)
-        bodies, numbers, ends = self._encode(messages, timestamp)
+        bodies, numbers, ends, messages = self._encode(messages, timestamp)
         segment: int | None = self._segment()
         if segment == self._queue_offsets.told_in_segment:
             segment = None
@@ -116,7 +136,7 @@ class MessageWriter:
         if segment is not None:
             # They stand before the turn's messages, so the table is right as it is now.
             first = self._queue_ends(messages[0].store_host, timestamp)
-            first_bodies, first_numbers, _ = self._encode(first, timestamp)
+            first_bodies, first_numbers, _, _ = self._encode(first, timestamp)
             bodies, numbers = first_bodies + bodies, first_numbers + numbers
         results = self._append_records(bodies, [*first, *messages], numbers, timestamp)
         self._last_timestamp = timestamp
@@ -164,16 +184,15 @@ class MessageWriter:
         bodies = encode_queue_ends(self._queue_offsets.table)
         return [shape._replace(body=body) for body in bodies]
 
-    def _encode(
-        self, messages: Sequence[AppendMessage], timestamp: int
-    ) -> tuple[list[bytes], list[tuple[TopicQueue, int]], dict[tuple[str, int], int]]:
-        """Return the records, queue and queue offset of each, and the offsets behind them all."""
+    def _encode(self, messages: Sequence[AppendMessage], timestamp: int) -> _Encoded:
+        """Encode messages one behind the other; nothing here is given out yet."""
         ends: dict[tuple[str, int], int] = {}
         topic_queues: dict[tuple[str, int], TopicQueue] = {}
         next_offset = self._queue_offsets.next_offset
-        body_bytes_max = self._body_bytes_max
+        body_bytes_max, has_light = self._body_bytes_max, self._has_light_queues
         bodies: list[bytes] = []
         numbers: list[tuple[TopicQueue, int]] = []
+        changed: dict[int, AppendMessage] = {}
         for message in messages:
             (
                 topic,
@@ -189,16 +208,18 @@ class MessageWriter:
                 properties,
             ) = message
             key = (topic, queue_id)
-            queue_offset = ends.get(key, -1)
-            if queue_offset < 0:
-                topic_queues[key] = self._topic_queue(message, len(bodies))
-                queue_offset = next_offset(topic, queue_id)
-                ends[key] = queue_offset
-            shared = topic_queues[key]
+            shared = topic_queues.get(key)
+            if shared is None:
+                shared = topic_queues[key] = self._topic_queue(message, len(bodies))
+                ends.setdefault(key, next_offset(topic, queue_id))
+            queue_offset = ends[key]
             if sys_flag & TRANSACTION_PREPARED:
                 queue_offset = 0
             else:
                 ends[key] = queue_offset + 1
+            if has_light and MULTI_MARK in properties:
+                properties = self._with_light_offsets(message, queue_offset, ends)
+                changed[len(bodies)] = message._replace(properties=properties)
             if len(body) > body_bytes_max:
                 raise MessageIllegalError("body bytes", len(body), body_bytes_max, len(bodies))
             try:
@@ -219,25 +240,52 @@ class MessageWriter:
                     properties,
                 )
             except LocalProtocolError as error:
-                raise _illegal(message, len(bodies)) from error
+                raise _illegal(len(properties), len(bodies)) from error
             if len(record) > RECORD_BYTES_MAX:
                 raise MessageIllegalError(
                     "record bytes", len(record), RECORD_BYTES_MAX, len(bodies)
                 )
             numbers.append((shared, queue_offset))
             bodies.append(record)
-        return bodies, numbers, ends
+        if changed:
+            messages = [changed.get(at, message) for at, message in enumerate(messages)]
+        return _Encoded(bodies, numbers, ends, messages)
+
+    def _with_light_offsets(
+        self, message: AppendMessage, queue_offset: int, ends: dict[tuple[str, int], int]
+    ) -> bytes:
+        """Return the properties of a message with its offsets in light queues, and count on there.
+
+        Args:
+            queue_offset: in its own queue.
+            ends: offsets behind all messages so far.
+        """
+        properties = without_offsets(message.properties)
+        if message.sys_flag & TRANSACTION_PREPARED:
+            return properties
+        names = wanted_queues(message.topic, properties)
+        if not names:
+            return properties
+        own = (message.topic, message.queue_id)
+        offsets = {own[0]: queue_offset} if own[1] == LIGHT_QUEUE_ID else {}
+        for name in names:
+            if name not in offsets:
+                key = (name, LIGHT_QUEUE_ID)
+                offset = ends.get(key, -1)
+                offsets[name] = offset if offset >= 0 else self._queue_offsets.next_offset(*key)
+                ends[key] = offsets[name] + 1
+        return with_offsets(properties, [offsets[name] for name in names])
 
     def _topic_queue(self, message: AppendMessage, position: int) -> TopicQueue:
         _check_queue(message, position)
         return self._row_maker.topic_queue(message.topic.encode("ascii"), message.queue_id)
 
 
-def _illegal(message: AppendMessage, position: int) -> MessageIllegalError:
+def _illegal(properties_bytes: int, position: int) -> MessageIllegalError:
     """Return what is wrong with a message that could not be encoded."""
-    if len(message.properties) > PROPERTIES_BYTES_MAX:
+    if properties_bytes > PROPERTIES_BYTES_MAX:
         return MessageIllegalError(
-            "properties bytes", len(message.properties), PROPERTIES_BYTES_MAX, position
+            "properties bytes", properties_bytes, PROPERTIES_BYTES_MAX, position
         )
     return MessageIllegalError(
         "a field", "outside of its range", "what its integer holds", position

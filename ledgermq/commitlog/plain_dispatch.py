@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ledgermq.commitlog.byte_indexed_log import ByteIndexedLog
 from ledgermq.commitlog.consume_queue import ConsumeQueue
-from ledgermq.commitlog.dispatch import READ_BYTES, ROWS_MAX, Dispatcher
+from ledgermq.commitlog.dispatch import READ_BYTES, ROWS_MAX, Dispatcher, rows_for
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.plain_log import PlainCommitLog
@@ -69,7 +69,7 @@ class PlainDispatcher(Dispatcher):
             rows, starts, offset = self._read_rows(row_maker, offset, end_index)
             if with_keys:
                 self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
-            wanted = [row for row in rows if row[0] in queues]
+            wanted = rows_for(rows, queues)
             self._apply(wanted, starts[0] if starts else offset, None, with_keys=False)
 
     def _rows_from(self, first: int, end_index: int) -> Sequence[Row]:

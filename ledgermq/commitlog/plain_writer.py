@@ -47,18 +47,19 @@ class PlainWriter(MessageWriter):
             offsets, records, messages, numbers, strict=True
         ):
             size = len(record)
-            rows.append(
-                self._row_maker.row(
-                    topic_queue,
-                    message.sys_flag,
-                    queue_offset,
-                    offset,
-                    size,
-                    timestamp,
-                    message.properties,
-                    message.body,
-                )
+            row = self._row_maker.row(
+                topic_queue,
+                message.sys_flag,
+                queue_offset,
+                offset,
+                size,
+                timestamp,
+                message.properties,
+                message.body,
             )
+            if self._has_light_queues:
+                row = self._row_maker.with_light(row, topic_queue, message.properties)
+            rows.append(row)
             results.append(AppendResult(offset, offset, size, queue_offset, timestamp))
         self._appended(PlainRun(rows, offsets, offsets[-1] + len(records[-1])))
         return results

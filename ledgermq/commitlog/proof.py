@@ -4,6 +4,7 @@
     record  12 queue id, 20 queue offset, 28 physical offset, of the record itself
             8 CRC-32 of its body: all there is to compare in a plain log
 
+In a light queue the place stands in the record's properties instead (`light_queues.py`).
 The entry's checksum covers the whole record, and the record says where it belongs; so a flipped bit
 in the log and one in the queue are told apart. `LogReader` looks at this for every message it
 reads.
@@ -14,10 +15,11 @@ from struct import Struct
 from typing import Final
 
 from ledgermq.commitlog.errors import DamagedFileError
+from ledgermq.commitlog.light_queues import is_light_queue, light_places
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.errors import RemoteProtocolError
-from ledgermq.protocol.record import body_is_intact, decode_record
+from ledgermq.protocol.record import body_is_intact, decode_record, decode_record_head
 
 # Of an entry with its record: chain crc, body crc, queue id, queue offset, physical offset.
 PROOF: Final = Struct(">36xII16xi4xqq")
@@ -51,6 +53,8 @@ def plain_damage_of(
         return DamagedFileError("consume queue", what, expected, str(error))
     place = (found.physical_offset, found.queue_id, found.queue_offset, found.size_bytes)
     wanted = (physical_offset, queue_id, queue_offset, size_bytes)
+    if place[::3] == wanted[::3] and stands_also_in(record, topic, queue_offset):
+        place = wanted
     if not body_is_intact(found) and (place[0] == wanted[0] or place[1:3] == wanted[1:3]):
         what = f"record at {physical_offset}"
         return DamagedFileError("log", what, f"CRC {found.body_crc:08x}", "another one")
@@ -58,6 +62,32 @@ def plain_damage_of(
         what = f"unit {queue_offset} of {topic}-{queue_id}"
         return DamagedFileError("consume queue", what, f"a record {wanted}", f"{place}")
     return None
+
+
+def stands_also_in(record: bytes, topic: str, queue_offset: int) -> bool:
+    """Tells whether a record says that it has a place in a light queue besides its own queue."""
+    if not is_light_queue(topic):
+        return False
+    try:
+        head = decode_record_head(record)
+    except RemoteProtocolError:
+        return False
+    own_topic = head.topic.decode("utf-8", "replace")
+    return (topic, queue_offset) in light_places(own_topic, head.queue_id, head.properties)
+
+
+def is_light_entry(raw: bytes, topic: str, queue_offset: int, physical_offset: int) -> bool:
+    """Tells whether an entry is whole, and has its place in a light queue besides its own queue.
+
+    Args:
+        raw: the entry's head and record.
+        topic, queue_offset: of the unit.
+        physical_offset: where the unit says that the record is.
+    """
+    chain_crc, body_crc, _, _, at = PROOF.unpack_from(raw)
+    record = raw[HEAD_BYTES:]
+    is_whole = crc32c(record) == body_crc or not (chain_crc or body_crc)
+    return is_whole and at == physical_offset and stands_also_in(record, topic, queue_offset)
 
 
 def damage_of(

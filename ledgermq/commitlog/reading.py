@@ -18,7 +18,7 @@ from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
-from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of, plain_damage_of
+from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of, is_light_entry, plain_damage_of
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.dledger.storage import LedgerStore
@@ -188,7 +188,7 @@ class LogReader:
                 or at_offset != offset + looked_at - 1
                 or at_queue != queue_id
                 or (crc32c(record) != body_crc and (chain_crc or body_crc))
-            ):
+            ) and not is_light_entry(raw, queue.topic, offset + looked_at - 1, physical_offset):
                 raise self._not_proven(raw, queue, offset + looked_at - 1, physical_offset)
             parts.append(record)
             found_bytes += size_bytes

@@ -13,6 +13,7 @@ from ledgermq.commitlog.config import SCHEDULE_TOPIC
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.key_index import KeyRow, topic_hash
 from ledgermq.commitlog.layout import QUEUE_UNIT
+from ledgermq.commitlog.light_queues import LIGHT_QUEUE_ID, MULTI_MARK, light_places
 from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.protocol.errors import RemoteProtocolError
@@ -57,6 +58,8 @@ class Row(NamedTuple):
     # Topic and body of a record whose topic is watched; None for all others.
     watched: tuple[str, bytes] | None
     store_timestamp: int
+    # Light queues in which its unit stands, too, with the offset in each; empty for almost all.
+    light: tuple[tuple[ConsumeQueue, int], ...] = ()
 
 
 class TopicQueue:
@@ -130,7 +133,10 @@ class RowMaker:
         properties: bytes,
         body: bytes | None,
     ) -> Row:
-        """Return the row of a record given by its fields; `body` matters for watched topics."""
+        """Return the row of a record given by its fields; `body` matters for watched topics.
+
+        Light queues are left out: see `with_light`.
+        """
         tags_code = 0
         keys: tuple[KeyRow, ...] = ()
         if properties:
@@ -170,8 +176,17 @@ class RowMaker:
                 keys,
                 watched,
                 store_timestamp,
+                (),
             ),
         )
+
+    def with_light(self, row: Row, topic_queue: TopicQueue, properties: bytes) -> Row:
+        """Return a row with the light queues that its record says it stands in."""
+        if row.queue is None:
+            return row
+        places = light_places(topic_queue.topic, topic_queue.queue_id, properties)
+        light = [(self._queues.get(name, LIGHT_QUEUE_ID), offset) for name, offset in places]
+        return row._replace(light=tuple(light))
 
     def rows_of(self, entries: EntrySlice, first_index: int, end_index: int) -> list[Row]:
         """Return the rows of the entries [first_index, end_index) of a slice.
@@ -213,7 +228,10 @@ class RowMaker:
                     properties_at = topic_at + data[topic_at - 1] + 2
                     properties = data[properties_at:stop]
                     length = data[properties_at - 2 : properties_at]
-                    if properties_at <= stop and int.from_bytes(length, "big") == len(properties):
+                    is_whole = properties_at <= stop and int.from_bytes(length, "big") == len(
+                        properties
+                    )
+                    if is_whole and MULTI_MARK not in properties:
                         topic = data[topic_at : properties_at - 2]
                         shared = topic_queues.get((queue_id, topic))
                         if shared is None:
@@ -236,7 +254,9 @@ class RowMaker:
         return rows
 
     def _rare_row(self, data: bytes, at: int, stop: int) -> Row:
-        """Return the row of a record with an IPv6 host or the second magic; raise what is wrong."""
+        """Return the row of a record with an IPv6 host, the second magic, or light queues; raise
+        what is wrong.
+        """
         head = decode_record_head(data, at)
         if at + head.size_bytes != stop:
             raise RemoteProtocolError("record bytes of an entry", head.size_bytes, stop - at)
@@ -247,7 +267,7 @@ class RowMaker:
         body_end = at + head.size_bytes - tail_bytes - 3
         body_at = at + _HEAD_V4_BYTES + (12 if head.sys_flag & 0x10 else 0)
         body_at += 12 if head.sys_flag & 0x20 else 0
-        return self.row(
+        row = self.row(
             shared,
             head.sys_flag,
             head.queue_offset,
@@ -257,6 +277,7 @@ class RowMaker:
             head.properties,
             data[body_at:body_end],
         )
+        return self.with_light(row, shared, head.properties)
 
     def _tags_code(self, properties: bytes) -> int:
         tags = find_property(properties, b"TAGS")

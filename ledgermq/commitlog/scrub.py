@@ -9,11 +9,16 @@ step is small, so that the reactor stays free; how often it is called bounds the
 Not here: what is done about damage.
 """
 
+from typing import Final
+
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.rows import Row, RowMaker
 from ledgermq.dledger.storage import LedgerStore
+
+# Of a unit, what says where its record stands.
+_PLACE_BYTES: Final = 8
 
 
 class Scrub:
@@ -72,13 +77,20 @@ class Scrub:
         return self._row_maker.rows_of(entries, first_index, stop), stop, len(entries.data)
 
     def _compare(self, row: Row) -> None:
-        queue, queue_offset, unit, _, keys, _, _ = row
+        queue, queue_offset, unit, _, keys, _, _, light = row
         # What retention has dropped, and a deleted topic's numbers, have no unit.
         if queue is not None and queue.min_offset <= queue_offset < queue.max_offset:
             found = queue.units(queue_offset, 1)
             if found != unit:
                 what = f"unit {queue_offset} of {queue.topic}-{queue.queue_id}"
                 raise DamagedFileError("consume queue", what, unit.hex(), found.hex())
+        for queue, queue_offset in light:
+            if queue.min_offset <= queue_offset < queue.max_offset:
+                found = queue.units(queue_offset, 1)
+                # One of another record is right where this one was left out.
+                if found != unit and found[:_PLACE_BYTES] == unit[:_PLACE_BYTES]:
+                    what = f"unit {queue_offset} of {queue.topic}-{queue.queue_id}"
+                    raise DamagedFileError("consume queue", what, unit.hex(), found.hex())
         if keys:
             missing = self._key_index.find_missing(keys)
             if missing is not None:

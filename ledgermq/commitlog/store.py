@@ -25,6 +25,7 @@ from ledgermq.commitlog.errors import DispatchError, LeaderNotReadyError
 from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
+from ledgermq.commitlog.light_queues import is_light_queue
 from ledgermq.commitlog.message_writer import AppendMessage, AppendResult, MessageWriter
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.proof import OnDamage
@@ -292,6 +293,17 @@ class MessageStore:
     def topics(self) -> list[str]:
         """Return the topics that have had messages."""
         return self._queues.topics()
+
+    def count_light_queues(self) -> int:
+        """Return how many light queues there are, without those that hold nothing any more."""
+        return sum(
+            1
+            for topic in self._queues.topics()
+            if is_light_queue(topic)
+            and any(
+                queue.has_files or not queue.max_offset for queue in self._queues.of_topic(topic)
+            )
+        )
 
     @property
     def min_physical_offset(self) -> int:

@@ -10,3 +10,5 @@ DEFAULT_TOPIC: Final = "TBW102"
 # Before the name of a group: the topic of messages that it gave back, and of those given up.
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
+# Before the name of a light queue: messages of other topics stand in it, too.
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"

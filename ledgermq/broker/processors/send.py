@@ -22,13 +22,14 @@ from ledgermq.broker.errors import (
 )
 from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.topic_admission import TopicAdmission
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import TopicConfig
-from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
-from ledgermq.protocol.batch import decode_batch
+from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage, without_offsets
+from ledgermq.protocol.batch import BatchMessage, decode_batch
 from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
@@ -36,6 +37,8 @@ from ledgermq.protocol.headers import SendMessageRequestHeader, decode_send_head
 from ledgermq.protocol.properties import (
     CLUSTER,
     DELAY_TIME_LEVEL,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
     PROPERTIES_BYTES_MAX,
     TRANSACTION_PREPARED,
     WAIT_STORE_MSG_OK,
@@ -57,6 +60,8 @@ _WAIT_TRUE: Final = f"{_SEPARATOR}{_WAIT_MARK}true{_SEPARATOR}"
 _DELAY_MARK: Final = f"{DELAY_TIME_LEVEL}\x01"
 _TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
 _CLUSTER_MARK: Final = f"{CLUSTER}\x01"
+# Of INNER_MULTI_DISPATCH, and of offsets that only a leader may write.
+_LIGHT_MARK: Final = "INNER_MULTI_"
 
 
 class SendProcessor:
@@ -73,6 +78,7 @@ class SendProcessor:
         now_ms: Callable[[], int],
         rng: Random,
         statistics: Statistics,
+        light: LightAdmission,
     ) -> None:
         """Binds the parts.
 
@@ -85,6 +91,7 @@ class SendProcessor:
             now_ms: wall clock.
             rng: chooses queues for clients that do not.
             statistics: counts what is taken.
+            light: checks what goes into light queues.
         """
         self._config = config
         self._leadership = leadership
@@ -95,6 +102,7 @@ class SendProcessor:
         self._admission = TopicAdmission(config, state, now_ms)
         self._rng = rng
         self._statistics = statistics
+        self._light = light
         self._puts = statistics.puts
         self._cluster_property = f"{CLUSTER}\x01{config.cluster_name}"
         # Of a record with two IPv4 addresses, so that there is room for the longest ones.
@@ -134,6 +142,7 @@ class SendProcessor:
             _DELAY_MARK in text
             or _TRANSACTION_MARK in text
             or _CLUSTER_MARK in text
+            or _LIGHT_MARK in text
             or sys_flag & TRANSACTION_MASK
         ):
             return self._send_marked(connection, command, header, topic, queue_id)
@@ -183,34 +192,26 @@ class SendProcessor:
         queue_id: int,
     ) -> Answer:
         """Takes a batch: one record for each message, one answer for all."""
-        body = command.body
-        if len(body) > self._config.message_bytes_max:
-            raise IllegalMessageError(
-                f"the batch is illegal: its body has {len(body)} bytes,"
-                f" allowed are {self._config.message_bytes_max} (key maxMessageSize)"
-            )
         if header.sys_flag & TRANSACTION_MASK or topic.name.startswith(names.RETRY_PREFIX):
             raise IllegalMessageError(
                 "the batch is illegal: it is part of a transaction or goes to a retry topic"
             )
-        try:
-            elements = decode_batch(body)
-        except RemoteProtocolError as error:
-            raise IllegalMessageError(f"the batch is illegal: {error}") from error
-        if not 0 < len(elements) <= _BATCH_COUNT_MAX:
-            raise IllegalMessageError(
-                f"the batch is illegal: it has {len(elements)} messages,"
-                f" allowed are 1 to {_BATCH_COUNT_MAX}"
-            )
+        elements = self._batch_elements(command.body)
         messages: list[AppendMessage] = []
         total = 0
         reconsume_times = header.reconsume_times or 0
         for flag, inner, properties in elements:
             size = RECORD_FIXED_BYTES + len(inner) + len(topic.name) + len(properties)
-            if size > self._record_bytes_max:
-                self._check_size(size, len(inner), len(properties))
-            if b"DELAY\x01" in properties or b"TRAN_MSG\x01" in properties:
-                self._check_element(parse_properties(properties.decode("utf-8", "replace")))
+            spare = 0
+            if (
+                b"DELAY\x01" in properties
+                or b"TRAN_MSG\x01" in properties
+                or b"INNER_MULTI_" in properties
+            ):
+                properties = without_offsets(properties)
+                spare = self._check_element(parse_properties(properties.decode("utf-8", "replace")))
+            if size + spare > self._record_bytes_max or spare:
+                self._check_size(size + spare, len(inner), len(properties) + spare)
             total += size
             messages.append(
                 AppendMessage(
@@ -241,15 +242,33 @@ class SendProcessor:
         counter[2] += len(messages) - 1
         return None
 
+    def _batch_elements(self, body: bytes) -> list[BatchMessage]:
+        if len(body) > self._config.message_bytes_max:
+            raise IllegalMessageError(
+                f"the batch is illegal: its body has {len(body)} bytes,"
+                f" allowed are {self._config.message_bytes_max} (key maxMessageSize)"
+            )
+        try:
+            elements = decode_batch(body)
+        except RemoteProtocolError as error:
+            raise IllegalMessageError(f"the batch is illegal: {error}") from error
+        if not 0 < len(elements) <= _BATCH_COUNT_MAX:
+            raise IllegalMessageError(
+                f"the batch is illegal: it has {len(elements)} messages,"
+                f" allowed are 1 to {_BATCH_COUNT_MAX}"
+            )
+        return elements
+
     # Off the hot path.
 
-    def _check_element(self, properties: dict[str, str]) -> None:
-        """Messages of a batch go to their queue at once."""
+    def _check_element(self, properties: dict[str, str]) -> int:
+        """Messages of a batch go to their queue at once; returns the bytes of their offsets."""
         is_delayed = self._config.delay_levels.level_of(properties.get(DELAY_TIME_LEVEL)) > 0
         if is_delayed or properties.get(TRANSACTION_PREPARED, "").lower() == "true":
             raise IllegalMessageError(
                 "the batch is illegal: one of its messages is delayed or part of a transaction"
             )
+        return self._light.check(properties.get(INNER_MULTI_DISPATCH))
 
     def _admit(
         self,
@@ -259,7 +278,8 @@ class SendProcessor:
     ) -> TopicConfig:
         """Has a topic checked that is not remembered; remembers it when no send may change it."""
         topic = self._admission.admit(connection, command, header)
-        if not header.topic.startswith(names.RETRY_PREFIX):
+        self._light.check_topic(topic.name)
+        if not header.topic.startswith((names.RETRY_PREFIX, names.LIGHT_QUEUE_PREFIX)):
             self._open_topics[topic.name] = topic
         return topic
 
@@ -290,6 +310,7 @@ class SendProcessor:
         """
         properties = parse_properties(header.properties or "")
         wait = properties.pop(WAIT_STORE_MSG_OK, None)
+        properties.pop(INNER_MULTI_QUEUE_OFFSET, None)
         properties[CLUSTER] = self._config.cluster_name
         sys_flag = header.sys_flag | (MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0)
         is_retry = topic.name != header.topic or topic.name.startswith(names.RETRY_PREFIX)
@@ -332,6 +353,7 @@ class SendProcessor:
         topic_bytes = max(len(topic.name), len(message.topic))
         size = RECORD_FIXED_BYTES + len(message.body) + topic_bytes + len(message.properties)
         spare = _HALF_BYTES_SPARE if is_half else 0
+        spare += 0 if is_retry else self._light.check(properties.get(INNER_MULTI_DISPATCH))
         self._check_size(size + spare, len(message.body), len(message.properties) + spare)
         self._proposals.add(
             message,

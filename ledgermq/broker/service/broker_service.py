@@ -148,8 +148,8 @@ class BrokerService:
     def _new_state(self) -> BrokerState:
         config = self.config
         state = BrokerState(
-            TopicTable(config.topics_max),
-            SubscriptionGroupTable(config.groups_max),
+            TopicTable(config.topics_max, knows_light_queues=config.knows_light_queues),
+            SubscriptionGroupTable(config.groups_max, knows_light_queues=config.knows_light_queues),
             ConsumerOffsetTable(_OFFSET_KEYS_MAX),
             write=self._write_state,
             now_ms=self._now_ms,

@@ -11,6 +11,7 @@ from ledgermq.broker.offset_moved import OffsetMovedEvents
 from ledgermq.broker.processors.access import AccessProcessor
 from ledgermq.broker.processors.admin import AdminProcessor
 from ledgermq.broker.processors.heartbeat import ClientProcessor
+from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.offsets import OffsetProcessor
 from ledgermq.broker.processors.pull import PullProcessor
 from ledgermq.broker.processors.query import QueryProcessor, find_record
@@ -187,6 +188,7 @@ def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processo
         now_ms=parts.now_ms,
         rng=parts.rng,
         statistics=statistics,
+        light=LightAdmission(parts.config, parts.messages),
     )
     replies = ReplyProcessor(
         parts.config,

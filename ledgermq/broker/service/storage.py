@@ -376,6 +376,7 @@ def store_config(config: BrokerConfig) -> StoreConfig:
         memory_count_max=config.pull_count_max,
         machine_memory_bytes=machine_memory_bytes(),
         query_count_max=config.query_hits_max,
+        has_light_queues=config.knows_light_queues and config.dispatches_to_light_queues,
         delays_ms=config.delay_levels.delays_ms,
         delete_hours=config.delete_hours,
         reserved_hours=config.retention_hours,

@@ -13,6 +13,7 @@ from ledgermq.broker.dispatch import Dispatcher
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
+from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.state_log import BrokerState, OnCommitted
@@ -85,6 +86,13 @@ class ListStore:
             results.append(AppendResult(index, index * 100 + 48, 100, offset, 1000))
         return results
 
+    def queues(self, topic: str) -> list[int]:
+        """Ids of a topic's queues in this store."""
+        return sorted({message.queue_id for message in self.messages if message.topic == topic})
+
+    def count_light_queues(self) -> int:
+        return len({m.topic for m in self.messages if m.topic.startswith("%LMQ%")})
+
 
 class Turn:
     """The end of the reactor's turn, called by the test."""
@@ -119,8 +127,10 @@ class Parts:
         self.removed_topics: list[str] = []
         self.changes = 0
         self.state = BrokerState(
-            TopicTable(self.config.topics_max),
-            SubscriptionGroupTable(self.config.groups_max),
+            TopicTable(self.config.topics_max, knows_light_queues=self.config.knows_light_queues),
+            SubscriptionGroupTable(
+                self.config.groups_max, knows_light_queues=self.config.knows_light_queues
+            ),
             ConsumerOffsetTable(1000),
             write=self._write,
             now_ms=lambda: self.now_ms,
@@ -151,6 +161,7 @@ class Parts:
             now_ms=lambda: self.now_ms,
             rng=Random(1),
             statistics=Statistics("DefaultCluster", self.now_ms),
+            light=LightAdmission(self.config, self.store),
         )
 
     def lead(self) -> Parts:

@@ -20,6 +20,7 @@ from tests.unit.cli.stores import (
     position_of,
     without_checksums,
 )
+from tests.unit.commitlog.single_member import Broker, message
 
 INDEX_UNIT_BYTES = 32
 UNIT_BYTES = 20
@@ -329,3 +330,18 @@ def test_stat_counts_by_topic(good_store: Path, capsys: pytest.CaptureFixture[st
     document = json.loads(capsys.readouterr().out)
     assert document[0]["topics"]["Orders"][0] == 300
     assert SEGMENT_BYTES < document[0]["topics"]["Orders"][1]
+
+
+def test_light_queues_are_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broker = Broker(tmp_path, has_light_queues=True).lead()
+    for n in range(3):
+        named = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"
+        broker.send(message(b"%d" % n, queue_id=1, properties=named))
+    broker.close()
+    code, text = verify(capsys, tmp_path)
+    assert (code, "3 queues with 9 messages" in text) == (0, True), text
+    path = next((tmp_path / "consumequeue" / "%LMQ%b" / "0").iterdir())
+    flip(path, 2 * UNIT_BYTES + 7)
+    code, text = verify(capsys, tmp_path)
+    assert code == 1
+    assert "queue %LMQ%b-0 offset 2" in text
