@@ -71,6 +71,12 @@ ROOMS: dict[str, Room] = {
     "client.otel": Room(
         rooms=frozenset({"client", "protocol"}), packages=frozenset({"opentelemetry"})
     ),
+    # A transport for kombu, an extra.
+    "celery": Room(
+        rooms=frozenset({"celery", "client", "protocol"}),
+        packages=frozenset({"kombu", "amqp"}),
+        banned=frozenset({"multiprocessing"}),
+    ),
     "spark": Room(
         rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
         packages=frozenset({"pyspark", "pyarrow", "numpy", "yaml"}),

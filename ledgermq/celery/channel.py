@@ -1,0 +1,377 @@
+"""Channel: kombu's view of queues and messages, on a station.
+
+What kombu calls comes in the threads of its users; consumers are asked for room and given messages
+in the loop of the station. Between the two stand the inbox of the transport, and `soon`.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from amqp.protocol import queue_declare_ok_t
+from kombu.exceptions import ChannelError
+from kombu.transport import virtual
+from kombu.utils.uuid import uuid
+
+from ledgermq.celery.bindings import Binding
+from ledgermq.celery.lane import Lane
+from ledgermq.celery.mailbox import Mailbox
+from ledgermq.celery.station import Got, OpenStation
+from ledgermq.client import ReceivedMessage
+from ledgermq.protocol.errors import RemoteProtocolError
+
+# Messages that wait to be delivered, where kombu sets no limit.
+_WAITING_MAX: Final = 64
+
+_log = logging.getLogger("ledgermq.celery")
+
+
+class Window:
+    """How many messages a channel may be given. Used in the loop alone."""
+
+    def __init__(self) -> None:
+        # Messages without an acknowledgement at most; 0 for any number.
+        self.limit = 0
+        # Asked for, or not yet delivered.
+        self.waiting = 0
+        # Delivered and not acknowledged.
+        self.unacknowledged = 0
+
+    def room(self) -> int:
+        """Messages that may be given now."""
+        if self.limit:
+            return self.limit - self.waiting - self.unacknowledged
+        return _WAITING_MAX - self.waiting
+
+
+class QueueConsumer:
+    """One consumer of a queue: the taker of a lane or mailbox."""
+
+    def __init__(
+        self,
+        channel: "Channel",
+        queue: str,
+        window: Window,
+        callback: Callable[[dict[str, Any]], Any],
+        *,
+        no_ack: bool,
+    ) -> None:
+        self.channel = channel
+        # Takes a message as kombu has it.
+        self.callback = callback
+        self.queue = queue
+        self.no_ack = no_ack
+        self.window = window
+        self.place: Lane | Mailbox | None = None
+        self.is_cancelled = False
+
+    def room(self) -> int:
+        """Messages that may be given now."""
+        return self.window.room()
+
+    def reserve(self, change: int) -> None:
+        """Takes room for what is asked for, or gives it back."""
+        self.window.waiting += change
+        if change < 0:
+            self.channel.nudge()
+
+    def give(self, message: ReceivedMessage, times: int) -> None:
+        """Puts a message where the next drain of the connection finds it."""
+        assert self.place is not None
+        self.channel.connection.inbox.put((self, Got(self.place, message, times)))
+
+
+@dataclass(slots=True)
+class _Delivered:
+    """A message that waits for its acknowledgement."""
+
+    got: Got
+    window: Window
+
+
+class QoS(virtual.QoS):
+    """Acknowledgements go to the station; nothing is sent anew."""
+
+    def ack(self, delivery_tag: str) -> None:
+        """The message is done."""
+        self.channel.settle(delivery_tag, is_done=True)
+        super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """The message is given back, or thrown away."""
+        self.channel.settle(delivery_tag, is_done=not requeue)
+        super().ack(delivery_tag)
+
+    def restore_unacked(self) -> list[Any]:
+        """All that was delivered and not acknowledged is given back."""
+        self.channel.settle_all()
+        self._delivered.clear()
+        self._dirty.clear()
+        return []
+
+
+class Channel(virtual.Channel):
+    """A channel; see kombu.transport.virtual.Channel."""
+
+    QoS = QoS
+    supports_fanout = True
+
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        super().__init__(connection, **kwargs)
+        self._process_id = os.getpid()
+        self._window = Window()
+        self._by_tag: dict[str, QueueConsumer] = {}
+        self._unsettled: dict[str, _Delivered] = {}
+
+    @property
+    def _open(self) -> OpenStation:
+        station: OpenStation = self.connection.station
+        return station
+
+    # Queues and exchanges.
+
+    def queue_declare(
+        self,
+        queue: str | None = None,
+        passive: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Declares a queue: of this process when it ends with it, else one that all share."""
+        queue = queue or f"amq.gen-{uuid()}"
+        open_ = self._open
+        if passive:
+            if not self._has_queue(queue):
+                raise ChannelError(
+                    f"NOT_FOUND - no queue {queue!r}", (50, 10), "Channel.queue_declare", "404"
+                )
+            return queue_declare_ok_t(queue, self._size(queue), 0)
+        if exclusive or auto_delete:
+            open_.run(open_.station.declare_own(queue))
+        else:
+            open_.run(open_.station.declare_shared(queue))
+        return queue_declare_ok_t(queue, 0, 0)
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Gives a queue what an exchange has for it."""
+        exchange = exchange or "amq.direct"
+        binding = Binding(exchange, self._kind(exchange), routing_key or "")
+        self._open.run(self._open.station.bind(queue, binding))
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Gives a queue no more of it."""
+        exchange = exchange or "amq.direct"
+        binding = Binding(exchange, self._kind(exchange), routing_key or "")
+        self._open.run(self._open.station.unbind(queue, binding))
+
+    def queue_delete(
+        self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
+    ) -> None:
+        """Forgets a queue and what is in it."""
+        if if_empty and self._size(queue):
+            return
+        self._open.run(self._open.station.delete(queue))
+
+    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
+        """Forgets an exchange here; bindings stay until their queues are deleted."""
+        self.state.exchanges.pop(exchange, None)
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        return self._open.run(self._open.station.exists(queue))
+
+    def _size(self, queue: str) -> int:
+        return self._open.run(self._open.station.size(queue))
+
+    def _purge(self, queue: str) -> int:
+        return self._open.run(self._open.station.purge(queue))
+
+    def _kind(self, exchange: str) -> str:
+        declared = self.state.exchanges.get(exchange)
+        if declared is not None:
+            return str(declared["type"])
+        return self._open.station.kind_of(exchange) or "direct"
+
+    # Messages out.
+
+    def basic_publish(
+        self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
+    ) -> None:
+        """Sends a message; returns when it is safe in all queues that it is for."""
+        exchange = exchange or ""
+        self._inplace_augment_message(message, exchange, routing_key)
+        body = json.dumps(message).encode()
+        station = self._open.station
+        kind = self._kind(exchange) if exchange else "direct"
+        is_wanted = self._open.run(station.publish(exchange, kind, routing_key or "", body))
+        if not is_wanted and self.deadletter_queue:
+            self._open.run(station.declare_shared(self.deadletter_queue))
+            self._open.run(station.publish("", "direct", self.deadletter_queue, body))
+
+    # Messages in.
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **kwargs: Any
+    ) -> None:
+        """Has messages of a queue delivered by the drains of the connection."""
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
+        deliver = self.connection._callbacks[queue]
+        window = Window() if no_ack else self._window
+        consumer = QueueConsumer(self, queue, window, deliver, no_ack=no_ack)
+        self._by_tag[consumer_tag] = consumer
+        self._open.run(self._begin(consumer))
+
+    async def _begin(self, consumer: QueueConsumer) -> None:
+        station = self._open.station
+        consumer.place = await station.find(consumer.queue)
+        await station.consume(consumer.place, consumer)
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Has no more delivered; what waits for it is given back."""
+        super().basic_cancel(consumer_tag)
+        consumer = self._by_tag.pop(consumer_tag, None)
+        if consumer is not None:
+            consumer.is_cancelled = True
+            if not self.is_foreign:
+                self._open.run(self._end(consumer))
+                self.connection.withdraw()
+
+    @staticmethod
+    async def _end(consumer: QueueConsumer) -> None:
+        if consumer.place is not None:
+            consumer.place.remove(consumer)
+
+    def deliver(self, consumer: QueueConsumer, got: Got) -> bool:
+        """Hands a message to the callback of its consumer; False when that has gone."""
+        if consumer.is_cancelled:
+            self._soon_back(got, consumer.window)
+            return False
+        raw = self._raw(got)
+        if raw is None or consumer.no_ack:
+            self._soon_done(got, consumer.window)
+        else:
+            self._note(raw, got, consumer.window, waited=1)
+        if raw is not None:
+            consumer.callback(raw)
+        return raw is not None
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        """Returns the next message of a queue, None when there is none now."""
+        got = self._open.run(self._open.station.get(queue))
+        raw = None if got is None else self._raw(got)
+        if got is None or raw is None:
+            return None
+        if no_ack:
+            self._open.soon(lambda: got.place.done(got.message))
+        else:
+            self._note(raw, got, self._window, waited=0)
+        message = self.Message(raw, channel=self)
+        if not no_ack:
+            self.qos.append(message, message.delivery_tag)
+        return message
+
+    def basic_qos(
+        self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False
+    ) -> None:
+        """Sets how many messages may be without an acknowledgement; 0 for any number."""
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+
+        def change() -> None:
+            self._window.limit = prefetch_count
+            self.nudge()
+
+        self._open.soon(change)
+
+    def nudge(self) -> None:
+        """There is room for messages of any queue. Called in the loop."""
+        for consumer in list(self._by_tag.values()):
+            if consumer.place is not None:
+                consumer.place.nudge()
+
+    # What becomes of messages.
+
+    @property
+    def is_foreign(self) -> bool:
+        """True in the child of a fork, where nothing is to be said for the parent."""
+        return os.getpid() != self._process_id
+
+    def settle(self, delivery_tag: str, *, is_done: bool) -> None:
+        """A message was acknowledged, or is given back. Any thread may say so."""
+        delivered = self._unsettled.pop(delivery_tag, None)
+        if delivered is None or self.is_foreign:
+            return
+        got, window = delivered.got, delivered.window
+
+        def tell() -> None:
+            window.unacknowledged -= 1
+            if is_done:
+                got.place.done(got.message)
+            else:
+                got.place.put_back(got.message, got.times + 1)
+            self.nudge()
+
+        self._open.soon(tell)
+
+    def settle_all(self) -> None:
+        """Gives back all that was not acknowledged."""
+        for delivery_tag in list(self._unsettled):
+            self.settle(delivery_tag, is_done=False)
+
+    def _note(self, raw: dict[str, Any], got: Got, window: Window, *, waited: int) -> None:
+        """A message is delivered, and waits for its acknowledgement."""
+        self._unsettled[raw["properties"]["delivery_tag"]] = _Delivered(got, window)
+
+        def tell() -> None:
+            window.waiting -= waited
+            window.unacknowledged += 1
+            if not window.limit:
+                self.nudge()
+
+        self._open.soon(tell)
+
+    def _soon_done(self, got: Got, window: Window) -> None:
+        def tell() -> None:
+            window.waiting -= 1
+            got.place.done(got.message)
+            self.nudge()
+
+        self._open.soon(tell)
+
+    def _soon_back(self, got: Got, window: Window) -> None:
+        def tell() -> None:
+            window.waiting -= 1
+            got.place.put_back(got.message, got.times)
+            self.nudge()
+
+        self._open.soon(tell)
+
+    def _raw(self, got: Got) -> dict[str, Any] | None:
+        """Returns a message as kombu has it; None when it is none of kombu's."""
+        try:
+            raw: dict[str, Any] = json.loads(got.message.body)
+            properties = raw["properties"]
+            properties["delivery_tag"] = uuid()
+            properties["delivery_info"]["redelivered"] = got.times > 1
+        except (ValueError, KeyError, TypeError, RemoteProtocolError):
+            _log.warning("%r is no message of kombu and is dropped", got.message)
+            return None
+        if got.times > 1:
+            raw["redelivered"] = True
+        return raw
