@@ -14,7 +14,7 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.applying import Applying
 from ledgermq.dledger.replica.durability import Durability
-from ledgermq.dledger.store import opening
+from ledgermq.dledger.store import opening, recovery
 from ledgermq.dledger.store.repair_mark import Repair, RepairMark
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.dledger.store.segments import Segments
@@ -233,3 +233,30 @@ def queues_outlive_their_log() -> list[Patch]:
 def queue_ends_not_adopted() -> list[Patch]:
     """A queue without messages in the log begins anew."""
     return [(message_store, "adopt_queue_ends", lambda *_: None)]
+
+
+def checkpoint_of_an_empty_log() -> list[Patch]:
+    """A member that stops in order notes a commit index, whether or not it knows of one."""
+
+    def end(self: Any, commit_index: int) -> Any:
+        self._store.write_checkpoint(commit_index)
+        synced = self._flusher.request()
+        return self._flusher.stop().addCallback(lambda _: synced)
+
+    return [(Durability, "end", end)]
+
+
+def blank_before_a_torn_entry_counts() -> list[Patch]:
+    """The end of a log is behind a blank, whatever stands there."""
+
+    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any) -> None:
+        for number, (start, buffer) in enumerate(segments):
+            verify = crc32c if start + len(buffer) > crc32c_from else None
+            end = recovery.walk_segment(buffer, start, state, units, verify)
+            if end is not recovery.End.BLANK or number + 1 == len(segments):
+                return
+            if not any(segments[number + 1][1][:48]):
+                return
+            state.position = start + len(buffer)
+
+    return [(opening, "walk", walk)]

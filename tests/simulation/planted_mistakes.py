@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.simulation import broken_store_twins as store_twins
 from tests.simulation import broken_twins as twins
-from tests.simulation.scripts import brokers, disks, elections, pushes
+from tests.simulation.scripts import brokers, disks, elections, new_group, pushes
 
 Script = Callable[[], None]
 
@@ -353,6 +353,18 @@ MUTATIONS = (
         "a queue without messages begins anew",
         store_twins.queue_ends_not_adopted,
         disks.queue_whose_messages_are_all_gone,
+    ),
+    Mutation(
+        "M40",
+        "a checkpoint of an empty log",
+        store_twins.checkpoint_of_an_empty_log,
+        new_group.members_stopped_before_they_met,
+    ),
+    Mutation(
+        "M41",
+        "a blank before a torn entry counts",
+        store_twins.blank_before_a_torn_entry_counts,
+        disks.power_cut_inside_a_roll,
     ),
 )
 

@@ -198,6 +198,13 @@ class Stage:
         for member_id in member_ids:
             self[member_id].end(is_power_cut=False)
 
+    def stop_in_order(self, member_id: str) -> None:
+        """This process closes its files and ends."""
+        member = self[member_id]
+        self.until(lambda: member.replica is not None and member.raft is not None, "it runs")
+        member.leave(lambda left: left.end(is_power_cut=False))
+        self.until(lambda: not member.is_running, f"{member_id} has stopped")
+
     def cut_power(self, *member_ids: str, keeps: Callable[[str, int], bool] | None = None) -> None:
         """These machines stop; of what was not synced, they keep the sectors (path, offset) that
         the script keeps.

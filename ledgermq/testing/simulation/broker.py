@@ -114,6 +114,8 @@ class SimBroker:
         # Segment of the log that the last snapshot stands in: each gets one.
         self._snapshot_segment = 0
         self._offsets_at_ms = 0.0
+        # The process is being stopped in order.
+        self.is_leaving = False
 
     def open(self) -> None:
         """Loads the state and opens the store, as the broker's storage does."""
@@ -186,6 +188,17 @@ class SimBroker:
         self.state.follow()
         self.proposals.fail_all(self.leadership.refusal())
 
+    def leave(self) -> Deferred[None]:
+        """Stops as the broker service does; fires when all but the ledger's files is closed."""
+        replica = self._replica
+        assert replica is not None and not self.is_leaving
+        self.is_leaving = True
+        stopped = replica.stop()
+        self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
+        stopped.addCallback(lambda _: self._flusher.stop())
+        stopped.addCallback(lambda _: self._save_state())
+        return stopped.addCallback(lambda _: self.messages.close())
+
     # -- clients
 
     def send(self, message: AppendMessage, connection: Any, opaque: int, queue_id: int) -> None:
@@ -242,7 +255,7 @@ class SimBroker:
 
     def _keep_up(self) -> None:
         now_ms = self._reactor.seconds() * 1000.0
-        if self.failure is not None:
+        if self.failure is not None or self.is_leaving:
             return
         self._reactor.callLater(_TICK_MS / 1000, self._keep_up)
         self.proposals.expire()

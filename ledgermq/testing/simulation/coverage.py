@@ -68,6 +68,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "power cut": 2_000,
     "pause": 500,
     "stop inside an operation": 500,
+    "stopped in order": 300,
 }
 _BETTER_LOG: Final = (
     VoteResult.REJECT_SMALL_LEDGER_END_INDEX,

@@ -78,6 +78,7 @@ class FaultMaker:
         self._links = NetworkFaults(scene, send_to)
         self._makers: dict[str, Callable[[random.Random], None]] = {
             "kill": self._kill,
+            "stop": self._stop,
             "stop_inside": self._stop_inside,
             "power": self._power,
             "power_all": self._power_all,
@@ -208,6 +209,16 @@ class FaultMaker:
     def _kill(self, rng: random.Random) -> None:
         member = self._scene.any_member(rng)
         self.end(member, is_power_cut=False, down_ms=rng.uniform(10, 2_000))
+
+    def _stop(self, rng: random.Random) -> None:
+        member, down_ms = self._scene.any_member(rng), rng.uniform(10, 1_000)
+        if member.is_running and not member.is_paused:
+            self._scene.note("stop", member.id)
+            member.leave(lambda left: self._stopped_in_order(left, down_ms))
+
+    def _stopped_in_order(self, member: SimMember, down_ms: float) -> None:
+        self._scene.hit("stopped in order")
+        self._kill_for(member, down_ms)
 
     def _power(self, rng: random.Random) -> None:
         member = self._scene.any_member(rng)

@@ -23,6 +23,7 @@ from ledgermq.dledger.storage import HardState, VoteStore
 from ledgermq.dledger.store.errors import (
     CorruptStoreError,
     DiskFullError,
+    StoreFailedError,
     StoreFormatError,
 )
 from ledgermq.dledger.store.opening import RecoveryReport
@@ -328,6 +329,29 @@ class SimMember:
         self.disk.reopen_pages()
         if is_power_cut:
             self.disk.cut_power()
+
+    def leave(self, on_left: Callable[["SimMember"], None]) -> None:
+        """Stops the process in order; `on_left` is told when it has closed everything."""
+        self.enter(self._leave, on_left)
+
+    def _leave(self, on_left: Callable[["SimMember"], None]) -> None:
+        broker, store = self.broker, self.store
+        if self.raft is None or broker is None or store is None or broker.is_leaving:
+            return
+
+        def close(_: object) -> None:
+            store.close()
+
+        def end(_: object) -> None:
+            if not self.disk.is_stopped and self.start_failure is None:
+                on_left(self)
+
+        broker.leave().addCallback(close).addErrback(self._not_closed).addCallback(end)
+
+    def _not_closed(self, failure: Any) -> None:
+        """A disk may fail then, too; anything else is a failure of the program."""
+        if not failure.check(OSError, DiskFullError, StoreFailedError, MachineStoppedError):
+            self.start_failure = failure.value
 
     def suspect(self, reason: str) -> None:
         """Has the next process look at all of the store, as a scrub that found damage does."""

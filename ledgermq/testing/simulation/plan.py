@@ -110,7 +110,7 @@ class Plan:
         ids = [f"n{i}" for i in range(count)]
         java_count = rng.choice((0, 0, 0, 0, 0, 1, count)) if count > 1 else 0
         is_sync_flush = rng.random() < 0.85
-        weights = _draw_weights(rng, count, bool(java_count), is_sync_flush)
+        weights = _draw_weights(rng, count, bool(java_count), is_sync_flush) + _draw_stops(seed)
         return cls(
             seed=seed,
             member_count=count,
@@ -216,3 +216,9 @@ def _draw_weights(
         if is_possible and is_drawn:
             weights.append((kind, weight))
     return tuple(weights)
+
+
+def _draw_stops(seed: int) -> tuple[tuple[str, float], ...]:
+    """Draws whether processes are stopped in order, too; of its own, for the other draws stay."""
+    rng = random.Random(f"stops {seed}")
+    return (("stop", rng.choice((1.0, 3.0))),) if rng.random() < 0.3 else ()

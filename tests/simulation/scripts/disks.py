@@ -20,6 +20,31 @@ def power_cut_of_all() -> None:
     stage.settle()
 
 
+def power_cut_inside_a_roll() -> None:
+    """D6: a blank with a torn entry behind it is no part of the log: who took it for one placed
+    the next entry where nobody else did, and led for ever without a follower.
+    """
+    segment_bytes, roll_bytes = 8192, 2_500
+    stage = group(segment_bytes=segment_bytes)
+    store = stage["n0"].store
+    while store.end_position < segment_bytes - roll_bytes:
+        stage.send_all("n0", body_bytes=700)
+    stage.holds_all(*stage.ids)
+    end = store.end_position
+    for member_id in stage.ids:
+        stage[member_id].sync_ms = 500.0
+    stage.send("n0", body_bytes=roll_bytes)
+    stage.run(20)
+    demand(store.position_at(store.last_index) == segment_bytes, "n0 has rolled")
+    blank, head = f"{store.directory}/data/{0:020d}", f"{store.directory}/data/{segment_bytes:020d}"
+    kept = {(blank, end - end % SECTOR_BYTES), (head, 0)}
+    stage.cut_power("n0", keeps=lambda name, at: (name, at) in kept)
+    stage.cut_power("n1", "n2", keeps=lambda name, at: False)
+    stage.start()
+    stage.lead("n0")
+    stage.settle()
+
+
 def power_cut_right_after_the_ack() -> None:
     """D1: those whose disks are slow acknowledge nothing that they could lose."""
     stage = group()

@@ -1,4 +1,4 @@
-"""A new group: its last member starts late, and the leader dies soon after."""
+"""A new group: members stop before they met; the last starts late, and the leader dies."""
 
 from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.stage import Stage
@@ -43,6 +43,18 @@ def leader_dies_before_the_last_starter_counts() -> None:
     demand(not stage.is_leader("n1") and not stage.is_leader("n2"), "nobody leads")
     stage.start("n0")
     stage.until(lambda: not _is_recovering(stage, "n2"), "n2 counts")
+    stage.settle()
+
+
+def members_stopped_before_they_met() -> None:
+    """A checkpoint beside an empty log told of a lost vote: two such members, and nobody leads."""
+    stage = Stage()
+    for member_id in stage.ids:
+        stage.start(member_id)
+        stage.stop_in_order(member_id)
+    stage.start()
+    stage.lead("n0")
+    stage.send_all("n0")
     stage.settle()
 
 
