@@ -34,6 +34,7 @@ from ledgermq.broker.waiting import (
     encode_stored_response,
     encode_untraced_response,
     take_request_at,
+    without_slaves,
 )
 from ledgermq.commitlog import AppendMessage, AppendResult, CommitLogError, MessageIllegalError
 from ledgermq.dledger.errors import (
@@ -111,6 +112,8 @@ class Proposals:
         self._messages: list[AppendMessage] = []
         self._requests: list[Request] = []
         self._waiting: deque[WaitingTuple] = deque()
+        # Those of them that do not wait for slaves; empty where there are none to wait for.
+        self._without_slaves: deque[WaitingTuple] = deque()
         # Messages and their bytes that are gathered or wait.
         self.count = 0
         self.bytes = 0
@@ -127,6 +130,7 @@ class Proposals:
         opaque: int,
         serialize_type: int,
         queue_id: int,
+        done: Done | None = None,
     ) -> None:
         """Takes a message into the append of this turn.
 
@@ -137,6 +141,7 @@ class Proposals:
             opaque: of the request.
             serialize_type: of the request.
             queue_id: told in the answer.
+            done: `without_slaves`, or None.
 
         Raises:
             SystemBusyError: too much waits; nothing was taken.
@@ -149,7 +154,7 @@ class Proposals:
         self.count = count + 1
         self.bytes += size_bytes
         self._messages.append(message)
-        self._requests.append((connection, opaque, serialize_type, queue_id, 1, size_bytes, None))
+        self._requests.append((connection, opaque, serialize_type, queue_id, 1, size_bytes, done))
 
     def add_batch(
         self,
@@ -159,8 +164,9 @@ class Proposals:
         opaque: int,
         serialize_type: int,
         queue_id: int,
+        done: Done | None = None,
     ) -> None:
-        """Takes the messages of one batch, which get one answer.
+        """Takes the messages of one batch, which get one answer; see `add`.
 
         Raises:
             SystemBusyError: too much waits; none was taken.
@@ -169,7 +175,7 @@ class Proposals:
         limits = self._limits
         if self.count + count > limits.messages_max or self.bytes > limits.bytes_max:
             raise self._busy(count)
-        request = (connection, opaque, serialize_type, queue_id, count, size_bytes, None)
+        request = (connection, opaque, serialize_type, queue_id, count, size_bytes, done)
         self._gather(messages, request)
 
     @property
@@ -230,7 +236,7 @@ class Proposals:
         """Queues requests whose messages are in the log now."""
         deadline = self._clock_ms() + self._limits.commit_timeout_ms
         prefix = self._id_prefix
-        wait = self._waiting.append
+        wait_for_all = self._waiting.append
         cursor = 0
         for connection, opaque, serialize_type, queue_id, count, size, done in requests:
             index, physical_offset, _, queue_offset, _ = results[cursor]
@@ -240,7 +246,11 @@ class Proposals:
                 part = results[cursor : cursor + count]
                 message_id = ",".join([f"{prefix}{result[1]:016X}" for result in part])
                 index = part[-1].index
-            own = None if done is None else results[cursor : cursor + count]
+            own, wait = None, wait_for_all
+            if done is without_slaves:
+                done, wait = None, self._without_slaves.append
+            elif done is not None:
+                own = results[cursor : cursor + count]
             cursor += count
             wait(
                 (
@@ -265,7 +275,15 @@ class Proposals:
         Args:
             end_index: first index that is not committed.
         """
-        waiting = self._waiting
+        if self._without_slaves:
+            self.committed_here(end_index)
+        self._answer(self._waiting, end_index)
+
+    def committed_here(self, end_index: int) -> None:
+        """Answers those below an index that do not wait for slaves."""
+        self._answer(self._without_slaves, end_index)
+
+    def _answer(self, waiting: deque[WaitingTuple], end_index: int) -> None:
         region_id = self._region_id
         encode_response = self._encode
         frames_of: dict[Any, list[bytes]] = {}
@@ -321,26 +339,29 @@ class Proposals:
         """Answers what waits for longer than the limit; it may still be committed later."""
         now_ms = self._clock_ms()
         timeout_ms = self._limits.commit_timeout_ms
-        while self._waiting and self._waiting[0][9] <= now_ms:
-            error = CommitTimeoutError(
-                f"no majority confirmed the message at index {self._waiting[0][0]} in"
-                f" {timeout_ms} ms (key maxWaitAckTimeMs); it may still be stored later"
-            )
-            self._fail(Waiting(*self._waiting.popleft()), error)
+        for waiting in (self._waiting, self._without_slaves):
+            while waiting and waiting[0][9] <= now_ms:
+                error = CommitTimeoutError(
+                    f"no majority confirmed the message at index {waiting[0][0]} in"
+                    f" {timeout_ms} ms (key maxWaitAckTimeMs); it may still be stored later"
+                )
+                self._fail(Waiting(*waiting.popleft()), error)
 
     def fail_all(self, error: BrokerError) -> None:
         """Fails everything that is gathered or waits; used when leadership is lost."""
         requests = self._requests
         self._messages, self._requests = [], []
         self._fail_unappended(requests, error)
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._waiting, *self._without_slaves]
+        self._waiting.clear()
+        self._without_slaves.clear()
         for entry in waiting:
             self._fail(Waiting(*entry), error)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing is gathered and nothing waits."""
-        return not self._requests and not self._waiting
+        return not (self._requests or self._waiting or self._without_slaves)
 
     def _fail_unappended(self, requests: Sequence[Request], error: BrokerError) -> None:
         for connection, opaque, serialize_type, queue_id, count, size, done in requests:

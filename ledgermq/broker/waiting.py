@@ -14,6 +14,10 @@ from ledgermq.protocol.command import RemotingCommand, encode
 Done = Callable[[Sequence[AppendResult] | None, BrokerError | None], None]
 
 
+def without_slaves(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
+    """As `done` of a send whose property WAIT is false: it does not wait for slaves. Not called."""
+
+
 # Who waits, before the append: connection (None for one-way and own records), opaque, serialize
 # type, queue id, number of messages, their bytes, done.
 Request = tuple[Any, int, int, int, int, int, Done | None]

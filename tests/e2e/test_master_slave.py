@@ -81,6 +81,8 @@ def test_a_sync_master_answers_as_its_slave_does(tmp_path: Path) -> None:
                 answer = client.send("Probe", 0, b"alone")
                 assert answer.code == NOT_AVAILABLE
                 assert answer.ext_fields is not None and answer.ext_fields["queueOffset"] == "0"
+                # This one does not wait for slaves, so that there is none is nothing to it.
+                assert client.send("Probe", 0, b"x", properties="WAIT\x01false").code == OK
             with slave.start() as running_slave:
                 master.wait_for_code(OK, "a slave that answers")
                 # It hangs, or the network to it does: its connection stays open.

@@ -29,6 +29,8 @@ class Senders(Protocol):
 
     def committed(self, end_index: int) -> None: ...
 
+    def committed_here(self, end_index: int) -> None: ...
+
     def stored(self, end_index: int, code: ResponseCode, remark: str) -> None: ...
 
 
@@ -101,6 +103,7 @@ class MasterReplication:
         if not self._waits_for_slaves:
             self._senders.committed(end_offset)
             return
+        self._senders.committed_here(end_offset)
 
         def told(status: ReplicaStatus) -> None:
             self._answer(end_offset, status)

@@ -28,6 +28,7 @@ from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import TopicConfig
+from ledgermq.broker.waiting import Done, without_slaves
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage, without_offsets
 from ledgermq.protocol.batch import BatchMessage, decode_batch
 from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
@@ -56,6 +57,7 @@ _HALF_BYTES_SPARE: Final = 128
 _SEPARATOR: Final = "\x02"
 _BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _WAIT_MARK: Final = f"{WAIT_STORE_MSG_OK}\x01"
+_WAITS: Final = f"{_WAIT_MARK}true"
 _WAIT_TRUE: Final = f"{_SEPARATOR}{_WAIT_MARK}true{_SEPARATOR}"
 _DELAY_MARK: Final = f"{DELAY_TIME_LEVEL}\x01"
 _TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
@@ -79,6 +81,7 @@ class SendProcessor:
         rng: Random,
         statistics: Statistics,
         light: LightAdmission,
+        waits_for_slaves: bool,
     ) -> None:
         """Binds the parts.
 
@@ -92,6 +95,7 @@ class SendProcessor:
             rng: chooses queues for clients that do not.
             statistics: counts what is taken.
             light: checks what goes into light queues.
+            waits_for_slaves: whether sends do, unless their property WAIT says otherwise.
         """
         self._config = config
         self._leadership = leadership
@@ -103,6 +107,7 @@ class SendProcessor:
         self._rng = rng
         self._statistics = statistics
         self._light = light
+        self._waits_for_slaves = waits_for_slaves
         self._puts = statistics.puts
         self._cluster_property = f"{CLUSTER}\x01{config.cluster_name}"
         # Of a record with two IPv4 addresses, so that there is room for the longest ones.
@@ -136,13 +141,13 @@ class SendProcessor:
             queue_id = self._known_queue(topic, header)
         if command.code == _BATCH_CODE or header.batch:
             return self._send_batch(connection, command, header, topic, queue_id)
-        text = header.properties or ""
-        sys_flag = header.sys_flag
+        text, sys_flag = header.properties or "", header.sys_flag
         if (
             _DELAY_MARK in text
             or _TRANSACTION_MARK in text
             or _CLUSTER_MARK in text
             or _LIGHT_MARK in text
+            or (self._waits_for_slaves and _WAIT_MARK in text and _WAITS not in text)
             or sys_flag & TRANSACTION_MASK
         ):
             return self._send_marked(connection, command, header, topic, queue_id)
@@ -235,12 +240,19 @@ class SendProcessor:
             command.opaque,
             command.serialize_type,
             queue_id,
+            self._done_of(parse_properties(header.properties or "").get(WAIT_STORE_MSG_OK)),
         )
         counter = self._statistics.put_counter(topic.name)
         counter[0] += len(messages)
         counter[1] += total
         counter[2] += len(messages) - 1
         return None
+
+    def _done_of(self, wait: str | None) -> Done | None:
+        """What becomes of a send by its property WAIT: only "true", or none, waits for slaves."""
+        if not self._waits_for_slaves or wait is None or wait.lower() == "true":
+            return None
+        return without_slaves
 
     def _batch_elements(self, body: bytes) -> list[BatchMessage]:
         if len(body) > self._config.message_bytes_max:
@@ -314,8 +326,7 @@ class SendProcessor:
         properties[CLUSTER] = self._config.cluster_name
         sys_flag = header.sys_flag | (MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0)
         is_retry = topic.name != header.topic or topic.name.startswith(names.RETRY_PREFIX)
-        level = 0
-        is_half = False
+        level, is_half = 0, False
         if is_retry:
             # A copy of a message that was delivered: no transaction any more.
             sys_flag &= ~TRANSACTION_MASK
@@ -362,6 +373,7 @@ class SendProcessor:
             command.opaque,
             command.serialize_type,
             queue_id,
+            self._done_of(wait),
         )
         counter = self._statistics.put_counter(topic.name)
         counter[0] += 1

@@ -22,6 +22,7 @@ from ledgermq.broker.processors.topics import TopicProcessor
 from ledgermq.broker.processors.transactions import ProducerQuestions, TransactionProcessor
 from ledgermq.broker.service.admin_table import admin_processors
 from ledgermq.broker.service.parts import Parts
+from ledgermq.broker.service.replication import waits_for_slaves
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import built_in_topics
 from ledgermq.broker.transactions import Rules, Transactions
@@ -189,6 +190,7 @@ def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processo
         rng=parts.rng,
         statistics=statistics,
         light=LightAdmission(parts.config, parts.messages),
+        waits_for_slaves=waits_for_slaves(parts.config, parts.messages),
     )
     replies = ReplyProcessor(
         parts.config,

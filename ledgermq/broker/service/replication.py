@@ -9,6 +9,7 @@ from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log
 from ledgermq.broker.service.storage import Storage
+from ledgermq.commitlog import MessageStore, PlainMessageStore
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
 
@@ -38,6 +39,11 @@ def answer_of(proposals: Proposals, replication: Replication | None) -> Callable
     if isinstance(replication, MasterReplication):
         return replication.confirmed
     return proposals.committed
+
+
+def waits_for_slaves(config: BrokerConfig, messages: MessageStore) -> bool:
+    """Tells whether sends are answered when a slave has them, too."""
+    return config.broker_role == "SYNC_MASTER" and isinstance(messages, PlainMessageStore)
 
 
 def answer_ms_max(config: BrokerConfig) -> int:

@@ -162,6 +162,7 @@ class Parts:
             rng=Random(1),
             statistics=Statistics("DefaultCluster", self.now_ms),
             light=LightAdmission(self.config, self.store),
+            waits_for_slaves=self.config.broker_role == "SYNC_MASTER",
         )
 
     def lead(self) -> Parts:

@@ -9,6 +9,7 @@ from ledgermq.broker.processors.send import without_wait
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
+from ledgermq.protocol.batch import encode_batch
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.properties import decode_properties
@@ -238,3 +239,55 @@ def test_one_way_send_waits_for_nobody() -> None:
     parts.turn.end()
     parts.proposals.committed(1)
     assert connection.commands == []
+
+
+def answered(parts: Parts, *requests: RemotingCommand) -> list[int]:
+    """Which of some sends are answered as soon as they are stored here."""
+    connection = ListConnection()
+    for number, request in enumerate(requests):
+        request.opaque = number
+        parts.sends.send(connection, request)  # type: ignore[arg-type]
+    parts.turn.end()
+    parts.proposals.committed_here(len(parts.store.messages))
+    early = [command.opaque for command in connection.take()]
+    assert not parts.proposals.is_empty
+    parts.proposals.committed(len(parts.store.messages))
+    late = [command.opaque for command in connection.take()]
+    assert sorted(early + late) == list(range(len(requests)))
+    assert parts.proposals.is_empty
+    return early
+
+
+def test_only_sends_that_say_so_do_not_wait_for_slaves() -> None:
+    batch = encode_batch([(0, b"a", b""), (0, b"b", b"")])
+    requests = [
+        command(),
+        command(properties="WAIT\x01true\x02"),
+        command(properties="A\x01b\x02WAIT\x01false\x02"),
+        command(properties="WAIT\x01FALSE"),
+        command(properties="WAIT\x01x\x02DELAY\x012"),
+        command(properties="MYWAIT\x01false"),
+        command(batch, batch="true", properties="WAIT\x01false"),
+        command(batch, batch="true"),
+    ]
+    parts = leader(brokerRole="SYNC_MASTER")
+    assert answered(parts, *requests) == [2, 3, 4, 6]
+    assert answered(leader(), *requests) == []
+
+
+def test_send_that_waits_for_no_slave_fails_as_the_others_do() -> None:
+    parts = leader(brokerRole="SYNC_MASTER")
+    connection = ListConnection()
+    for _ in range(2):
+        for text in ("WAIT\x01false", ""):
+            parts.sends.send(connection, command(properties=text))  # type: ignore[arg-type]
+        parts.turn.end()
+        assert len(parts.store.messages) in (2, 4)
+        parts.now_ms += 10_000
+        parts.proposals.expire()
+        assert [answer.code for answer in connection.take()] == [1, 1]
+    parts.sends.send(connection, command(properties="WAIT\x01false"))  # type: ignore[arg-type]
+    parts.turn.end()
+    parts.proposals.fail_all(errors.ServiceUnavailableError("lost"))
+    assert [answer.code for answer in connection.take()] == [14]
+    assert (parts.proposals.is_empty, parts.proposals.count, parts.proposals.bytes) == (True, 0, 0)

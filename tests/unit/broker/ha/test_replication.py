@@ -26,10 +26,14 @@ class Senders:
 
     def __init__(self) -> None:
         self.told: list[tuple[int, int]] = []
+        self.told_here: list[int] = []
         self.remarks: list[str] = []
 
     def committed(self, end_index: int) -> None:
         self.told.append((end_index, OK))
+
+    def committed_here(self, end_index: int) -> None:
+        self.told_here.append(end_index)
 
     def stored(self, end_index: int, code: ResponseCode, remark: str) -> None:
         self.told.append((end_index, code))
@@ -158,3 +162,12 @@ def test_a_slave_stays_with_a_master_that_name_servers_forgot() -> None:
     slave.check()
     assert followed(reactor) == [("10.0.0.1", 10912)]
     slave.stop()
+
+
+def test_a_sync_master_tells_at_once_who_does_not_wait_for_slaves() -> None:
+    master = Master("SYNC_MASTER")
+    slave = master.connect_slave()
+    master.append(10)
+    assert (master.senders.told_here, master.senders.told) == ([10], [])
+    slave.dataReceived(encode_report(10))
+    assert master.senders.told == [(10, OK)]
