@@ -160,6 +160,26 @@ def test_a_planted_defect_is_found_and_named(
     assert "n1" in text and "/n2" not in text
 
 
+def test_defects_of_several_replicas_are_found_in_tasks_of_spark(
+    group: dict[str, list[Path]], spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the command runs it; each file is a task, whatever the others find."""
+    parser = argparse.ArgumentParser()
+    audit.add_arguments(parser)
+    options = parser.parse_args([str(tmp_path)])
+    capsys.readouterr()
+    assert audit.run(spark, options) == 0
+    planted = {"n0": "hole in a queue", "n1": "broken chain", "n2": "flipped bit in a head"}
+    for name, defect in planted.items():
+        DEFECTS[defect][0](group[name])
+    assert audit.run(spark, options) == 1
+    out = capsys.readouterr().out
+    assert out.count("0 defects") == 3
+    for name, defect in planted.items():
+        pattern = f"  defect: .*/{name}/.*({DEFECTS[defect][1]})"
+        assert re.search(pattern, out), (pattern, out)
+
+
 def contents(directory: Path) -> dict[Path, bytes]:
     return {
         path.relative_to(directory): path.read_bytes()
