@@ -37,7 +37,7 @@ class Disk:
         path.mkdir(parents=True)
         words = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=20)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         except OSError as error:
             pytest.skip(f"no disk for this test: {error}")
         if done.returncode:
@@ -50,7 +50,7 @@ class Disk:
     def resize(self, size_bytes: int) -> bool:
         """Returns whether that worked: a size below what is used is refused."""
         words = ["mount", "-o", f"remount,size={size_bytes}", str(self.path)]
-        return subprocess.run(words, capture_output=True, timeout=20).returncode == 0
+        return subprocess.run(words, capture_output=True, timeout=60).returncode == 0
 
     def fill(self) -> None:
         """Leaves room for less than one more segment."""
@@ -72,7 +72,7 @@ class Disk:
         return ballast
 
     def unmount(self) -> None:
-        subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=20)
+        subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=60)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def restart(group: UpGroup, *nodes: str) -> None:
 
 
 def judge(group: UpGroup, load: Load) -> None:
-    load.judge(group.leader()["address"])
+    load.judge(group)
     group.stop_and_verify()
 
 

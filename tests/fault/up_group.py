@@ -259,17 +259,35 @@ class Load:
                 assert place not in self.acked, f"{place} was given twice"
                 self.acked[place] = body
 
-    def judge(self, address: str) -> None:
+    def judge(self, group: UpGroup) -> None:
         """Reads all queues of the leader: all that was acked in its place, nothing invented."""
         assert not self.failures, self.failures
+        found: dict[tuple[int, int], bytes] = {}
+
+        def is_all_there() -> bool:
+            # Who leads no longer, or is not ready, closes or gives less.
+            with contextlib.suppress(OSError):
+                found.clear()
+                found.update(self._read(group.leader()["address"]))
+            return self._lost_count(found) == 0
+
+        try:
+            wait_until(is_all_there, what="all that was acknowledged")
+        except AssertionError as error:
+            error.add_note(f"{self._lost_count(found)} of {len(self.acked)} are not there")
+            raise
+        others = [body for place, body in found.items() if place not in self.acked]
+        assert set(others) <= self.unknown
+        assert len(found) == len(set(found.values())), "a message is stored twice"
+
+    def _lost_count(self, found: dict[tuple[int, int], bytes]) -> int:
+        return sum(found.get(place) != body for place, body in self.acked.items())
+
+    def _read(self, address: str) -> dict[tuple[int, int], bytes]:
         found: dict[tuple[int, int], bytes] = {}
         with WireClient(address) as client:
             for queue_id in range(QUEUES):
                 records = client.read_queue(TOPIC, queue_id)
                 assert [record.queue_offset for record in records] == list(range(len(records)))
                 found |= {(queue_id, record.queue_offset): record.body for record in records}
-        lost = {place: body for place, body in self.acked.items() if found.get(place) != body}
-        assert not lost, f"{len(lost)} of {len(self.acked)} acknowledged: {list(lost)[:5]}"
-        others = [body for place, body in found.items() if place not in self.acked]
-        assert set(others) <= self.unknown
-        assert len(found) == len(set(found.values())), "a message is stored twice"
+        return found
