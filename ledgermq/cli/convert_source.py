@@ -137,11 +137,12 @@ class StoreSource:
         """
         self.notes.clear()
         if self.plain_files:
-            yield from self._plain_records()
+            yield from self.plain_records()
         if self.ledger is not None:
             yield from self._ledger_records(self.ledger)
 
-    def _plain_records(self) -> Iterator[SourceRecord]:
+    def plain_records(self) -> Iterator[SourceRecord]:
+        """Yields the records of the plain log alone: see `records`."""
         expected: int | None = None
         for number, path in enumerate(self.plain_files):
             start, size = int(path.name), path.stat().st_size

@@ -2,7 +2,7 @@
 
 ``dump`` prints entries as JSON lines; ``verify`` checks log, index and queues, and with several
 directories that the replicas are byte-identical as far as all have committed; ``stat`` prints
-numbers by topic. A store may be looked at while its broker runs.
+numbers by topic. Plain logs and ledgers alike. A store may be looked at while its broker runs.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from ledgermq.cli.convert_source import ConvertError, StoreSource
 from ledgermq.cli.failure import fail
+from ledgermq.cli.plain_check import check_plain_log, find_plain_logs
 from ledgermq.cli.replica_compare import compare_replicas
 from ledgermq.cli.store_check import StoreReport, check_store
 from ledgermq.cli.store_walk import StoreDirectory, StoreWalk, find_stores
@@ -51,12 +54,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs one of the three actions."""
     try:
-        stores = [store for path in options.directories for store in find_stores(path)]
-        if options.action == "dump":
-            return _dump(stores, options)
-        return _verify(stores, options) if options.action == "verify" else _stat(stores, options)
-    except OSError as error:
+        stores, plain_logs = _find(options.directories)
+        if options.action == "verify":
+            return _verify(stores, plain_logs, options)
+        if options.action == "stat":
+            return _stat(stores, plain_logs, options)
+        return _dump_plain(plain_logs, options) or _dump(stores, options)
+    except (OSError, ConvertError) as error:
         return fail(str(error))
+
+
+def _find(paths: list[Path]) -> tuple[list[StoreDirectory], list[StoreSource]]:
+    stores: list[StoreDirectory] = []
+    plain_logs: list[StoreSource] = []
+    for path in paths:
+        found = find_plain_logs(path)
+        plain_logs += found
+        try:
+            stores += find_stores(path)
+        except FileNotFoundError:
+            if not found:
+                raise
+    return stores, plain_logs
+
+
+def _dump_plain(plain_logs: list[StoreSource], options: argparse.Namespace) -> int:
+    for source in plain_logs:
+        for place, data in source.plain_records():
+            # An index of a plain log is that of a byte.
+            if place < options.from_index:
+                continue
+            if options.count == 0:
+                return 0
+            options.count -= 1
+            print(json.dumps({"position": place, **_describe(data, options.bodies)}))
+    return 0
 
 
 def _dump(stores: list[StoreDirectory], options: argparse.Namespace) -> int:
@@ -101,9 +133,16 @@ def _describe(body: bytes, with_bodies: bool) -> dict[str, object]:
     return {"record": fields}
 
 
-def _verify(stores: list[StoreDirectory], options: argparse.Namespace) -> int:
+def _verify(
+    stores: list[StoreDirectory], plain_logs: list[StoreSource], options: argparse.Namespace
+) -> int:
     reports = [check_store(store) for store in stores]
-    start, end, differences = compare_replicas([report.extent for report in reports])
+    plain = [check_plain_log(source) for source in plain_logs]
+    # A mixed store has one of each, in different files.
+    start, end, differences = compare_replicas([r.extent for r in reports or plain])
+    if reports and plain:
+        differences += compare_replicas([report.extent for report in plain])[2]
+    reports += plain
     is_good = not differences and not any(report.defects for report in reports)
     if options.json:
         document = {
@@ -134,12 +173,23 @@ def _as_dict(report: StoreReport) -> dict[str, object]:
 
 
 def _print_report(report: StoreReport) -> None:
+    if report.is_plain:
+        print(
+            f"{report.directory}: {report.entries} records in bytes "
+            f"{report.first_position}..{report.committed_position}, "
+            f"{report.queues} queues with {report.queue_units} messages"
+        )
+        return _print_findings(report)
     print(
         f"{report.directory}: entries {report.first_index}..{report.last_index} "
         f"(term {report.last_term}), committed {report.committed_index}, "
         f"{report.data_bytes} bytes, {report.queues} queues with {report.queue_units} messages, "
         f"{report.unfilled_checksums} entries without checksums"
     )
+    _print_findings(report)
+
+
+def _print_findings(report: StoreReport) -> None:
     for text in report.notes:
         print(f"  note: {text}")
     for text in report.defects:
@@ -148,25 +198,42 @@ def _print_report(report: StoreReport) -> None:
         print(f"  and {report.defect_count - len(report.defects)} more defects")
 
 
-def _stat(stores: list[StoreDirectory], options: argparse.Namespace) -> int:
+def _stat(
+    stores: list[StoreDirectory], plain_logs: list[StoreSource], options: argparse.Namespace
+) -> int:
     documents = []
     for store in stores:
-        topics: dict[str, list[int]] = {}
         walk = StoreWalk(store)
-        for slice_ in walk.runs():
-            for body in slice_.bodies():
-                try:
-                    head = decode_record_head(bytes(body))
-                except RemoteProtocolError:
-                    continue
-                counts = topics.setdefault(head.topic.decode(errors="replace"), [0, 0])
-                counts[0] += 1
-                counts[1] += head.size_bytes
+        topics = _count(bytes(body) for slice_ in walk.runs() for body in slice_.bodies())
         documents.append({"directory": str(store.ledger), "topics": topics, "defect": walk.defect})
         if not options.json:
             print(f"{store.ledger}: term {store.term()}, committed {store.checkpoint()}")
-            for topic, (count, size) in sorted(topics.items()):
-                print(f"  {topic:<40} {count:>12} records {size:>16} bytes")
+            _print_counts(topics)
+    for source in plain_logs:
+        topics = _count(record.data for record in source.plain_records())
+        folder = str(source.root / "commitlog")
+        documents.append({"directory": folder, "topics": topics, "defect": None})
+        if not options.json:
+            print(f"{folder}: a plain log")
+            _print_counts(topics)
     if options.json:
         print(json.dumps(documents, indent=1))
     return 0
+
+
+def _count(records: Iterable[bytes]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for record in records:
+        try:
+            head = decode_record_head(record)
+        except RemoteProtocolError:
+            continue
+        counts = topics.setdefault(head.topic.decode(errors="replace"), [0, 0])
+        counts[0] += 1
+        counts[1] += head.size_bytes
+    return topics
+
+
+def _print_counts(topics: dict[str, list[int]]) -> None:
+    for topic, (count, size) in sorted(topics.items()):
+        print(f"  {topic:<40} {count:>12} records {size:>16} bytes")

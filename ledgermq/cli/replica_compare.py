@@ -11,7 +11,7 @@ _PIECE_BYTES: Final = 1024 * 1024
 
 
 class Extent(NamedTuple):
-    """The ledger directory of a replica, and which positions of its log are committed."""
+    """The folder of a replica's log, and which positions of it are committed."""
 
     directory: Path
     start_position: int
@@ -28,9 +28,9 @@ def compare_replicas(replicas: list[Extent]) -> tuple[int, int, list[str]]:
     start = max(replica.start_position for replica in replicas)
     end = max(start, min(replica.end_position for replica in replicas))
     differences = []
-    with SegmentFiles(segment_paths(replicas[0].directory / "data")) as first:
+    with SegmentFiles(segment_paths(replicas[0].directory)) as first:
         for replica in replicas[1:]:
-            with SegmentFiles(segment_paths(replica.directory / "data")) as other:
+            with SegmentFiles(segment_paths(replica.directory)) as other:
                 position = _first_difference(first, other, start, end)
                 if position is not None:
                     differences.append(

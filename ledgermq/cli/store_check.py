@@ -27,7 +27,9 @@ DEFECTS_MAX: Final = 100
 class StoreReport:
     """What one pass over a store found."""
 
+    # The ledger's, or the folder of a plain log.
     directory: Path
+    is_plain: bool = False
     first_index: int = 0
     last_index: int = -1
     last_term: int = -1
@@ -49,7 +51,8 @@ class StoreReport:
     @property
     def extent(self) -> Extent:
         """The committed range of the log, for a comparison with other replicas."""
-        return Extent(self.directory, self.first_position, self.committed_position)
+        folder = self.directory if self.is_plain else self.directory / "data"
+        return Extent(folder, self.first_position, self.committed_position)
 
     def add_defect(self, text: str) -> None:
         """Keeps a defect, up to a number that a person can read."""
