@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
+from ledgermq.broker.names import LIGHT_QUEUE_PREFIX
 from ledgermq.broker.topics import QUEUES_MAX
 
 SEPARATOR: Final = "@"
@@ -22,7 +23,15 @@ OffsetsByKey = dict[str, dict[int, int]]
 class ConsumerOffsetTable:
     """All committed offsets of this broker."""
 
-    def __init__(self, keys_max: int) -> None:
+    def __init__(self, keys_max: int, *, knows_light_queues: bool = False) -> None:
+        """Begins empty.
+
+        Args:
+            keys_max: pairs of topic and group.
+            knows_light_queues: whether offsets of light groups stand apart in JSON, as upstream
+                has it with enableLmq.
+        """
+        self.knows_light_queues = knows_light_queues
         self._offsets: OffsetsByKey = {}
         self._keys_max = keys_max
         # Queues whose offset changed since the last take_changes.
@@ -117,14 +126,32 @@ class ConsumerOffsetTable:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of consumerOffset.json, which is also the body of code 43."""
-        return {"offsetTable": self._offsets}
+        if not self.knows_light_queues:
+            return {"offsetTable": self._offsets}
+        light = {key: queues for key, queues in self._offsets.items() if _is_of_light_group(key)}
+        return {
+            "lmqOffsetTable": {key: queues[0] for key, queues in light.items() if 0 in queues},
+            "offsetTable": {k: queues for k, queues in self._offsets.items() if k not in light},
+        }
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over the content of consumerOffset.json; entries that are not offsets are left
         out.
         """
-        table = value.get("offsetTable")
-        self.replace_all(offsets_from_json(table if isinstance(table, Mapping) else {}))
+        self.replace_all(offsets_of_document(value))
+
+
+def _is_of_light_group(key: str) -> bool:
+    return key.rpartition(SEPARATOR)[2].startswith(LIGHT_QUEUE_PREFIX)
+
+
+def offsets_of_document(value: Mapping[str, Any]) -> OffsetsByKey:
+    """Reads the content of consumerOffset.json or of lmqConsumerOffset.json."""
+    table, light = value.get("offsetTable"), value.get("lmqOffsetTable")
+    entries = dict(table) if isinstance(table, Mapping) else {}
+    if isinstance(light, Mapping):
+        entries |= {key: {"0": offset} for key, offset in light.items()}
+    return offsets_from_json(entries)
 
 
 def offsets_from_json(table: Mapping[str, Any]) -> OffsetsByKey:

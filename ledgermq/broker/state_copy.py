@@ -22,7 +22,7 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from ledgermq.broker.consumer_offsets import OffsetsByKey, offsets_from_json
+from ledgermq.broker.consumer_offsets import OffsetsByKey, offsets_of_document
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.state_log import BrokerState
@@ -126,7 +126,7 @@ class StateCopy:
         if (leadership.term, leadership.leader_id) != source or leadership.is_leader:
             return
         topics, groups, offsets, delays = map(_read, answers)
-        told = offsets_from_json(dict(_objects(offsets, "offsetTable")))
+        told = offsets_of_document(offsets)
         told_topics = [
             TopicConfig.from_json(name, value)
             for name, value in _objects(topics, "topicConfigTable")

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from ledgermq.cli.main import main
 from ledgermq.testing import LedgerCluster
 from tests.interop.builds import java_program
 from tests.interop.programs import Report, run
@@ -28,9 +31,14 @@ def play(namesrv: str, log: Path) -> list[Report]:
     return reports
 
 
-def test_java_client_sees_the_same_light_queues(workspace: Path, tmp_path: Path) -> None:
+def test_java_client_sees_the_same_light_queues(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with JavaCluster(tmp_path, JavaClusterPlan(broker_keys=KEYS)) as stock:
         expected = play(stock.namesrv, workspace / "light-stock.log")
+    # Its queues, light ones among them, are what this log makes by our own rules.
+    assert main(["log", "verify", str(tmp_path / "store-0")]) == 0, capsys.readouterr().out
+    assert "3 queues with 51 messages" in capsys.readouterr().out
     with LedgerCluster(3, settings=KEYS) as cluster:
         assert play(cluster.name_server, workspace / "light-ledgermq.log") == expected
     found = [report for report in expected if report["event"] == "message"]

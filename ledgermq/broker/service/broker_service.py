@@ -150,7 +150,7 @@ class BrokerService:
         state = BrokerState(
             TopicTable(config.topics_max, knows_light_queues=config.knows_light_queues),
             SubscriptionGroupTable(config.groups_max, knows_light_queues=config.knows_light_queues),
-            ConsumerOffsetTable(_OFFSET_KEYS_MAX),
+            ConsumerOffsetTable(_OFFSET_KEYS_MAX, knows_light_queues=config.knows_light_queues),
             write=self._write_state,
             now_ms=self._now_ms,
             auto_create_groups=config.auto_create_groups,

@@ -29,7 +29,10 @@ class StateTables:
         self._state = state
         self._topics = StateFile(folder / "topics.json")
         self._groups = StateFile(folder / "subscriptionGroup.json")
-        self._offsets = StateFile(folder / "consumerOffset.json")
+        self._plain_offsets = StateFile(folder / "consumerOffset.json")
+        self._offsets = self._plain_offsets
+        if state.offsets.knows_light_queues:
+            self._offsets = StateFile(folder / "lmqConsumerOffset.json")
         self._delays = StateFile(folder / "delayOffset.json")
         # Not one of upstream's.
         self._locks = StateFile(folder / "queueLocks.json")
@@ -50,6 +53,9 @@ class StateTables:
         )
         for file, load in loads:
             value = file.load()
+            if value is None and file is self._offsets:
+                # What there was before light queues were turned on.
+                value = self._plain_offsets.load()
             if value is not None:
                 load(value)
 

@@ -131,7 +131,7 @@ class Parts:
             SubscriptionGroupTable(
                 self.config.groups_max, knows_light_queues=self.config.knows_light_queues
             ),
-            ConsumerOffsetTable(1000),
+            ConsumerOffsetTable(1000, knows_light_queues=self.config.knows_light_queues),
             write=self._write,
             now_ms=lambda: self.now_ms,
             auto_create_groups=self.config.auto_create_groups,

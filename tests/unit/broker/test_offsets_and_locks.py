@@ -158,3 +158,20 @@ def test_lock_json_goes_both_ways_and_leaves_out_what_it_does_not_know() -> None
     assert other.all() == {} and len(other) == 0
     other.load_json({})
     assert len(other) == 0
+
+
+def test_offsets_of_light_groups_stand_apart_as_upstream_has_it() -> None:
+    table = ConsumerOffsetTable(100, knows_light_queues=True)
+    table.commit("g", "%LMQ%t", 0, 1)
+    table.commit("%LMQ%g", "%LMQ%t", 0, 2)
+    told = table.to_json()
+    assert told == {
+        "lmqOffsetTable": {"%LMQ%t@%LMQ%g": 2},
+        "offsetTable": {"%LMQ%t@g": {0: 1}},
+    }
+    for knows in (True, False):
+        other = ConsumerOffsetTable(100, knows_light_queues=knows)
+        other.load_json(told | {"lmqOffsetTable": {**told["lmqOffsetTable"], "x": 1, "t@h": -1}})
+        assert other.find("g", "%LMQ%t", 0) == 1
+        assert other.find("%LMQ%g", "%LMQ%t", 0) == 2
+        assert other.find("h", "t", 0) is None

@@ -96,3 +96,20 @@ def test_what_was_loaded_from_a_copy_is_written_to_the_file(tmp_path: Path) -> N
     assert content is not None
     assert "A" in content["topicConfigTable"]
     assert "B" not in content["topicConfigTable"]
+
+
+def test_offsets_lie_in_upstreams_other_file_when_light_queues_are_on(tmp_path: Path) -> None:
+    before = Scene(tmp_path)
+    before.state.offsets.commit("g", "A", 0, 5)
+    before.tables.save()
+    parts = Parts(enableLmq="true").lead()
+    tables = StateTables(tmp_path, parts.state)
+    tables.load()
+    assert parts.state.offsets.find("g", "A", 0) == 5
+    parts.state.offsets.commit("%LMQ%g", "A", 0, 6)
+    tables.save()
+    assert '"lmqOffsetTable"' in (tmp_path / "lmqConsumerOffset.json").read_text()
+    again = Parts(enableLmq="true")
+    StateTables(tmp_path, again.state).load()
+    assert again.state.offsets.find("%LMQ%g", "A", 0) == 6
+    assert again.state.offsets.find("g", "A", 0) == 5
