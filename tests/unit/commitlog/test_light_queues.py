@@ -11,6 +11,7 @@ from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties
 from ledgermq.protocol.record import decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from tests.unit.commitlog.single_member import START_MS, Broker, message
+from tests.unit.commitlog.test_plain_store import Plain
 
 HOUR_MS = 3_600_000
 A, B = "%LMQ%a", "%LMQ%b"
@@ -254,3 +255,35 @@ def test_numbers_that_are_none_name_no_place(numbers):
     assert light_places("T", 0, f"{named}1,2".encode()) == [(A, 1), (B, 2)]
     assert light_places("T", 0, (named + numbers).encode()) == []
     assert light_places("T", 0, f"{named}1,{1 << 58}".encode()) == [(A, 1)]
+
+
+def test_plain_log_fills_light_queues_and_makes_them_again(tmp_path):
+    plain = Plain(tmp_path, has_light_queues=True)
+    plain.open()
+    for n in range(30):
+        plain.append([light(b"%d" % n, A, B) if n % 2 else light(b"%d" % n, B, queue_id=1)])
+        plain.confirm()
+    assert plain.read(A) == [str(n) for n in range(1, 30, 2)]
+    assert plain.read(B) == [str(n) for n in range(30)]
+    plain.store.flush()
+    before = {topic: files(tmp_path, topic) for topic in ("TopicTest", A, B)}
+    plain.close()
+    shutil.rmtree(tmp_path / "consumequeue")
+    again = Plain(tmp_path)
+    again.open()
+    assert {topic: files(tmp_path, topic) for topic in ("TopicTest", A, B)} == before
+    assert again.read(B) == [str(n) for n in range(30)]
+    scrub = again.store.make_scrub()
+    while scrub.step(1 << 20):
+        pass
+    # A unit that leads to another record of the queue is found by the record's own word.
+    path = next((tmp_path / "consumequeue" / A / "0").iterdir())
+    content = bytearray(path.read_bytes())
+    content[:20] = content[20:40]
+    again.close()
+    path.write_bytes(content)
+    damaged = Plain(tmp_path)
+    damaged.open()
+    with pytest.raises(DamagedFileError):
+        damaged.read(A)
+    damaged.close()

@@ -27,14 +27,20 @@ HOUR_MS = 3_600_000
 class Plain:
     """A store on a folder, driven as a broker does."""
 
-    def __init__(self, root: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, root: Path, *, segment_bytes: int = SEGMENT_BYTES, has_light_queues: bool = False
+    ) -> None:
         self.now_ms = 1_000_000
         self.arrivals: list[tuple[str, int, int, int]] = []
         self.watched: list[tuple[bytes, int]] = []
         files = RealFileSystem()
         self.log = PlainCommitLog(files, str(root / "commitlog"), segment_bytes)
         self.config = StoreConfig(
-            root=str(root), queue_segment_bytes=400, index_slot_count=50, index_entry_count=500
+            root=str(root),
+            queue_segment_bytes=400,
+            index_slot_count=50,
+            index_entry_count=500,
+            has_light_queues=has_light_queues,
         )
         self.store = PlainMessageStore(self.config, self.log, files, lambda: self.now_ms)
         self.store.on_dispatched(self.arrivals.extend)
