@@ -306,3 +306,24 @@ def test_what_cannot_be_converted_is_told(
     (plain / "abort").unlink()
     (plain / "config/delayOffset.json").write_text('{"offsetTable":{3:9},"plan":[7,[[3,10,1]]]}')
     assert "deliveries under way" in refusal(plain, tmp_path / "y", "--to", "ledger")
+
+
+def test_light_queues_are_those_of_the_source(tmp_path: Path) -> None:
+    """Offsets in light queues stand in the records, which are converted as they are."""
+    plain = Plain(tmp_path / "plain", segment_bytes=SEGMENT_BYTES, has_light_queues=True)
+    plain.open()
+    named = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"
+    for number in range(5):
+        text = message(f"{number}", queue_id=number % 2)
+        plain.append([text._replace(properties=named)])
+        plain.confirm()
+    before = plain.read("%LMQ%b")
+    plain.close()
+    for source, target, kind in (("plain", "ledger", "ledger"), ("ledger", "again", "plain")):
+        words = [str(tmp_path / source), str(tmp_path / target), "--to", kind]
+        assert main(["store", "convert", *words, *SMALL]) == 0
+        assert main(["log", "verify", str(tmp_path / target)]) == 0
+    again = Plain(tmp_path / "again", segment_bytes=SEGMENT_BYTES)
+    again.open()
+    assert (len(before), again.read("%LMQ%b")) == (5, before)
+    again.close()
