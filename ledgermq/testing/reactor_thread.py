@@ -85,6 +85,11 @@ class ReactorThread:
         if self._thread.is_alive():
             self.reactor.callFromThread(self.reactor.stop)
             self._thread.join()
+        # Not in the thread itself: the call above may be about to wake a reactor that, awake for
+        # another reason, has stopped by then.
+        waker, self.reactor.waker = self.reactor.waker, None
+        if waker is not None:
+            waker.connectionLost(None)
 
     def _run(self) -> None:
         reactor = self.reactor
@@ -92,5 +97,3 @@ class ReactorThread:
             reactor.run(installSignalHandlers=False)
         finally:
             self.leftovers = [str(call) for call in reactor.getDelayedCalls()]
-            waker, reactor.waker = reactor.waker, None
-            waker.connectionLost(None)
