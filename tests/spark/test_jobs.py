@@ -14,6 +14,7 @@ from ledgermq.spark.errors import OptionError
 from ledgermq.spark.jobs import archive, archive_files, dead_letters, replay, trace, traffic
 from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
+from tests.spark.session import patiently
 from tests.spark.topics import send_all, send_numbered
 
 pytestmark = pytest.mark.timeout(900)
@@ -24,7 +25,7 @@ def run(job: Any, spark: Any, cluster: UpCluster, *words: object) -> None:
     parser = argparse.ArgumentParser()
     job.add_arguments(parser)
     options = parser.parse_args(["-n", cluster.name_server, *map(str, words)])
-    assert job.run(spark, options) == 0
+    assert patiently(lambda: job.run(spark, options)) == 0
 
 
 def contents(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:

@@ -8,6 +8,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
+from tests.spark.session import patiently
 from tests.spark.topics import send_numbered
 
 COUNT = 200
@@ -109,8 +110,8 @@ def test_a_stream_from_topic_to_topic_goes_on_where_it_ended(
         writer = frame.select("body", "keys", "tags", "properties").writeStream
         writer = writer.format("rocketmq").option("nameServer", cluster.name_server)
         writer = writer.options(topic="StreamOut", checkpointLocation=str(tmp_path))
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(800)
+        writer = writer.trigger(availableNow=True)
+        assert patiently(lambda: writer.start().awaitTermination(800))
 
     send_numbered(cluster.name_server, "StreamIn", 60)
     run()
@@ -140,7 +141,7 @@ def test_a_stream_from_the_latest_that_dies_in_its_first_batch_misses_nothing(
         raise RuntimeError("dies in its first batch")
 
     with pytest.raises(StreamingQueryException, match="dies in its first batch"):
-        writer.foreachBatch(die).start().awaitTermination(800)
+        patiently(lambda: writer.foreachBatch(die).start().awaitTermination(800))
     assert (tmp_path / "offsets" / "0").exists() and not (tmp_path / "commits" / "0").exists()
     send_numbered(cluster.name_server, "StreamLatest", 20, start=4)
     found: list[tuple[int, int]] = []
@@ -148,6 +149,6 @@ def test_a_stream_from_the_latest_that_dies_in_its_first_batch_misses_nothing(
     def see(rows: Any, batch: int) -> None:
         found.extend((batch, int(bytes(row.body).split()[1])) for row in rows.collect())
 
-    query = writer.foreachBatch(see).trigger(availableNow=True).start()
-    assert query.awaitTermination(800)
+    writer = writer.foreachBatch(see).trigger(availableNow=True)
+    assert patiently(lambda: writer.start().awaitTermination(800))
     assert sorted(found) == [(1, number) for number in range(4, 24)]
