@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from ledgermq.celery.bindings import (
@@ -29,6 +28,7 @@ from ledgermq.celery.names import GROUP, MAIL_TOPIC, claims_topic, mail_tag, tas
 from ledgermq.celery.options import Settings
 from ledgermq.client import ConsumerConfig, Message, MessageQueue, Producer, ReceivedMessage
 from ledgermq.client.blocking.twin import Twin
+from ledgermq.client.closing import Closing
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.queue_requests import QueueRequests
 
@@ -70,7 +70,7 @@ class _One:
         self.given.set_result((message, times))
 
 
-class Station:
+class Station(Closing):
     """Queues, bindings and sends of one process; everything runs in one loop."""
 
     def __init__(self, settings: Settings) -> None:
@@ -97,14 +97,6 @@ class Station:
             await self.close()
             raise
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Gives back what is not done, within the time that is set for it, and ends."""

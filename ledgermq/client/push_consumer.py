@@ -20,9 +20,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
+from ledgermq.client.closing import Closing
 from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.connections import Answer
@@ -64,7 +64,7 @@ MODES: Final = ("concurrent", "orderly", "broadcast")
 _log = logging.getLogger("ledgermq.client")
 
 
-class PushConsumer:
+class PushConsumer(Closing):
     """A member of a consumer group; use it in an ``async with`` block.
 
     With a listener, messages are consumed as soon as the block is entered. Without one, iterate:
@@ -247,14 +247,6 @@ class PushConsumer:
         if self._work is not None:
             self._work.start()
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Stops in order: no more pulls, running listeners end, offsets are committed.

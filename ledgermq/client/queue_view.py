@@ -1,31 +1,17 @@
-"""QueueView: what consumers that read at offsets can ask about queues, and their `async with`."""
+"""QueueView: what consumers that read at offsets can ask about queues."""
 
-import abc
-from types import TracebackType
-
+from ledgermq.client.closing import Closing
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.queue_requests import QueueRequests
 from ledgermq.protocol.bodies import MessageQueue
 
 
-class QueueView(abc.ABC):
+class QueueView(Closing):
     """The questions that PullConsumer and LitePullConsumer share."""
 
     _instance: ClientInstance
     _requests: QueueRequests
     _is_open: bool
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    @abc.abstractmethod
-    async def close(self) -> None:
-        """Closes it. Safe to call twice."""
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of a topic, asked for anew."""

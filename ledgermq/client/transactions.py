@@ -16,9 +16,9 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from enum import Enum
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
+from ledgermq.client.closing import Closing
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import ClientError, ConfigError, MessageError, RefusedError
 from ledgermq.client.hooks import followed
@@ -67,7 +67,7 @@ class TransactionState(Enum):
 Check: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState] | TransactionState]
 
 
-class TransactionalProducer:
+class TransactionalProducer(Closing):
     """Sends messages in transactions; use it in an ``async with`` block."""
 
     def __init__(
@@ -119,14 +119,6 @@ class TransactionalProducer:
         if self._tracer is not None:
             self._tracer.start()
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Closes at once; what is not ended is asked of another producer. Safe to call twice."""
