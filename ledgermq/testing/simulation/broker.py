@@ -197,7 +197,14 @@ class SimBroker:
         self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
         stopped.addCallback(lambda _: self._flusher.stop())
         stopped.addCallback(lambda _: self._save_state())
-        return stopped.addCallback(lambda _: self.messages.close())
+        return stopped.addCallback(lambda _: self._close_messages())
+
+    def _close_messages(self) -> None:
+        """As the broker: after a flush that failed nothing more is flushed."""
+        if self._job is None:
+            self.messages.close()
+        else:
+            self.messages.abandon()
 
     # -- clients
 
