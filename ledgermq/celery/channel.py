@@ -165,9 +165,7 @@ class Channel(virtual.Channel):
         **kwargs: Any,
     ) -> None:
         """Gives a queue what an exchange has for it."""
-        exchange = exchange or "amq.direct"
-        binding = Binding(exchange, self._kind(exchange), routing_key or "")
-        self._open.run(self._open.station.bind(queue, binding))
+        self._open.run(self._open.station.bind(queue, self._binding(exchange, routing_key)))
 
     def queue_unbind(
         self,
@@ -178,9 +176,11 @@ class Channel(virtual.Channel):
         **kwargs: Any,
     ) -> None:
         """Gives a queue no more of it."""
+        self._open.run(self._open.station.unbind(queue, self._binding(exchange, routing_key)))
+
+    def _binding(self, exchange: str | None, routing_key: str) -> Binding:
         exchange = exchange or "amq.direct"
-        binding = Binding(exchange, self._kind(exchange), routing_key or "")
-        self._open.run(self._open.station.unbind(queue, binding))
+        return Binding(exchange, self._kind(exchange), routing_key or "")
 
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any

@@ -23,7 +23,7 @@ class NameServers:
             Its answer, whatever its code.
 
         Raises:
-            UnreachableError: none of them answers; the last failure.
+            UnreachableError: none of them answers; the last failure that may pass, or the last.
         """
         failure: UnreachableError | None = None
         for _ in self.addresses:
@@ -31,7 +31,8 @@ class NameServers:
             try:
                 return await self._connections.request(address, command, self._timeout_s)
             except UnreachableError as error:
-                failure = error
+                if failure is None or error.retriable or not failure.retriable:
+                    failure = error
                 # Unless another caller has moved on already.
                 if self.addresses[self._used] == address:
                     self._used = (self._used + 1) % len(self.addresses)

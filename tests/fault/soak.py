@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ SAMPLE_S = 5.0
 GROWTH = 1.1
 GROWTH_MB = 4.0
 PATIENCE_S = 120.0
+# Never set: only waited for.
+PAUSE = threading.Event()
 
 
 class SoakError(AssertionError):
@@ -204,7 +207,7 @@ def soak(folder: Path, options: argparse.Namespace) -> list[str]:
                     sample_s = time.monotonic() + SAMPLE_S
                     for client in clients:
                         client.sample()
-                signal.sigtimedwait([], 0.25)
+                PAUSE.wait(0.25)
             faults.end()
             sent = sender.end()
             acked = sender.notes()

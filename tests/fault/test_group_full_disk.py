@@ -26,6 +26,10 @@ SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxMessageSize=65536")
 BLIND = "cleanResourceInterval=86400000"
 BODY_BYTES = 5_000
 NO_ROOM = "no room on the disk for"
+_NO_MOUNT = (
+    "a disk that really runs full is a tmpfs of its own, which only root (CAP_SYS_ADMIN, Linux) may"
+    " mount; run as root for this test, the simulation fills its disks without"
+)
 
 
 class Disk:
@@ -39,9 +43,9 @@ class Disk:
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         except OSError as error:
-            pytest.skip(f"no disk for this test: {error}")
+            pytest.skip(f"{_NO_MOUNT}: {error}")
         if done.returncode:
-            pytest.skip(f"no disk for this test: {done.stderr.strip()}")
+            pytest.skip(f"{_NO_MOUNT}: {done.stderr.strip()}")
 
     def grow(self) -> None:
         """Makes it roomy again."""
