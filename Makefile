@@ -17,6 +17,9 @@
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+# What the kernel is compiled from, where there is a C compiler.
+KERNEL := setup.py $(shell find ledgermq -name '*.pxd') \
+	$(patsubst %.pxd,%.py,$(shell find ledgermq -name '*.pxd'))
 # What `make interop` starts besides Python. Java 17 runs the clients, Maven and npm fetch them.
 INTEROP_TOOLS := java mvn go node npm
 # First seed of `make simulate`, and how many.
@@ -44,7 +47,7 @@ $(BIN)/python:
 	  exit 1; \
 	fi
 
-$(STAMP): $(BIN)/python pyproject.toml constraints.txt
+$(STAMP): $(BIN)/python pyproject.toml constraints.txt $(KERNEL)
 	@echo "installing into .venv (about a minute, once)"
 	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet \
 	  --disable-pip-version-check -c constraints.txt -e '.[dev]'
@@ -97,4 +100,5 @@ bench-peer: $(STAMP)
 
 clean:
 	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find ledgermq -name '*.so' -delete
 	find ledgermq tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

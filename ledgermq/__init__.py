@@ -8,8 +8,12 @@ The rooms, from the ground up; a room imports only what stands below it:
 - `broker`, `namesrv`, `client`: three independent programs;
 - `spark`, `testing`, `cli`: entry points.
 
-Read `ledgermq.protocol` first. Nothing is imported here, so that a program pays only for the
+Read `ledgermq.protocol` first. No room is imported here, so that a program pays only for the
 rooms it uses.
 """
+
+from ledgermq.kernel import choose
+
+choose()
 
 __version__ = "0.1.0"

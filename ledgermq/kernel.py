@@ -1,0 +1,66 @@
+"""The kernel: modules that exist twice, as source and as what a C compiler made of it.
+
+Python takes the compiled form where there is one, as it stands beside the source. With
+`LEDGERMQ_PURE=1` in the environment the source is taken: to see which of them a difference comes
+from, and for tests, which run both ways. Both give the same values for the same arguments.
+
+Imported with the package itself, so it imports next to nothing.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
+from types import ModuleType
+from typing import Final
+
+# setup.py compiles the same ones.
+MODULES: Final[tuple[str, ...]] = ()
+PURE_VARIABLE: Final = "LEDGERMQ_PURE"
+
+_FOLDER: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class _SourceFinder:
+    """Finds the sources of the kernel's modules, before anybody finds what was compiled."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns where the source of a module of the kernel is; None for all other modules."""
+        if name not in MODULES:
+            return None
+        source = source_of(name)
+        spec = ModuleSpec(name, SourceFileLoader(name, source), origin=source)
+        spec.has_location = True
+        return spec
+
+
+def source_of(module: str) -> str:
+    """Returns the path of the source of a module of the kernel."""
+    return os.path.join(_FOLDER, *module.split(".")) + ".py"
+
+
+def compiled_of(module: str) -> str | None:
+    """Returns the path of the compiled form of a module; None when it was not compiled."""
+    stem = source_of(module).removesuffix(".py")
+    return next((stem + end for end in EXTENSION_SUFFIXES if os.path.isfile(stem + end)), None)
+
+
+def choose() -> None:
+    """Has the sources taken when the environment says so; called before any room is imported."""
+    if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
+        sys.meta_path.insert(0, _SourceFinder)
+
+
+def describe() -> str:
+    """Returns which form runs in this process, in a few words."""
+    if _SourceFinder in sys.meta_path:
+        return f"pure Python ({PURE_VARIABLE} is set)"
+    missing = [module for module in MODULES if compiled_of(module) is None]
+    if not missing:
+        return "compiled"
+    if len(missing) == len(MODULES):
+        return "pure Python (no C compiler was there at installation)"
+    return f"compiled, but not {', '.join(missing)}"

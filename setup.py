@@ -1,0 +1,32 @@
+"""Builds the kernel: the loops that each message passes, compiled.
+
+Each module named here is plain Python with a `.pxd` beside it that gives its variables C types. The
+compiled form takes the place of the source at import (`ledgermq/kernel.py` says how to prevent
+that). Where there is no C compiler the installation goes on without it.
+"""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+MODULES: tuple[str, ...] = ()
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(module, [f"{module.replace('.', '/')}.py"], optional=True)
+            for module in MODULES
+        ],
+        build_dir="build/kernel",
+        compiler_directives={
+            "language_level": 3,
+            # The loops check what comes from outside themselves, before they read or write.
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+            # Types are given in the .pxd files alone: an annotation is for readers and mypy.
+            "annotation_typing": False,
+        },
+        show_all_warnings=False,
+    )
+)
