@@ -6,37 +6,23 @@ python -m bench --quick         a third of the time for each row
 
 from __future__ import annotations
 
-import os
-import platform
 import subprocess
 import sys
-from pathlib import Path
 
-from bench import end_to_end, limits, startup, sync_ratio
-from ledgermq import __version__
+from bench import end_to_end, limits, page, startup, sync_ratio
+from bench.page import markdown
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PARTS = ("bench_codec", "bench_record", "bench_send", "bench_append", "bench_dispatch")
 
 
 def machine() -> str:
     """What the figures were measured on."""
     return (
-        f"LedgerMQ {__version__}, CPython {platform.python_version()}, "
-        f"{platform.system()} {platform.release()}, {os.cpu_count()} cores; load average before "
-        f"the run {os.getloadavg()[0]:.1f}. Limits of the same run: copy "
+        f"{page.machine_line(page.machine())} Limits of the same run: copy "
         f"{limits.copy_mb_per_second():,.0f} MB/s, loopback "
         f"{limits.loopback_mb_per_second():,.0f} MB/s, durable 256 KiB writes "
         f"{limits.write_mb_per_second(sync_each=True):,.0f} MB/s."
     )
-
-
-def markdown(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table."""
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def run_module(name: str, *words: str) -> str:
@@ -69,9 +55,7 @@ def main() -> int:
         sections.append(f"### Parts: {part}\n\n```\n{run_module(part)}\n```")
     text = "\n\n".join(sections)
     print(text)
-    page = PAGE.read_text()
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    page.renew("measured", text)
     return 0
 
 

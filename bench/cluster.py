@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +75,10 @@ def _free_first_port(nodes: int) -> int:
 
 @contextlib.contextmanager
 def cluster(
-    nodes: int = 3, settings: tuple[str, ...] = (), data: Path | None = None
+    nodes: int = 3,
+    settings: tuple[str, ...] = (),
+    data: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:
     """Runs a cluster and stops it at the end.
 
@@ -83,6 +86,7 @@ def cluster(
         nodes: brokers of the group.
         settings: key=value words for the brokers.
         data: an existing directory, which is kept; None for a temporary one.
+        environment: variables of the processes besides those of this one.
     """
     with contextlib.ExitStack() as ends:
         if data is None:
@@ -96,7 +100,10 @@ def cluster(
             "--namesrv-port", str(base + 7), "--ready-file", str(ready_file), "--", *settings,
         ]  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-m", "ledgermq.cli.main", *words], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "ledgermq.cli.main", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
         )
         try:
             assert process.stdout is not None

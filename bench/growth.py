@@ -1,113 +1,163 @@
 """What a message costs when there is more of everything: topics, connections, stored bytes.
 
-python -m bench.growth [--rounds 3] [--seconds 3] [--gib 20]
+python -m bench.growth [--rounds 3] [--seconds 3] [--gib 20] [--json FILE] [--page]
 
-One broker, messages of 1 KiB; processor time of its process for one message, and its own memory.
-Few and many are loaded in turns, so that their ratio is of runs close in time; the bytes of the
-store only grow, so that its rows are in the order of the run.
+Messages of 1 KiB; processor time of the leader and of a follower for one message, and the leader's
+own memory. Topics and connections: a group of three, few and many loaded in turns, so that their
+ratio is of runs close in time. Stored bytes (`--gib`): one broker, whose log is filled by batches
+of messages of 100 KiB; a second broker beside it, whose log stays small, is loaded in turns with it
+and tells what else the machine was doing.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from bench.__main__ import markdown
+from bench import page
 from bench.cluster import Running, cluster, cpu_seconds, resident_mb
+from bench.page import markdown
+from bench.peer_table import spread
 
 TOPIC = "Growth"
-TOPICS = (1, 1000)
+TOPICS = (1, 100, 1000)
 # Each has some in flight; together they have the same.
-CONNECTIONS = (10, 1000)
+CONNECTIONS = (10, 100, 1000)
 IN_FLIGHT = 2000
 GIB = 1 << 30
-# The topics are made by the first sends, which a broker allows an address ten times a second.
-SETTINGS = ("maxNewTopicsPerAddress=100000",)
-BODY_BYTES = 1024
-COLUMNS = ("what", "CPU µs a message", "ratio to the first", "messages/s", "memory, MB")
+# Sizes of the log, the last as the option says.
+STORES_GIB = (1, 5)
+# The topics are made by the first sends, which a broker allows an address ten times a second; and
+# the disk may be full of other things.
+SETTINGS = (
+    "flushDiskType=ASYNC_FLUSH",
+    "maxNewTopicsPerAddress=100000",
+    "diskMaxUsedSpaceRatio=95",
+)
+FILL = ("--body-bytes", 102_400, "--batch", 32, "--connections", 2, "--in-flight", 2)
+FILL_S = 5.0
+COLUMNS = (
+    "what", "leader, CPU µs a message", "ratio", "follower, CPU µs", "ratio", "messages/s",
+    "memory of the leader, MB",
+)  # fmt: skip
+# Of one load: figures by name.
+Figures = dict[str, float]
 
 
-class Broker:
-    """The one broker of a running cluster."""
+class Members:
+    """The brokers of a running cluster: who leads, and one that follows."""
 
     def __init__(self, running: Running) -> None:
+        self.data = Path(running.data)
+        brokers = running.brokers()
         leader = running.leader()
         self.address = str(leader["address"])
-        self.pid = int(str(leader["pid"]))
+        self.leader = int(str(leader["pid"]))
+        self.followers = [int(str(b["pid"])) for b in brokers if b["pid"] != leader["pid"]]
 
-    def send(self, seconds: float, *words: object) -> tuple[float, float]:
-        """Runs a load; returns CPU microseconds a message, and messages a second."""
+    def send(self, seconds: float, *words: object) -> Figures:
+        """Runs a load; returns CPU microseconds a message, rate and memory."""
         command = [sys.executable, "-m", "bench.load", "--address", self.address]
-        command += ["--seconds", str(seconds), *map(str, words)]
-        before = cpu_seconds(self.pid)
+        command += ["--topic", TOPIC, "--seconds", str(seconds), *map(str, words)]
+        before = cpu_seconds(self.leader), self._followers_s()
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         result = json.loads(done.stdout)
         if result["refused"]:
             raise RuntimeError(f"refused: {result['first_refusal']}")
-        used_us = (cpu_seconds(self.pid) - before) * 1e6 / result["messages"]
-        return used_us, result["messages_per_second"]
+        count = result["messages"] / 1e6
+        figures = {
+            "leader_us": (cpu_seconds(self.leader) - before[0]) / count,
+            "messages_per_second": result["messages_per_second"],
+            "memory_mb": resident_mb(self.leader),
+        }
+        if self.followers:
+            figures["follower_us"] = (self._followers_s() - before[1]) / count / len(self.followers)
+        return figures
+
+    def log_bytes(self) -> int:
+        """Bytes of the segments of the leader's log that were written to."""
+        files = self.data.glob("*/dledger-*/data/*")
+        return sum(path.stat().st_size for path in files)
+
+    def _followers_s(self) -> float:
+        return sum(cpu_seconds(pid) for pid in self.followers)
 
 
 def compared(
-    broker: Broker, rounds: int, seconds: float, loads: dict[str, tuple[object, ...]]
-) -> list[tuple[str, ...]]:
-    """Runs loads in turns; returns a row for each."""
-    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in loads}
-    memory: dict[str, float] = {}
+    members: Members, rounds: int, seconds: float, loads: Mapping[str, tuple[object, ...]]
+) -> dict[str, list[Figures]]:
+    """Runs loads in turns; returns the figures of each round."""
+    found: dict[str, list[Figures]] = {name: [] for name in loads}
     for words in loads.values():
-        broker.send(seconds, *words)
+        members.send(seconds, *words)
     for _ in range(rounds):
         for name, words in loads.items():
-            costs[name].append(broker.send(seconds, *words))
-            memory[name] = resident_mb(broker.pid)
-    first = next(iter(costs.values()))
-    rows = []
-    for name, found in costs.items():
-        ratios = [cost / base for (cost, _), (base, _) in zip(found, first, strict=True)]
-        rows.append(
-            (
-                name,
-                f"{statistics.median(cost for cost, _ in found):.1f}",
-                f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})",
-                f"{statistics.median(rate for _, rate in found):,.0f}",
-                f"{memory[name]:.0f}",
-            )
-        )
-    return rows
+            found[name].append(members.send(seconds, *words))
+            print(f"{name}: {found[name][-1]}", file=sys.stderr, flush=True)
+    return found
 
 
-def log_bytes(running: Running) -> int:
-    """Bytes of the segments of the log."""
-    return sum(path.stat().st_size for path in Path(running.data).glob("*/dledger-*/data/*"))
+def filled(
+    growing: Members, small: Members, rounds: int, seconds: float, gib: int
+) -> dict[str, list[Figures]]:
+    """Fills a log, and at each size loads it and the small one in turns.
 
-
-def filled(running: Running, broker: Broker, seconds: float, gib: int) -> list[tuple[str, ...]]:
-    """Measures, fills the store, and measures again at 1, 2, 4 … GiB."""
-    rows: list[tuple[str, ...]] = []
+    What the growing one cost is told as if the small one had always cost what it did at first.
+    """
+    found: dict[str, list[Figures]] = {}
     first_us = 0.0
-    goal = 1
-    while goal <= gib:
-        while log_bytes(running) < goal * GIB:
-            broker.send(10, "--topic", TOPIC, "--body-bytes", 65_536, "--in-flight", 8)
-        broker.send(seconds, "--topic", TOPIC)
-        cost_us, rate = broker.send(seconds, "--topic", TOPIC)
-        first_us = first_us or cost_us
-        memory = f"{resident_mb(broker.pid):.0f}"
-        rows.append(
-            (
-                f"log of {goal} GiB",
-                f"{cost_us:.1f}",
-                f"{cost_us / first_us:.2f}",
-                f"{rate:,.0f}",
-                memory,
-            )
-        )
-        goal = goal * 2 if goal * 2 <= gib or goal == gib else gib
+    for goal in sorted({*(size for size in STORES_GIB if size < gib), gib}):
+        while growing.log_bytes() < goal * GIB:
+            growing.send(FILL_S, *FILL)
+        pairs = []
+        for number in range(rounds + 1):
+            pair = growing.send(seconds), small.send(seconds)
+            # The first after a filling is of queues and pages that were long not used.
+            if number:
+                pairs.append(pair)
+        beside_us = statistics.median(small_one["leader_us"] for _, small_one in pairs)
+        first_us = first_us or beside_us
+        found[f"log of {goal} GiB"] = [
+            {**large, "leader_us": large["leader_us"] * first_us / small_one["leader_us"]}
+            for large, small_one in pairs
+        ]
+        print(f"log of {goal} GiB: {pairs}", file=sys.stderr, flush=True)
+    return found
+
+
+def rows_of(part: dict[str, list[Figures]]) -> list[tuple[str, ...]]:
+    """The table's rows of one part; ratios are to its first."""
+    first = next(iter(part.values()))
+    rows = []
+    for name, rounds in part.items():
+        cells = [name]
+        for figure in ("leader_us", "follower_us"):
+            values = [figures[figure] for figures in rounds if figure in figures]
+            pairs = zip(rounds, first, strict=True)
+            ratios = [a[figure] / b[figure] for a, b in pairs if b.get(figure)]
+            cells += [spread(values, 1), spread(ratios, 2)]
+        rates = [figures["messages_per_second"] for figures in rounds]
+        cells += [spread(rates), f"{rounds[-1]['memory_mb']:.0f}"]
+        rows.append(tuple(cells))
     return rows
+
+
+def text_of(document: dict[str, Any]) -> str:
+    """The part of docs/performance.md."""
+    about = document["about"]
+    rows = [row for part in document["parts"].values() for row in rows_of(part)]
+    head = (
+        f"{page.machine_line(about)} {about['rounds']} rounds, loads of {about['seconds']:g} s;"
+        " median (lowest..highest); ratios to the first row of their kind."
+    )
+    return f"{head}\n\n{markdown(COLUMNS, rows)}"
 
 
 def main() -> int:
@@ -116,22 +166,31 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--gib", type=int, default=0, help="of log; 0 leaves this part out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--page", action="store_true", help="renew docs/performance.md")
     options = parser.parse_args()
-    rows: list[tuple[str, ...]] = []
-    with cluster(1, SETTINGS) as running:
-        broker = Broker(running)
-        topics = {f"{count:,} topics": ("--topic", TOPIC, "--topics", count) for count in TOPICS}
-        rows += compared(broker, options.rounds, options.seconds, topics)
+    rounds, seconds = options.rounds, options.seconds
+    about = {**page.machine(), "rounds": rounds, "seconds": seconds}
+    parts: dict[str, dict[str, list[Figures]]] = {}
+    with cluster(3, SETTINGS) as running:
+        topics = {f"{count:,} topics": ("--topics", count) for count in TOPICS}
+        parts["topics"] = compared(Members(running), rounds, seconds, topics)
+    with cluster(3, SETTINGS) as running:
         connections = {
-            f"{count:,} connections": (
-                "--topic", TOPIC, "--connections", count, "--in-flight", IN_FLIGHT // count,
-            )
+            f"{count:,} connections": ("--connections", count, "--in-flight", IN_FLIGHT // count)
             for count in CONNECTIONS
-        }  # fmt: skip
-        rows += compared(broker, options.rounds, options.seconds, connections)
-        if options.gib:
-            rows += filled(running, broker, options.seconds, options.gib)
-    print(markdown(COLUMNS, rows))
+        }
+        parts["connections"] = compared(Members(running), rounds, seconds, connections)
+    if options.gib:
+        with contextlib.ExitStack() as clusters:
+            pair = [Members(clusters.enter_context(cluster(1, SETTINGS))) for _ in range(2)]
+            parts["store"] = filled(pair[0], pair[1], rounds, seconds, options.gib)
+    document = {"about": about, "parts": parts}
+    print(text_of(document))
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.page:
+        page.renew("growth", text_of(document))
     return 0
 
 

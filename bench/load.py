@@ -22,8 +22,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-# Frames kept ready; more than any sensible number in flight: no opaque id is in use twice.
+# Frames kept ready, fewer when they are large; more than any sensible number in flight, so that no
+# opaque id is in use twice.
 FRAME_POOL: Final = 8192
+FRAME_POOL_MIN: Final = 64
+FRAME_POOL_BYTES: Final = 1 << 28
 READ_BYTES: Final = 262_144
 _LENGTH = struct.Struct(">i")
 
@@ -43,14 +46,15 @@ class Lane:
 def build_frames(
     topic: str, queues: int, body_bytes: int, batch: int = 0, topics: int = 1
 ) -> list[bytes]:
-    """Encodes FRAME_POOL send requests (SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when batch > 0).
+    """Encodes a pool of send requests (SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when batch > 0).
 
     Several topics bear their numbers behind the name, and get their messages in turns.
     """
     now_ms = int(time.time() * 1000)
     names = [topic] if topics == 1 else [f"{topic}{number}" for number in range(topics)]
     frames = []
-    for number in range(FRAME_POOL):
+    room = FRAME_POOL_BYTES // (body_bytes * max(1, batch))
+    for number in range(max(FRAME_POOL_MIN, min(FRAME_POOL, room))):
         body = (b"%08d" % number) + bytes(33 + (i % 90) for i in range(body_bytes - 8))
         properties = f"UNIQ_KEY\x01C0A80001{number:024X}\x02WAIT\x01true\x02TAGS\x01TagA"
         if batch:
@@ -118,7 +122,7 @@ class Load:
         room = lane.in_flight_max - lane.in_flight
         # Top up in runs of at least a quarter window: one system call for many frames.
         if sending and not lane.unsent and room * 4 >= lane.in_flight_max:
-            first = self._next % FRAME_POOL
+            first = self._next % len(self._frames)
             chosen = self._frames[first : first + room]
             self._next += len(chosen)
             lane.in_flight += len(chosen)
@@ -213,6 +217,7 @@ def main() -> int:
         "first_refusal": load.first_refusal,
         "p50_ms": round(percentile(load.latencies_ms, 0.50), 2),
         "p99_ms": round(percentile(load.latencies_ms, 0.99), 2),
+        "p999_ms": round(percentile(load.latencies_ms, 0.999), 2),
         "load_cpu_us_per_message": round((time.process_time() - cpu) * 1e6 / max(1, messages), 2),
     }
     print(json.dumps(result))

@@ -1,6 +1,6 @@
-"""The groups that are measured beside each other: three members each, LedgerMQ's and Apache's.
+"""The groups that are measured beside each other: LedgerMQ's and Apache's, three members or one.
 
-Both run as processes on this machine, with a name server of their own.
+All run as processes on this machine, each group with a name server of its own.
 """
 
 from __future__ import annotations
@@ -13,24 +13,34 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cluster import cluster, cpu_seconds, resident_mb
 from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.route import KVTable
 from tests.interop.mqadmin import CLUSTER_NAME
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 
 MEMBERS = 3
 OURS = "LedgerMQ"
+PURE = "LedgerMQ, pure Python"
+# A member with this variable uses no compiled part.
+PURE_ENVIRONMENT = {"LEDGERMQ_PURE": "1"}
 PAUSE = threading.Event()
-# What its own guide recommends for a group, and heaps that three brokers on one machine can have.
+# What its own guide recommends for a group, and what was quickest of what it lets one choose:
+# entries pushed in batches, the lock and the count of threads for sends that it takes by itself.
 JAVA_KEYS = {
     "enableBatchPush": "true",
+    "sendMessageThreadPoolNums": str(min(os.cpu_count() or 1, 4)),
+    "useReentrantLockWhenPutMessage": "true",
     "mappedFileSizeCommitLog": str(1 << 30),
     "autoCreateTopicEnable": "true",
 }
+# The collector that costs three JVMs on few cores least.
+JAVA_OPTIONS = ("-XX:+UseParallelGC",)
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,8 @@ class Peer:
     members: dict[str, int]
     # Seconds from the first process to a leader that serves.
     start_s: float
+    # Directory of all members' files.
+    folder: Path
 
     def leader(self) -> str:
         """The address of the member that leads now, as the name server knows it."""
@@ -64,6 +76,12 @@ class Peer:
             stdout=subprocess.DEVNULL,
         )
 
+    def pulled_count(self) -> int:
+        """How many messages the leader has given to consumers so far."""
+        with Remote(self.namesrv) as remote:
+            answer = remote.call(self.leader(), RequestCode.GET_BROKER_RUNTIME_INFO)
+        return int(KVTable.decode(answer.body).table["msgGetTotalTodayNow"])
+
     def cpu_seconds(self) -> float:
         """Processor time of all members so far."""
         return sum(cpu_seconds(pid) for pid in self.members.values())
@@ -78,26 +96,52 @@ class Peer:
 
 
 @contextlib.contextmanager
-def ours(*settings: str) -> Iterator[Peer]:
+def ours(
+    *settings: str,
+    members: int = MEMBERS,
+    name: str = OURS,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Peer]:
     """A group of LedgerMQ."""
-    with cluster(MEMBERS, settings) as running:
-        members = {str(b["address"]): int(str(b["pid"])) for b in running.brokers()}
-        yield Peer(OURS, running.namesrv, members, running.ready_s)
+    with cluster(members, settings, environment=environment) as running:
+        pids = {str(b["address"]): int(str(b["pid"])) for b in running.brokers()}
+        yield Peer(name, running.namesrv, pids, running.ready_s, running.data)
 
 
 @contextlib.contextmanager
-def java(version: str, heap_mb: int) -> Iterator[Peer]:
-    """A group of Apache RocketMQ with DLedger, of a release on Maven Central."""
-    options = (f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m")
+def java(
+    version: str,
+    heap_mb: int,
+    *,
+    members: int = MEMBERS,
+    keys: Mapping[str, str] | None = None,
+) -> Iterator[Peer]:
+    """A group of Apache RocketMQ, of a release on Maven Central.
+
+    Args:
+        version: the release.
+        heap_mb: of each broker.
+        members: of the DLedger group; 0 for one broker without DLedger.
+        keys: further lines of the brokers' configuration.
+    """
+    heap = (f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m")
     plan = JavaClusterPlan(
-        version=version, dledger_members=MEMBERS, broker_keys=JAVA_KEYS, jvm_options=options
+        version=version,
+        dledger_members=members,
+        broker_keys={**JAVA_KEYS, **(keys or {})},
+        jvm_options=(*heap, *JAVA_OPTIONS),
     )
     with tempfile.TemporaryDirectory(prefix="ledgermq-peer-") as folder:
         stock = JavaCluster(Path(folder), plan)
         begun = time.perf_counter()
         with stock:
             start_s = time.perf_counter() - begun
-            members = {
+            pids = {
                 f"127.0.0.1:{stock.broker_ports[i]}": pid for i, pid in stock.broker_pids.items()
             }
-            yield Peer(f"RocketMQ {version}", stock.namesrv, members, start_s)
+            yield Peer(java_name(version), stock.namesrv, pids, start_s, stock.directory)
+
+
+def java_name(version: str) -> str:
+    """What the tables call a group of a release."""
+    return f"RocketMQ {version}"

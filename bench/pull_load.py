@@ -1,124 +1,189 @@
-"""Pulls of raw records: a few connections read all queues of a topic, again and again.
+"""Pulls of raw records: connections that each read a queue, one request on its way.
 
-One request in flight for each queue and connection, 32 messages an answer. Counts messages by the
-offsets that the answers' headers give; bodies are not looked into. Prints one JSON object.
+Each consumer group reads all queues, 32 messages an answer, as often as there is time: at the end
+of a queue it begins again. With ``--once`` a connection rests at the end of its queue; with
+``--follow`` its requests wait there for what is sent meanwhile, as consumers do, until the standard
+input of the program ends. Messages are counted by the offsets that the answers' headers give;
+bodies are not looked into.
+
+Run as a process: ``python -m bench.pull_load --address 127.0.0.1:10911 --topic T``; prints one JSON
+object.
 """
 
 from __future__ import annotations
 
 import argparse
+import enum
 import json
 import re
+import select
 import socket
 import struct
 import sys
-import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
 CODE = re.compile(rb'"code":(\d+)')
 COUNT_MAX = 32
+# An answer of 32 messages; a larger one gets a larger buffer.
+BUFFER_BYTES = 1 << 20
+# Flags of a request: with its subscription, and to be held when there is nothing.
+WITH_SUBSCRIPTION, HELD = 4, 2
+HOLD_MS = 1000
+
+
+class AtEnd(enum.Enum):
+    """What a connection does where its queue ends."""
+
+    AGAIN = "again"
+    REST = "rest"
+    FOLLOW = "follow"
 
 
 @dataclass(slots=True)
-class Tally:
-    """What one reader got."""
+class Lane:
+    """One connection: the queue that it reads, the answer that it waits for, what it got."""
 
+    connection: socket.socket
+    group: str
+    queue_id: int
+    offset: int = 0
+    buffer: bytearray = field(default_factory=lambda: bytearray(BUFFER_BYTES))
+    filled: int = 0
+    asked_at: float = 0.0
     messages: int = 0
     received_bytes: int = 0
-    latencies_ms: tuple[float, ...] = ()
 
 
-def request(topic: str, queue_id: int, offset: int, opaque: int) -> bytes:
-    """One PULL_MESSAGE frame with the subscription in it, not to be held."""
+def request(topic: str, lane: Lane, at_end: AtEnd) -> bytes:
+    """One PULL_MESSAGE frame with the subscription in it."""
+    flags = WITH_SUBSCRIPTION | (HELD if at_end is AtEnd.FOLLOW else 0)
     fields = {
-        "consumerGroup": "bench_readers", "topic": topic, "queueId": str(queue_id),
-        "queueOffset": str(offset), "maxMsgNums": str(COUNT_MAX), "sysFlag": "4",
-        "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+        "consumerGroup": lane.group, "topic": topic, "queueId": str(lane.queue_id),
+        "queueOffset": str(lane.offset), "maxMsgNums": str(COUNT_MAX), "sysFlag": str(flags),
+        "commitOffset": "0", "suspendTimeoutMillis": str(HOLD_MS), "subscription": "*",
+        "subVersion": "0",
     }  # fmt: skip
     header = json.dumps(
-        {"code": 11, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": opaque,
+        {"code": 11, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": 1,
          "serializeTypeCurrentRPC": "JSON", "version": 399},
         separators=(",", ":"),
     ).encode()  # fmt: skip
     return struct.pack(">ii", 4 + len(header), len(header)) + header
 
 
-def read_frame(connection: socket.socket, buffer: bytearray) -> memoryview:
-    """Reads one frame into the buffer; returns it without its length."""
-    view = memoryview(buffer)
-    _read_exactly(connection, view[:4])
-    size = int.from_bytes(view[:4], "big")
-    _read_exactly(connection, view[:size])
-    return view[:size]
+class Pulls:
+    """Drives all connections until the time is over, or all of them rest."""
 
+    def __init__(self, address: tuple[str, int], topic: str, at_end: AtEnd) -> None:
+        self._address = address
+        self._topic = topic
+        self._at_end = at_end
+        self._epoll = select.epoll()
+        self._reading: dict[int, Lane] = {}
+        self.lanes: list[Lane] = []
+        self.latencies_ms: list[float] = []
 
-def _read_exactly(connection: socket.socket, view: memoryview) -> None:
-    while view:
-        count = connection.recv_into(view)
+    def add(self, group: str, queue_id: int) -> None:
+        """Opens a connection for one queue."""
+        connection = socket.create_connection(self._address, timeout=5)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lane = Lane(connection, group, queue_id)
+        self.lanes.append(lane)
+        self._reading[connection.fileno()] = lane
+        self._epoll.register(connection.fileno(), select.EPOLLIN)
+
+    def run(self, seconds: float) -> float:
+        """Returns the seconds from the first request to the last answer."""
+        start = now = time.perf_counter()
+        for lane in self.lanes:
+            self._ask(lane)
+        if self._at_end is AtEnd.FOLLOW:
+            self._epoll.register(sys.stdin.fileno(), select.EPOLLIN)
+        while self._reading and now < start + seconds:
+            for descriptor, _ in self._epoll.poll(0.1):
+                if descriptor == sys.stdin.fileno():
+                    return time.perf_counter() - start
+                self._read(self._reading[descriptor])
+            now = time.perf_counter()
+        return now - start
+
+    def _ask(self, lane: Lane) -> None:
+        lane.asked_at = time.perf_counter()
+        # A request is far smaller than what a socket takes at once.
+        lane.connection.sendall(request(self._topic, lane, self._at_end))
+
+    def _read(self, lane: Lane) -> None:
+        count = lane.connection.recv_into(memoryview(lane.buffer)[lane.filled :])
         if not count:
             raise ConnectionError("the broker closed the connection")
-        view = view[count:]
+        lane.filled += count
+        if lane.filled < 4:
+            return
+        size = 4 + int.from_bytes(lane.buffer[:4], "big")
+        if size > len(lane.buffer):
+            lane.buffer.extend(bytes(size - len(lane.buffer)))
+        if lane.filled == size:
+            self._take(lane)
+
+    def _take(self, lane: Lane) -> None:
+        """Counts an answer and asks for the next."""
+        header_bytes = int.from_bytes(lane.buffer[5:8], "big")
+        header = bytes(lane.buffer[8 : 8 + header_bytes])
+        found, code = NEXT_OFFSET.search(header), CODE.search(header)
+        if found is None or code is None:
+            raise RuntimeError(f"refused: {header.decode(errors='replace')}")
+        self.latencies_ms.append((time.perf_counter() - lane.asked_at) * 1000)
+        following = int(found[1])
+        if code[1] == b"0":
+            lane.messages += following - lane.offset
+            lane.received_bytes += lane.filled
+            lane.offset = following
+        elif self._at_end is AtEnd.AGAIN:
+            lane.offset = 0
+        elif self._at_end is AtEnd.REST:
+            self._epoll.unregister(lane.connection.fileno())
+            del self._reading[lane.connection.fileno()]
+            return
+        lane.filled = 0
+        self._ask(lane)
 
 
-def read_queue(address: tuple[str, int], topic: str, queue_id: int, until_s: float) -> Tally:
-    """Reads one queue over one connection until the time is over."""
-    tally, latencies = Tally(), []
-    buffer = bytearray(4 * 1024 * 1024)
-    offset = 0
-    with socket.create_connection(address) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while (now := time.perf_counter()) < until_s:
-            connection.sendall(request(topic, queue_id, offset, 1))
-            frame = read_frame(connection, buffer)
-            latencies.append((time.perf_counter() - now) * 1000)
-            header_bytes = int.from_bytes(frame[1:4], "big")
-            header = bytes(frame[4 : 4 + header_bytes])
-            found, code = NEXT_OFFSET.search(header), CODE.search(header)
-            assert found is not None and code is not None, header
-            following = int(found[1])
-            if code[1] == b"0":
-                tally.messages += following - offset
-                tally.received_bytes += len(frame)
-                offset = following
-            else:
-                offset = 0
-    tally.latencies_ms = tuple(latencies)
-    return tally
+def at_end_of(options: argparse.Namespace) -> AtEnd:
+    """What the options say of a queue's end."""
+    if options.once:
+        return AtEnd.REST
+    return AtEnd.FOLLOW if options.follow else AtEnd.AGAIN
 
 
 def main() -> int:
-    """Reads in threads (they wait in the kernel) and prints the sum."""
+    """Reads and prints the sum."""
     parser = argparse.ArgumentParser(description="pull load against one broker")
     parser.add_argument("--address", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--groups", type=int, default=1, help="consumer groups, each reads it all")
     parser.add_argument("--seconds", type=float, default=4.0)
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--once", action="store_true", help="rest at the end of a queue")
+    ends.add_argument("--follow", action="store_true", help="wait for more at the end of a queue")
     options = parser.parse_args()
     host, port = options.address.rsplit(":", 1)
-    start = time.perf_counter()
-    tallies: list[Tally] = []
-
-    def read(queue_id: int) -> None:
-        end = start + options.seconds
-        tallies.append(read_queue((host, int(port)), options.topic, queue_id, end))
-
-    readers = [threading.Thread(target=read, args=(i,)) for i in range(options.queues)]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
-    elapsed = time.perf_counter() - start
-    latencies = sorted(latency for tally in tallies for latency in tally.latencies_ms)
-    messages = sum(tally.messages for tally in tallies)
+    pulls = Pulls((host, int(port)), options.topic, at_end_of(options))
+    for group in range(options.groups):
+        for queue_id in range(options.queues):
+            pulls.add(f"bench_readers_{group}", queue_id)
+    elapsed = pulls.run(options.seconds)
+    latencies = sorted(pulls.latencies_ms) or [0.0]
+    messages = sum(lane.messages for lane in pulls.lanes)
     result = {
         "messages": messages,
         "messages_per_second": round(messages / elapsed),
-        "mb_per_second": round(sum(t.received_bytes for t in tallies) / elapsed / 1e6, 1),
-        "p50_ms": round(latencies[len(latencies) // 2], 2),
-        "p99_ms": round(latencies[len(latencies) * 99 // 100], 2),
+        "mb_per_second": round(sum(x.received_bytes for x in pulls.lanes) / elapsed / 1e6, 1),
     }
+    for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999)):
+        result[name] = round(latencies[int(len(latencies) * share)], 2)
     print(json.dumps(result))
     return 0 if messages else 1
 
