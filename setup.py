@@ -8,7 +8,10 @@ that). Where there is no C compiler the installation goes on without it.
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES: tuple[str, ...] = ()
+MODULES = (
+    "ledgermq.broker.gathering",
+    "ledgermq.protocol.plain_sends",
+)
 
 setup(
     ext_modules=cythonize(

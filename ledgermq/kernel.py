@@ -15,7 +15,10 @@ from types import ModuleType
 from typing import Final
 
 # setup.py compiles the same ones.
-MODULES: Final[tuple[str, ...]] = ()
+MODULES: Final = (
+    "ledgermq.broker.gathering",
+    "ledgermq.protocol.plain_sends",
+)
 PURE_VARIABLE: Final = "LEDGERMQ_PURE"
 
 _FOLDER: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

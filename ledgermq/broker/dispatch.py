@@ -22,6 +22,8 @@ from ledgermq.protocol.transport import CommandProtocol
 # What a processor returns: the answer, None when it comes later or never, or a Deferred of either.
 Answer = RemotingCommand | None | Deferred[Any]
 Processor = Callable[[CommandProtocol, RemotingCommand], Answer]
+# Takes frames of a chunk from its front; returns how many.
+TakeFrames = Callable[[CommandProtocol, list[bytes]], int]
 
 # Address and port of a client as records hold them.
 BornHost = tuple[bytes, int]
@@ -85,18 +87,29 @@ class Dispatcher:
             on_connection_lost: told about each connection that is gone.
         """
         self._processors: dict[int, Processor] = {}
+        self._take_sends: TakeFrames | None = None
         self._send_fields = dict(send_fields)
         self._on_connection_lost = on_connection_lost
         self._unknown_codes: set[int] = set()
 
-    def install(self, processors: Mapping[int, Processor]) -> None:
-        """Takes over the processors by request code; called before the first connection."""
+    def install(
+        self, processors: Mapping[int, Processor], take_sends: TakeFrames | None = None
+    ) -> None:
+        """Takes over the processors; called before the first connection.
+
+        Args:
+            processors: by request code.
+            take_sends: takes sends from the front of a chunk before they become commands; None:
+                all frames become commands.
+        """
         self._processors = dict(processors)
+        self._take_sends = take_sends
 
     def connection_made(self, connection: CommandProtocol) -> None:
         """Notes the client's address in the form that records need."""
         host, _, port = connection.peer.rpartition(":")
         connection.context = born_host(host, int(port))
+        connection.take_frames = self._take_sends
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         """Tells the broker that a client is gone."""

@@ -25,6 +25,7 @@ from ledgermq.broker.errors import (
     ServiceUnavailableError,
     SystemBusyError,
 )
+from ledgermq.broker.gathering import Gathered
 from ledgermq.broker.waiting import (
     SIZE,
     Done,
@@ -177,6 +178,20 @@ class Proposals:
             raise self._busy(count)
         request = (connection, opaque, serialize_type, queue_id, count, size_bytes, done)
         self._gather(messages, request)
+
+    def add_gathered(self, gathered: Gathered) -> None:
+        """Takes the sends of a chunk, no more of them than there is room for; see `add`."""
+        if not self._requests:
+            self._call_at_end_of_turn(self.flush)
+        self.count += len(gathered.messages)
+        self.bytes += gathered.bytes
+        self._messages += gathered.messages
+        self._requests += gathered.requests
+
+    @property
+    def room_count(self) -> int:
+        """How many messages may be taken now; their bytes are counted when they are here."""
+        return max(self._limits.messages_max - self.count, 0) if self.has_room else 0
 
     @property
     def has_room(self) -> bool:

@@ -20,6 +20,7 @@ from ledgermq.broker.errors import (
     InvalidRequestError,
     NoPermissionError,
 )
+from ledgermq.broker.gathering import OpenTopic, gather
 from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.processors.light_admission import LightAdmission
@@ -35,6 +36,7 @@ from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageRequestHeader, decode_send_header
+from ledgermq.protocol.plain_sends import read_plain_sends
 from ledgermq.protocol.properties import (
     CLUSTER,
     DELAY_TIME_LEVEL,
@@ -110,12 +112,51 @@ class SendProcessor:
         self._waits_for_slaves = waits_for_slaves
         self._puts = statistics.puts
         self._cluster_property = f"{CLUSTER}\x01{config.cluster_name}"
+        self._last_property = self._cluster_property.encode()
         # Of a record with two IPv4 addresses, so that there is room for the longest ones.
         self._record_bytes_max = min(config.message_bytes_max, RECORD_BYTES_MAX) - V6_HOSTS_BYTES
         # Topics that need no more checks: name -> what a message needs to know. Valid for one
         # generation of the table.
         self._open_topics: dict[str, TopicConfig] = {}
+        # The same for plain sends.
+        self._plain_topics: dict[bytes, OpenTopic] = {}
         self._generation = -1
+
+    def send_plain(self, connection: CommandProtocol, frames: list[bytes]) -> int:
+        """Takes the plain sends at the front of a chunk, up to a frame that is none.
+
+        Args:
+            connection: who sends.
+            frames: without their length bytes.
+
+        Returns: how many were taken; they are answered when they are committed. Those that are
+            refused are not: `send` says why, to each.
+        """
+        leadership, proposals = self._leadership, self._proposals
+        if not leadership.is_serving or leadership.closed_because is not None:
+            return 0
+        if self._topics.generation != self._generation:
+            self._forget_topics()
+        sends = read_plain_sends(frames)
+        if not sends:
+            return 0
+        gathered = gather(
+            sends[: proposals.room_count],
+            self._plain_topics,
+            self._puts,
+            connection,
+            self._store_host,
+            self._last_property,
+            self._record_bytes_max,
+        )
+        if gathered.messages:
+            proposals.add_gathered(gathered)
+        return len(gathered.messages)
+
+    def _forget_topics(self) -> None:
+        self._open_topics = {}
+        self._plain_topics = {}
+        self._generation = self._topics.generation
 
     def send(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """Takes one message or one batch; the answer comes when it is committed.
@@ -129,8 +170,7 @@ class SendProcessor:
         if not leadership.is_serving or leadership.closed_because is not None:
             raise leadership.refusal()
         if self._topics.generation != self._generation:
-            self._open_topics = {}
-            self._generation = self._topics.generation
+            self._forget_topics()
         topic = self._open_topics.get(header.topic)
         if topic is None:
             topic = self._admit(connection, command, header)
@@ -293,6 +333,8 @@ class SendProcessor:
         self._light.check_topic(topic.name)
         if not header.topic.startswith((names.RETRY_PREFIX, names.LIGHT_QUEUE_PREFIX)):
             self._open_topics[topic.name] = topic
+            flag = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
+            self._plain_topics[topic.name.encode()] = (topic.name, topic.queue_count, flag)
         return topic
 
     def _any_queue(self, topic: TopicConfig) -> int:

@@ -311,7 +311,7 @@ class BrokerService:
             )
         )
         self._store_host = store_host
-        self._dispatcher.install(self._processors.table)
+        self._dispatcher.install(self._processors.table, self._processors.take_sends)
         self._replication = new_replication(
             config, self._reactor, self._storage, self._proposals, self._registration.find_ha_master
         )

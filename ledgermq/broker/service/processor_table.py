@@ -6,7 +6,7 @@ from typing import Final
 from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.delay import DelayedDelivery
 from ledgermq.broker.deliveries import Deliveries
-from ledgermq.broker.dispatch import Processor
+from ledgermq.broker.dispatch import Processor, TakeFrames
 from ledgermq.broker.offset_moved import OffsetMovedEvents
 from ledgermq.broker.processors.access import AccessProcessor
 from ledgermq.broker.processors.admin import AdminProcessor
@@ -27,6 +27,7 @@ from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import built_in_topics
 from ledgermq.broker.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.plain_sends import COMPILED
 from ledgermq.protocol.record import decode_record_head
 
 _HOUR_MS: Final = 3_600_000
@@ -42,6 +43,8 @@ class Processors:
     transactions: Transactions
     statistics: Statistics
     table: dict[int, Processor]
+    # The quick road of plain sends; None where there is none.
+    take_sends: TakeFrames | None
 
 
 def bind_processors(parts: Parts) -> Processors:
@@ -74,6 +77,7 @@ def bind_processors(parts: Parts) -> Processors:
     ends = TransactionProcessor(
         parts.config, parts.leadership, transactions, parts.proposals, parts.messages
     )
+    sends = _sends(parts, statistics)
     code = RequestCode
     table: dict[RequestCode, Processor] = {
         code.PULL_MESSAGE: pulls.pull,
@@ -89,7 +93,7 @@ def bind_processors(parts: Parts) -> Processors:
         code.GET_ALL_PRODUCER_INFO: clients.list_all_producers,
         code.END_TRANSACTION: ends.end,
         code.RESUME_CHECK_HALF_MESSAGE: ends.resume,
-        **_senders(parts, statistics),
+        **_senders(parts, sends, statistics),
         **_offsets(parts),
         **_topics(parts),
         **_questions(parts, pulls, delays, statistics),
@@ -106,6 +110,8 @@ def bind_processors(parts: Parts) -> Processors:
         transactions=transactions,
         statistics=statistics,
         table=by_number,
+        # Access control looks at commands, and uncompiled the road is none.
+        take_sends=sends.send_plain if COMPILED and parts.rules is None else None,
     )
 
 
@@ -179,8 +185,8 @@ def _near_bytes(parts: Parts) -> int:
     return parts.machine_memory_bytes * parts.config.memory_percent // 100
 
 
-def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processor]:
-    sends = SendProcessor(
+def _sends(parts: Parts, statistics: Statistics) -> SendProcessor:
+    return SendProcessor(
         parts.config,
         parts.leadership,
         parts.state,
@@ -192,6 +198,11 @@ def _senders(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processo
         light=LightAdmission(parts.config, parts.messages),
         waits_for_slaves=waits_for_slaves(parts.config, parts.messages),
     )
+
+
+def _senders(
+    parts: Parts, sends: SendProcessor, statistics: Statistics
+) -> dict[RequestCode, Processor]:
     replies = ReplyProcessor(
         parts.config,
         parts.clients,

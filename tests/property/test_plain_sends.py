@@ -1,0 +1,158 @@
+"""Plain sends mean what the same frames mean on the long road, whatever they hold."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgermq.broker.errors import BrokerError
+from ledgermq.commitlog import AppendMessage
+from ledgermq.protocol.command import decode
+from ledgermq.protocol.errors import ProtocolError
+from tests.kernel_forms import forms_of
+from tests.unit.broker.parts import HOST, ListConnection, Parts
+
+FORMS = forms_of("ledgermq.protocol.plain_sends")
+GATHER_FORMS = forms_of("ledgermq.broker.gathering")
+TAIL = b"CLUSTER\x01DefaultCluster"
+
+_names = st.one_of(
+    st.sampled_from(["KEYS", "UNIQ_KEY", "TAGS", "WAIT", "XWAIT", "A", "DELAYS"]),
+    st.sampled_from(
+        ["KEYS", "TAGS", "WAIT", "DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "", "é"]
+    ),
+)
+_values = st.one_of(
+    st.sampled_from(["true", "key"]),
+    st.sampled_from(["true", "false", "TRUE", "1", ""]),
+    st.text(max_size=8),
+)
+_properties = st.lists(st.tuples(_names, _values), max_size=5).map(
+    lambda pairs: "\x02".join(f"{name}\x01{value}" for name, value in pairs)
+)
+_numbers = st.one_of(
+    st.integers(-3, 9).map(str),
+    st.integers(-(2**63), 2**63 - 1).map(str),
+    st.sampled_from(["", "07", "-0", "+1", " 1", "1.0", "true", "99999999999999999999"]),
+)
+_usual = {
+    "a": "group", "b": "T", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700", "h": "9",
+    "i": "UNIQ_KEY\x01id\x02WAIT\x01true\x02TAGS\x01t", "j": "0", "k": "false", "m": "false",
+}  # fmt: skip
+_changes = st.dictionaries(
+    st.sampled_from([*"abcdefghijklmno", "Signature", ""]),
+    st.one_of(_numbers, _properties, st.sampled_from(["T", "U", "true", "false"])),
+    max_size=3,
+)
+_members = st.fixed_dictionaries(
+    {},
+    optional={
+        "flag": st.sampled_from([0, 1, 2, 3, 7, -1]),
+        "opaque": st.one_of(st.integers(-(2**33), 2**33), st.just("5")),
+        "code": st.sampled_from([10, 310, 320, "310", 310.0]),
+        "remark": st.sampled_from([None, "", "x"]),
+        "language": st.sampled_from(["JAVA", "GO", "Ü", 3]),
+        "version": st.sampled_from([399, -1, 2**40]),
+    },
+)
+
+
+def frame_of(header: dict[str, Any], body: bytes, order: list[str], *, compact: bool) -> bytes:
+    names = [*order, *(name for name in header if name not in order)]
+    separators = (",", ":") if compact else (", ", ": ")
+    chosen = {name: header[name] for name in names if name in header}
+    text = json.dumps(chosen, separators=separators).encode()
+    return len(text).to_bytes(4, "big") + text + body
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """Mostly plain sends, one or two of whose parts are odd."""
+    fields = {**_usual, "i": draw(_properties), "e": str(draw(st.integers(0, 3)))}
+    header: dict[str, Any] = {
+        "code": 310, "extFields": fields, "flag": draw(st.sampled_from([0, 2])),
+        "language": "JAVA", "opaque": draw(st.integers(0, 2**31 - 1)),
+        "serializeTypeCurrentRPC": "JSON", "version": 399,
+    }  # fmt: skip
+    oddity = draw(st.integers(0, 7))
+    if oddity == 0:
+        fields.update(draw(_changes))
+    elif oddity == 1:
+        header.update(draw(_members))
+    elif oddity == 2:
+        fields.pop(draw(st.sampled_from(list(_usual))))
+    order = draw(st.permutations(list(header)))
+    return frame_of(header, draw(st.binary(max_size=20)), order, compact=oddity != 3)
+
+
+def parts() -> Parts:
+    leader = Parts().lead()
+    for topic in ("T", "U"):
+        header = {"code": 310, "extFields": {**_usual, "b": topic}, "opaque": 1}
+        request = decode(frame_of(header, b"", list(header), compact=True))
+        leader.sends.send(ListConnection(), request)  # type: ignore[arg-type]
+    leader.turn.end()
+    return leader
+
+
+def long_road(leader: Parts, frame: bytes) -> tuple[AppendMessage, int, bool]:
+    """The message of a frame, its opaque, and whether it is answered."""
+    command = decode(frame)
+    before = len(leader.store.messages)
+    leader.sends.send(ListConnection(), command)  # type: ignore[arg-type]
+    leader.turn.end()
+    assert len(leader.store.messages) == before + 1
+    return leader.store.messages[-1], command.opaque, not command.is_one_way
+
+
+def check(frame: bytes) -> bool:
+    """Compares all forms and both roads; tells whether the frame is a plain send."""
+    results = [form.read_plain_sends([frame]) for form in FORMS]
+    assert all(result == results[0] for result in results)
+    if not results[0]:
+        return False
+    leader = parts()
+    connection = ListConnection()
+    topics = {b"T": ("T", 4, 0), b"U": ("U", 4, 0)}
+    for form in GATHER_FORMS:
+        puts = {"T": [0, 0, 0], "U": [0, 0, 0]}
+        gathered = form.gather(results[0], topics, puts, connection, HOST, TAIL, 4_000_000)
+        if not gathered.messages:
+            return False
+        ((receiver, opaque, kind, queue_id, count, size, done),) = gathered.requests
+        found = gathered.messages[0], opaque, receiver is connection
+        assert long_road(leader, frame) == found
+        assert (kind, queue_id, count, done) == (0, found[0].queue_id, 1, None)
+        assert size == gathered.bytes == puts[found[0].topic][1]
+    return True
+
+
+@given(frames())
+def test_plain_send_is_the_message_that_the_long_road_stores(frame: bytes) -> None:
+    try:
+        check(frame)
+    except (BrokerError, ProtocolError) as error:
+        raise AssertionError("taken for plain, refused on the long road") from error
+
+
+@given(frames(), st.integers(0, 400), st.binary(max_size=3), st.integers(0, 4))
+def test_damaged_frames_are_read_alike(frame: bytes, at: int, put: bytes, gone: int) -> None:
+    check(frame[:at] + put + frame[at + gone :])
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_alike(frame: bytes) -> None:
+    assert not check(frame)
+
+
+def test_usual_sends_of_a_chunk_are_plain() -> None:
+    header = {
+        "code": 310, "extFields": _usual, "flag": 0, "language": "JAVA", "opaque": 7,
+        "serializeTypeCurrentRPC": "JSON", "version": 399,
+    }  # fmt: skip
+    usual = frame_of(header, b"body", list(header), compact=True)
+    assert check(usual)
+    other = frame_of({**header, "code": 11}, b"", list(header), compact=True)
+    for form in FORMS:
+        assert len(form.read_plain_sends([usual, usual, other, usual])) == 2
