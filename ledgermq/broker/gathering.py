@@ -15,7 +15,6 @@ from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
 
-
 # What a plain send needs to know of a topic that has passed all checks: name, number of queues,
 # and the bits that are set in the sysFlag of each of its messages.
 OpenTopic = tuple[str, int, int]

@@ -6,6 +6,7 @@ are drawn in `layout.py`, what a crash may leave is told in `recovery.py`. No Tw
 
 from ledgermq.commitlog.config import SCHEDULE_TOPIC, StoreConfig
 from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog
+from ledgermq.commitlog.encoding import RECORD_BYTES_MAX, AppendMessage
 from ledgermq.commitlog.errors import (
     CommitLogError,
     DamagedFileError,
@@ -27,10 +28,8 @@ from ledgermq.commitlog.light_queues import (
     without_offsets,
 )
 from ledgermq.commitlog.message_writer import (
-    RECORD_BYTES_MAX,
     STATE_TOPIC,
     TERM_TOPIC,
-    AppendMessage,
     AppendResult,
     check_message,
     opening_record,

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.encoding import AppendMessage
 from ledgermq.commitlog.light_queues import MULTI_MARK
-from ledgermq.commitlog.message_writer import AppendMessage, AppendResult, MessageWriter
+from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.rows import Row, RowMaker, TopicQueue
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice

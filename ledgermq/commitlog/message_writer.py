@@ -10,10 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.encoding import (
+    RECORD_BYTES_MAX,
+    AppendMessage,
+    Ends,
+    encode_messages,
+)
 from ledgermq.commitlog.errors import LeaderNotReadyError, MessageIllegalError
 from ledgermq.commitlog.light_queues import (
     LIGHT_QUEUE_ID,
-    MULTI_MARK,
     wanted_queues,
     with_offsets,
     without_offsets,
@@ -22,8 +27,6 @@ from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, encode_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import is_queue_name
 from ledgermq.commitlog.rows import RowMaker, TopicQueue
-from ledgermq.dledger.entry import HEAD_BYTES
-from ledgermq.protocol.errors import LocalProtocolError
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
 from ledgermq.protocol.record import (
     RECORD_FIXED_BYTES,
@@ -34,30 +37,11 @@ from ledgermq.protocol.record import (
 )
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 
-# DLedger's buffer for one entry is 4 MiB, in every version: a Java member cannot hold more.
-ENTRY_BYTES_MAX: Final = 4 << 20
-RECORD_BYTES_MAX: Final = ENTRY_BYTES_MAX - HEAD_BYTES
 # Topic of the record that opens a leader's term, and of replicated broker state. Their records
 # carry the transaction type "prepared", so that no consume queue takes them, neither here nor in
 # Java.
 TERM_TOPIC: Final = "rmq_sys_LEDGERMQ_TERM"
 STATE_TOPIC: Final = "rmq_sys_LEDGERMQ_STATE"
-
-
-class AppendMessage(NamedTuple):
-    """One message of a user, as it is to be stored."""
-
-    topic: str
-    queue_id: int
-    flag: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: Host
-    store_host: Host
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body: bytes
-    properties: bytes
 
 
 class AppendResult(NamedTuple):
@@ -79,7 +63,7 @@ class _Encoded(NamedTuple):
     # Queue and queue offset of each.
     numbers: list[tuple[TopicQueue, int]]
     # Offsets behind them all.
-    ends: dict[tuple[str, int], int]
+    ends: Ends
     # As they are stored: with their offsets in light queues.
     messages: Sequence[AppendMessage]
 
@@ -186,74 +170,27 @@ class MessageWriter:
 
     def _encode(self, messages: Sequence[AppendMessage], timestamp: int) -> _Encoded:
         """Encode messages one behind the other; nothing here is given out yet."""
-        ends: dict[tuple[str, int], int] = {}
-        topic_queues: dict[tuple[str, int], TopicQueue] = {}
-        next_offset = self._queue_offsets.next_offset
-        body_bytes_max, has_light = self._body_bytes_max, self._has_light_queues
-        bodies: list[bytes] = []
-        numbers: list[tuple[TopicQueue, int]] = []
-        changed: dict[int, AppendMessage] = {}
-        for message in messages:
-            (
-                topic,
-                queue_id,
-                flag,
-                sys_flag,
-                born,
-                born_host,
-                store_host,
-                times,
-                prepared,
-                body,
-                properties,
-            ) = message
-            key = (topic, queue_id)
-            shared = topic_queues.get(key)
-            if shared is None:
-                shared = topic_queues[key] = self._topic_queue(message, len(bodies))
-                ends.setdefault(key, next_offset(topic, queue_id))
-            queue_offset = ends[key]
-            if sys_flag & TRANSACTION_PREPARED:
-                queue_offset = 0
-            else:
-                ends[key] = queue_offset + 1
-            if has_light and MULTI_MARK in properties:
-                properties = self._with_light_offsets(message, queue_offset, ends)
-                changed[len(bodies)] = message._replace(properties=properties)
-            if len(body) > body_bytes_max:
-                raise MessageIllegalError("body bytes", len(body), body_bytes_max, len(bodies))
-            try:
-                record = encode_record(
-                    shared.topic_bytes,
-                    queue_id,
-                    flag,
-                    queue_offset,
-                    0,
-                    sys_flag,
-                    born,
-                    born_host,
-                    timestamp,
-                    store_host,
-                    times,
-                    prepared,
-                    body,
-                    properties,
-                )
-            except LocalProtocolError as error:
-                raise _illegal(len(properties), len(bodies)) from error
-            if len(record) > RECORD_BYTES_MAX:
-                raise MessageIllegalError(
-                    "record bytes", len(record), RECORD_BYTES_MAX, len(bodies)
-                )
-            numbers.append((shared, queue_offset))
-            bodies.append(record)
+        ends: Ends = {}
+
+        def find_queue(message: AppendMessage, position: int) -> TopicQueue:
+            _check_queue(message, position)
+            key = (message.topic, message.queue_id)
+            ends.setdefault(key, self._queue_offsets.next_offset(*key))
+            return self._row_maker.topic_queue(message.topic.encode("ascii"), message.queue_id)
+
+        records, numbers, changed = encode_messages(
+            messages if isinstance(messages, list) else list(messages),
+            timestamp,
+            ends,
+            find_queue,
+            self._with_light_offsets if self._has_light_queues else None,
+            self._body_bytes_max,
+        )
         if changed:
             messages = [changed.get(at, message) for at, message in enumerate(messages)]
-        return _Encoded(bodies, numbers, ends, messages)
+        return _Encoded(records, numbers, ends, messages)
 
-    def _with_light_offsets(
-        self, message: AppendMessage, queue_offset: int, ends: dict[tuple[str, int], int]
-    ) -> bytes:
+    def _with_light_offsets(self, message: AppendMessage, queue_offset: int, ends: Ends) -> bytes:
         """Return the properties of a message with its offsets in light queues, and count on there.
 
         Args:
@@ -275,21 +212,6 @@ class MessageWriter:
                 offsets[name] = offset if offset >= 0 else self._queue_offsets.next_offset(*key)
                 ends[key] = offsets[name] + 1
         return with_offsets(properties, [offsets[name] for name in names])
-
-    def _topic_queue(self, message: AppendMessage, position: int) -> TopicQueue:
-        _check_queue(message, position)
-        return self._row_maker.topic_queue(message.topic.encode("ascii"), message.queue_id)
-
-
-def _illegal(properties_bytes: int, position: int) -> MessageIllegalError:
-    """Return what is wrong with a message that could not be encoded."""
-    if properties_bytes > PROPERTIES_BYTES_MAX:
-        return MessageIllegalError(
-            "properties bytes", properties_bytes, PROPERTIES_BYTES_MAX, position
-        )
-    return MessageIllegalError(
-        "a field", "outside of its range", "what its integer holds", position
-    )
 
 
 def _check_queue(message: AppendMessage, position: int) -> None:

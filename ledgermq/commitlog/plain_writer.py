@@ -7,7 +7,8 @@ Source: CommitLog.asyncPutMessage of 4.9.3.
 from collections.abc import Callable, Sequence
 
 from ledgermq.commitlog.config import StoreConfig
-from ledgermq.commitlog.message_writer import AppendMessage, AppendResult, MessageWriter
+from ledgermq.commitlog.encoding import AppendMessage
+from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.plain_dispatch import PlainRun
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.queue_offsets import QueueOffsets

@@ -21,12 +21,13 @@ from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.dispatch import Dispatcher, Watcher
 from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog, Ledger
+from ledgermq.commitlog.encoding import AppendMessage
 from ledgermq.commitlog.errors import DispatchError, LeaderNotReadyError
 from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.light_queues import is_light_queue
-from ledgermq.commitlog.message_writer import AppendMessage, AppendResult, MessageWriter
+from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.proof import OnDamage
 from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends, encode_queue_ends

@@ -24,7 +24,8 @@ Buffer = bytes | bytearray | memoryview
 # Java stores the CRC in an i32 and clears the sign.
 CRC32_MASK: Final = 0x7FFFFFFF
 
-_zlib_crc32 = zlib.crc32
+# CRC-32 of data, all 32 bits.
+crc32: Callable[..., int] = zlib.crc32
 _crcmod_crc32c: Final[Callable[..., int]] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
 
 
@@ -33,7 +34,7 @@ def crc32_masked(data: Buffer) -> int:
 
     Source: UtilAll.crc32 of 4.9.3.
     """
-    return _zlib_crc32(data) & CRC32_MASK
+    return crc32(data) & CRC32_MASK
 
 
 def crc32c_by_crcmod(data: Buffer, value: int = 0) -> int:
