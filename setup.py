@@ -10,6 +10,7 @@ from setuptools import Extension, setup
 
 MODULES = (
     "ledgermq.broker.gathering",
+    "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.protocol.plain_sends",
 )

@@ -17,6 +17,7 @@ from typing import Final
 # setup.py compiles the same ones.
 MODULES: Final = (
     "ledgermq.broker.gathering",
+    "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.protocol.plain_sends",
 )

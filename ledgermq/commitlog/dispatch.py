@@ -17,7 +17,8 @@ from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dledger_commit_log import AppendedRun
 from ledgermq.commitlog.errors import CommitLogError, DispatchError
 from ledgermq.commitlog.key_index import KeyIndex, KeyRow
-from ledgermq.commitlog.rows import Arrival, Row, RowMaker
+from ledgermq.commitlog.row import Arrival, Row
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.errors import RemoteProtocolError

@@ -14,7 +14,8 @@ from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_records import PLAIN_BLANK_BYTES
-from ledgermq.commitlog.rows import Arrival, Row, RowMaker
+from ledgermq.commitlog.row import Arrival, Row
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.errors import LedgerError
 
 

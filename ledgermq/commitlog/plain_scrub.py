@@ -6,7 +6,8 @@ from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_records import walk_records
-from ledgermq.commitlog.rows import Row, RowMaker
+from ledgermq.commitlog.row import Row
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.scrub import Scrub
 
 

@@ -7,14 +7,16 @@ compares. Rows of leader and follower then take the same road.
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
-from ledgermq.commitlog.config import SCHEDULE_TOPIC
-from ledgermq.commitlog.consume_queue import ConsumeQueue
-from ledgermq.commitlog.key_index import KeyRow, topic_hash
+from ledgermq.commitlog import row_loops
+from ledgermq.commitlog.key_index import KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.light_queues import LIGHT_QUEUE_ID, MULTI_MARK, light_places
-from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
+from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.commitlog.row import Arrival as Arrival
+from ledgermq.commitlog.row import Row as Row
+from ledgermq.commitlog.row import TopicQueue as TopicQueue
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.java_hash import java_string_hash
@@ -26,9 +28,6 @@ from ledgermq.protocol.sysflag import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
-
-# What long polling is told: topic, queue id, queue offset behind the record, tags code.
-Arrival = tuple[str, int, int, int]
 
 _TAGS_MARK: Final = b"\x02TAGS\x01"
 _UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
@@ -43,52 +42,6 @@ _HEAD_V4_BYTES: Final = 88
 assert _HEAD_V4.size == _HEAD_V4_BYTES
 
 
-class Row(NamedTuple):
-    """One record for dispatch. Made as a plain tuple on the hot path; the fields are these."""
-
-    # Where its unit goes; None when it takes no place in a queue.
-    queue: ConsumeQueue | None
-    queue_offset: int
-    # The 20 bytes of the unit.
-    unit: bytes
-    # As in the unit; 0 when queue is None.
-    tags_code: int
-    # Keys to be entered; empty for none.
-    keys: tuple[KeyRow, ...]
-    # Topic and body of a record whose topic is watched; None for all others.
-    watched: tuple[str, bytes] | None
-    store_timestamp: int
-    # Light queues in which its unit stands, too, with the offset in each; empty for almost all.
-    light: tuple[tuple[ConsumeQueue, int], ...] = ()
-
-
-class TopicQueue:
-    """What all records of one topic and queue id share."""
-
-    __slots__ = (
-        "is_schedule",
-        "queue",
-        "queue_id",
-        "topic",
-        "topic_bytes",
-        "topic_hash",
-        "watched",
-    )
-
-    def __init__(self, topic_bytes: bytes, queue_id: int, queues: ConsumeQueues) -> None:
-        self.topic_bytes = topic_bytes
-        self.topic = topic_bytes.decode("utf-8", "replace")
-        self.queue_id = queue_id
-        # None when the name is no name of a queue: such a record can be asked for by nobody.
-        self.queue: ConsumeQueue | None = None
-        if is_queue_name(self.topic, queue_id):
-            self.queue = queues.get(self.topic, queue_id)
-        self.topic_hash = topic_hash(topic_bytes)
-        self.is_schedule = self.topic == SCHEDULE_TOPIC
-        # Whether bodies are handed to somebody at dispatch.
-        self.watched = False
-
-
 class RowMaker:
     """Makes rows from fields (leader) or from the bytes of the log (everybody else)."""
 
@@ -97,11 +50,11 @@ class RowMaker:
     ) -> None:
         self._queues = queues
         self._delays_ms = delays_ms
-        self._index_enabled = index_enabled
-        self._topic_queues: dict[tuple[int, bytes], TopicQueue] = {}
+        self.index_enabled = index_enabled
+        self.topic_queues: dict[tuple[int, bytes], TopicQueue] = {}
         self._watched: set[str] = set()
         # Tags to their code: there are few, and they come again and again.
-        self._tags_codes: dict[bytes, int] = {b"": 0}
+        self.tags_codes: dict[bytes, int] = {b"": 0}
 
     def without_keys(self) -> "RowMaker":
         """Return one that leaves keys and watched bodies out, for making queues again."""
@@ -110,16 +63,16 @@ class RowMaker:
     def watch(self, topic: str) -> None:
         """Keep the bodies of this topic's records in their rows from now on."""
         self._watched.add(topic)
-        for topic_queue in self._topic_queues.values():
+        for topic_queue in self.topic_queues.values():
             topic_queue.watched = topic_queue.topic in self._watched
 
     def topic_queue(self, topic: bytes, queue_id: int) -> TopicQueue:
         """Return what the records of a topic and queue share."""
-        found = self._topic_queues.get((queue_id, topic))
+        found = self.topic_queues.get((queue_id, topic))
         if found is None:
             found = TopicQueue(topic, queue_id, self._queues)
             found.watched = found.topic in self._watched
-            self._topic_queues[(queue_id, topic)] = found
+            self.topic_queues[(queue_id, topic)] = found
         return found
 
     def row(
@@ -145,11 +98,15 @@ class RowMaker:
             if at >= 0:
                 end = marked.find(b"\x02", at + 6)
                 tags = marked[at + 6 :] if end < 0 else marked[at + 6 : end]
-                known = self._tags_codes.get(tags) if tags else None
-                tags_code = known if known is not None else self._tags_code(properties)
+                known = self.tags_codes.get(tags) if tags else None
+                tags_code = (
+                    known
+                    if known is not None
+                    else self.tags_code(find_property(properties, b"TAGS"))
+                )
             if topic_queue.is_schedule:
                 tags_code = self._deliver_time(properties, store_timestamp, tags_code)
-            if self._index_enabled:
+            if self.index_enabled:
                 at = marked.rfind(_UNIQUE_KEY_MARK)
                 if at >= 0:
                     end = marked.find(b"\x02", at + 10)
@@ -210,9 +167,11 @@ class RowMaker:
         Raises:
             RemoteProtocolError: such a part is no record.
         """
+        if row_loops.COMPILED:
+            return row_loops.rows_between(data, starts, stops, head_bytes, self)
         rows: list[Row] = []
         unpack, make = _HEAD_V4.unpack_from, self.row
-        topic_queues = self._topic_queues
+        topic_queues = self.topic_queues
         for start, stop in zip(starts, stops, strict=True):
             at = start + head_bytes
             body_at = at + _HEAD_V4_BYTES
@@ -228,9 +187,9 @@ class RowMaker:
                     properties_at = topic_at + data[topic_at - 1] + 2
                     properties = data[properties_at:stop]
                     length = data[properties_at - 2 : properties_at]
-                    is_whole = properties_at <= stop and int.from_bytes(length, "big") == len(
-                        properties
-                    )
+                    is_whole = properties_at <= stop and int.from_bytes(
+                        length, "big", signed=True
+                    ) == len(properties)
                     if is_whole and MULTI_MARK not in properties:
                         topic = data[topic_at : properties_at - 2]
                         shared = topic_queues.get((queue_id, topic))
@@ -250,10 +209,10 @@ class RowMaker:
                             )
                         )
                         continue
-            rows.append(self._rare_row(data, at, stop))
+            rows.append(self.rare_row(data, at, stop))
         return rows
 
-    def _rare_row(self, data: bytes, at: int, stop: int) -> Row:
+    def rare_row(self, data: bytes, at: int, stop: int) -> Row:
         """Return the row of a record with an IPv6 host, the second magic, or light queues; raise
         what is wrong.
         """
@@ -279,14 +238,15 @@ class RowMaker:
         )
         return self.with_light(row, shared, head.properties)
 
-    def _tags_code(self, properties: bytes) -> int:
-        tags = find_property(properties, b"TAGS")
-        code = self._tags_codes.get(tags)
+    def tags_code(self, tags: bytes) -> int:
+        """Return the code of some tags, and know it from now on."""
+        code = self.tags_codes.get(tags)
         if code is None:
-            if len(self._tags_codes) >= _TAGS_CODES_MAX:
-                self._tags_codes = {b"": 0}
+            if len(self.tags_codes) >= _TAGS_CODES_MAX:
+                self.tags_codes.clear()
+                self.tags_codes[b""] = 0
             code = java_string_hash(tags.decode("utf-8", "replace"))
-            self._tags_codes[tags] = code
+            self.tags_codes[tags] = code
         return code
 
     def _deliver_time(self, properties: bytes, store_timestamp: int, tags_code: int) -> int:

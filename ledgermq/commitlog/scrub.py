@@ -14,7 +14,8 @@ from typing import Final
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
-from ledgermq.commitlog.rows import Row, RowMaker
+from ledgermq.commitlog.row import Row
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.storage import LedgerStore
 
 # Of a unit, what says where its record stands.

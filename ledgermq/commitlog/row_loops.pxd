@@ -1,0 +1,53 @@
+# C types for row_loops.py.
+
+cimport cython
+
+cdef long long _MAGIC, _V6, _PREPARED, _TRANSACTION, _ROLLBACK
+cdef Py_ssize_t _BODY_AT, _TAIL_BYTES_MIN, _PROPERTIES_BYTES_MAX
+cdef long long _SIGN_32
+cdef unsigned long long _SIGN_64
+cdef int _SEPARATOR, _MULTI_BEGIN
+cdef bytes _TAGS, _KEYS, _UNIQUE, _MULTI
+cdef object _new_row
+
+@cython.locals(
+    p="const unsigned char*", total="Py_ssize_t", rows=list, topic_queues=dict, topic=bytes,
+    start="Py_ssize_t", stop="Py_ssize_t", at="Py_ssize_t", topic_at="Py_ssize_t",
+    topic_end="Py_ssize_t",
+)
+cpdef list rows_between(
+    bytes data, object starts, object stops, Py_ssize_t head_bytes, object maker
+)
+
+@cython.locals(
+    body_at="Py_ssize_t", topic_at="Py_ssize_t", topic_end="Py_ssize_t",
+    properties_bytes="Py_ssize_t",
+)
+cdef Py_ssize_t _topic_of(
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t total
+) noexcept
+
+@cython.locals(
+    end="Py_ssize_t", tags_at="Py_ssize_t", tags_end="Py_ssize_t", keys_at="Py_ssize_t",
+    keys_end="Py_ssize_t", unique_at="Py_ssize_t", unique_end="Py_ssize_t",
+    keys=tuple, tags_codes=dict, fields=tuple, code="long long",
+)
+cdef object _row_of(
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t stop, object shared, long long sys_flag,
+    long long queue_offset, long long physical_offset, long long size_bytes,
+    long long store_timestamp, object body, object maker
+)
+
+@cython.locals(scratch=bytearray, u="unsigned char*", i="int")
+cdef bytes _unit_of(long long physical_offset, long long size_bytes, long long tags_code)
+
+@cython.locals(t="const unsigned char*", i="Py_ssize_t")
+cdef bint _has(
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t end, bytes text, Py_ssize_t count
+) noexcept
+
+@cython.locals(value="unsigned long long")
+cdef long long _i64(const unsigned char* p, Py_ssize_t at) noexcept
+cdef long long _i32(const unsigned char* p, Py_ssize_t at) noexcept
+@cython.locals(value="unsigned long long")
+cdef long long _u32(const unsigned char* p, Py_ssize_t at) noexcept
