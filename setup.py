@@ -9,6 +9,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 MODULES = (
+    "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
@@ -24,9 +25,10 @@ setup(
         build_dir="build/kernel",
         compiler_directives={
             "language_level": 3,
-            # The loops check what comes from outside themselves, before they read or write.
-            "boundscheck": False,
-            "wraparound": False,
+            # Lists, tuples and bytes are indexed as Python does; only what goes through a pointer is
+            # for the loops themselves to check, before they read or write.
+            "boundscheck": True,
+            "wraparound": True,
             "cdivision": True,
             "initializedcheck": False,
             # Types are given in the .pxd files alone: an annotation is for readers and mypy.

@@ -16,6 +16,7 @@ from typing import Final
 
 # setup.py compiles the same ones.
 MODULES: Final = (
+    "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",

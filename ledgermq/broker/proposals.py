@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ledgermq.broker.answering import take_answers, wait_for
 from ledgermq.broker.errors import (
     BrokerError,
     CommitTimeoutError,
@@ -45,7 +46,7 @@ from ledgermq.dledger.errors import (
     ProposalDroppedError,
 )
 from ledgermq.protocol.codes import ResponseCode
-from ledgermq.protocol.headers import encode_send_response
+from ledgermq.protocol.headers import encode_send_response, send_response_pieces
 from ledgermq.protocol.record import RECORD_FIXED_BYTES
 
 
@@ -109,6 +110,8 @@ class Proposals:
         self._region_id = region_id
         self._is_trace_on = is_trace_on
         self._encode = encode_send_response if is_trace_on else encode_untraced_response
+        # Of an answer, for the kernel.
+        self._pieces = send_response_pieces(region_id) if is_trace_on else None
         self._refuse = refuse
         self._messages: list[AppendMessage] = []
         self._requests: list[Request] = []
@@ -247,42 +250,14 @@ class Proposals:
                 return
         self._wait_for(requests, results)
 
-    def _wait_for(self, requests: Sequence[Request], results: Sequence[AppendResult]) -> None:
+    def _wait_for(self, requests: list[Request], results: list[AppendResult]) -> None:
         """Queues requests whose messages are in the log now."""
-        deadline = self._clock_ms() + self._limits.commit_timeout_ms
-        prefix = self._id_prefix
-        wait_for_all = self._waiting.append
-        cursor = 0
-        for connection, opaque, serialize_type, queue_id, count, size, done in requests:
-            index, physical_offset, _, queue_offset, _ = results[cursor]
-            if count == 1:
-                message_id = f"{prefix}{physical_offset:016X}"
-            else:
-                part = results[cursor : cursor + count]
-                message_id = ",".join([f"{prefix}{result[1]:016X}" for result in part])
-                index = part[-1].index
-            own, wait = None, wait_for_all
-            if done is without_slaves:
-                done, wait = None, self._without_slaves.append
-            elif done is not None:
-                own = results[cursor : cursor + count]
-            cursor += count
-            wait(
-                (
-                    index,
-                    connection,
-                    opaque,
-                    serialize_type,
-                    message_id,
-                    queue_id,
-                    queue_offset,
-                    count,
-                    size,
-                    deadline,
-                    done,
-                    own,
-                )
-            )
+        deadline_ms = self._clock_ms() + self._limits.commit_timeout_ms
+        for_all, not_for_slaves = wait_for(
+            requests, results, self._id_prefix, deadline_ms, without_slaves
+        )
+        self._waiting += for_all
+        self._without_slaves += not_for_slaves
 
     def committed(self, end_index: int) -> None:
         """Answers everything below an index, one piece of bytes for each connection.
@@ -299,25 +274,9 @@ class Proposals:
         self._answer(self._without_slaves, end_index)
 
     def _answer(self, waiting: deque[WaitingTuple], end_index: int) -> None:
-        region_id = self._region_id
-        encode_response = self._encode
-        frames_of: dict[Any, list[bytes]] = {}
-        dones: list[tuple[Done, Sequence[AppendResult] | None]] = []
-        count = size = 0
-        while waiting and waiting[0][0] < end_index:
-            entry = waiting.popleft()
-            count += entry[7]
-            size += entry[8]
-            connection = entry[1]
-            if connection is not None:
-                frame = encode_response(entry[2], entry[3], entry[4], entry[5], entry[6], region_id)
-                frames = frames_of.get(connection)
-                if frames is None:
-                    frames_of[connection] = [frame]
-                else:
-                    frames.append(frame)
-            elif entry[10] is not None:
-                dones.append((entry[10], entry[11]))
+        frames_of, dones, count, size = take_answers(
+            waiting, end_index, self._pieces, self._encode, self._region_id
+        )
         self.count -= count
         self.bytes -= size
         self.committed_count += count

@@ -80,6 +80,7 @@ from ledgermq.protocol.headers.send import (
     SendMessageResponseHeader,
     decode_send_header,
     encode_send_response,
+    send_response_pieces,
 )
 from ledgermq.protocol.headers.topics import (
     CreateTopicRequestHeader,
@@ -175,4 +176,5 @@ __all__ = [
     "decode_pull_header",
     "decode_send_header",
     "encode_send_response",
+    "send_response_pieces",
 ]

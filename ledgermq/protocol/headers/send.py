@@ -162,6 +162,24 @@ def encode_send_response(
     return _PREFIX.pack(length + 4, length) + header
 
 
+def send_response_pieces(region_id: str) -> tuple[bytes, ...]:
+    """Returns what stands in the JSON header of encode_send_response around queue id, message id,
+    queue offset and opaque: five pieces.
+    """
+    marked = _json_template(region_id) % (0, b"\0", 0, 0)
+    first, _, rest = marked.partition(b'"queueId":"0"')
+    second, _, rest = rest.partition(b"\0")
+    third, _, rest = rest.partition(b'"queueOffset":"0"')
+    fourth, _, last = rest.partition(b'"opaque":0')
+    return (
+        first + b'"queueId":"',
+        b'"' + second,
+        third + b'"queueOffset":"',
+        b'"' + fourth + b'"opaque":',
+        last,
+    )
+
+
 @lru_cache(maxsize=16)
 def _json_template(region_id: str) -> bytes:
     region = _json_text(region_id).replace(b"%", b"%%")
