@@ -117,6 +117,8 @@ class OpenFiles:
         self._dirty.clear()
 
     def _keep(self, path: str, file: MappedFile) -> None:
+        # Twenty bytes at the end of one queue of thousands, a slot of an index: one page each.
+        file.read_pages_singly()
         self._files[path] = file
         if len(self._files) > self._open_max:
             self._shrink()

@@ -65,6 +65,9 @@ class RecordedFile:
     def rewrite(self, offset: int, end: int) -> None:
         """No write of this disk fails and counts as done."""
 
+    def read_pages_singly(self) -> None:
+        """Nothing is read ahead here."""
+
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         yield offset, len(self.content)
 

@@ -55,6 +55,9 @@ class SimFile:
         for at in range(offset - offset % PAGE_BYTES, end, SECTOR_BYTES):
             self.lost.pop(at, None)
 
+    def read_pages_singly(self) -> None:
+        """As in MappedFile: nothing is read ahead here."""
+
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         """As in MappedFile."""
         yield offset, len(self.content)

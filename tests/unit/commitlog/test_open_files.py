@@ -1,5 +1,8 @@
 """A bounded number of mappings, and none closed that still has to be synced."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ledgermq.commitlog.open_files import OpenFiles
@@ -87,3 +90,15 @@ def test_a_new_queue_waits_for_no_disk_and_its_flush_syncs_every_new_name(tmp_pa
     assert directories == [str(path) for path in inside]
     files.synced()
     files.close()
+
+
+def test_touching_one_page_of_a_file_does_not_read_all_of_it_ahead(files, tmp_path):
+    """Thousands of queues got their first messages at once: 3 ms and 6 MB of page cache for each
+    stopped a leader for so long that it lost its followers.
+    """
+    flush(files)
+    files.buffer(f"{tmp_path}/0")
+    mapped = Path("/proc/self/smaps").read_text()
+    flags = re.findall(rf"{tmp_path}/\d\n(?:.*\n)*?VmFlags: (.*)", mapped)
+    assert len(flags) == 3
+    assert all("rr" in words.split() for words in flags)
