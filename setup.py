@@ -11,6 +11,7 @@ from setuptools import Extension, setup
 MODULES = (
     "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
+    "ledgermq.commitlog.index_loops",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.protocol.plain_sends",

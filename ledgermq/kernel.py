@@ -18,6 +18,7 @@ from typing import Final
 MODULES: Final = (
     "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
+    "ledgermq.commitlog.index_loops",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.protocol.plain_sends",

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dledger_commit_log import AppendedRun
 from ledgermq.commitlog.errors import CommitLogError, DispatchError
-from ledgermq.commitlog.key_index import KeyIndex, KeyRow
+from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.row import Arrival, Row
+from ledgermq.commitlog.row_loops import gather_rows
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
@@ -234,27 +235,11 @@ class Dispatcher:
         *,
         with_keys: bool = True,
     ) -> None:
-        touched: list[ConsumeQueue] = []
-        key_rows: list[KeyRow] = []
-        for queue, queue_offset, unit, tags_code, keys, _, _, light in rows:
-            if queue is not None:
-                if queue_offset != queue.gathered_end:
-                    _put_gathered(queue, first)
-                    queue.put(queue_offset, unit, first)
-                else:
-                    gathered = queue.gathered
-                    if not gathered:
-                        touched.append(queue)
-                    gathered.append(unit)
-                    queue.gathered_end = queue_offset + 1
-                if arrivals is not None:
-                    arrivals.append((queue.topic, queue.queue_id, queue_offset + 1, tags_code))
-            if keys:
-                key_rows += keys
-            if light:
-                _gather_light(light, unit, touched)
-                if arrivals is not None:
-                    arrivals += [(q.topic, q.queue_id, at + 1, tags_code) for q, at in light]
+        def put_apart(queue: ConsumeQueue, queue_offset: int, unit: bytes) -> None:
+            _put_gathered(queue, first)
+            queue.put(queue_offset, unit, first)
+
+        touched, key_rows = gather_rows(rows, arrivals, put_apart, _gather_light)
         for queue in touched:
             _put_gathered(queue, first)
         if key_rows and with_keys:
@@ -273,22 +258,20 @@ def rows_for(rows: Sequence[Row], queues: set[ConsumeQueue]) -> list[Row]:
     return wanted
 
 
-def _gather_light(
-    light: Sequence[tuple[ConsumeQueue, int]], unit: bytes, touched: list[ConsumeQueue]
-) -> None:
-    """Gather a unit for light queues, each where it goes on; where it does not, leave it out.
+def _gather_light(row: Row, touched: list[ConsumeQueue]) -> None:
+    """Gather a row's unit for its light queues, each where it goes on; elsewhere leave it out.
 
     Records of ours always go on. A Java broker of 4.9.3 begins to count at 0 again after its
     restart, and leaves out the same ones.
     """
-    for queue, offset in light:
+    for queue, offset in row.light:
         if offset > queue.gathered_end and not queue.has_files and not queue.gathered:
             # Its former units went with the log's head.
             queue.restore(offset, offset)
         if offset == queue.gathered_end:
             if not queue.gathered:
                 touched.append(queue)
-            queue.gathered.append(unit)
+            queue.gathered.append(row.unit)
             queue.gathered_end = offset + 1
 
 

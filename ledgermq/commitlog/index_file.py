@@ -8,11 +8,12 @@ Source: IndexFile.java of 4.9.3.
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Final
 
+from ledgermq.commitlog.index_loops import enter_keys
 from ledgermq.commitlog.layout import (
     INDEX_ENTRY,
     INDEX_ENTRY_BYTES,
@@ -22,6 +23,10 @@ from ledgermq.commitlog.layout import (
     INDEX_SLOT_BYTES,
 )
 
+# A key to be entered: unsigned hash of `topic#`, key, physical offset, store timestamp.
+KeyRow = tuple[int, bytes, int, int]
+# Enters keys into a file: see `enter_keys`.
+EnterKeys = Callable[[memoryview, Sequence[KeyRow], int, int, int, int], int]
 # One entry to be: hash (not negative), physical offset, store timestamp.
 IndexRow = tuple[int, int, int]
 
@@ -113,12 +118,35 @@ class IndexFile:
         at = self._entries_at + INDEX_ENTRY_BYTES * header.next_number
         data = b"".join(parts)
         buffer[at : at + len(data)] = data
+        self._advance(buffer, rows[0][1:], rows[-1][1:], slots_used, number)
+
+    def add_keys(
+        self, buffer: memoryview, keys: Sequence[KeyRow], enter: EnterKeys = enter_keys
+    ) -> None:
+        """Add the entries of keys, at most `room` and at least one, by the kernel's loop."""
+        header = self.header
+        number, base = header.next_number, header.begin_timestamp
+        begin = keys[0][3] if number <= 1 else base
+        slots_used = enter(buffer, keys, self.slot_count, number, base, begin)
+        slots_used += header.slots_used
+        self._advance(buffer, keys[0][2:], keys[-1][2:], slots_used, number + len(keys))
+
+    def _advance(
+        self,
+        buffer: memoryview,
+        first: tuple[int, int],
+        last: tuple[int, int],
+        slots_used: int,
+        number: int,
+    ) -> None:
+        """Make the header tell of new entries; place and time of the first and the last one."""
+        header = self.header
         is_first = header.next_number <= 1
         self.header = IndexHeader(
-            begin,
-            rows[-1][2],
-            rows[0][1] if is_first else header.begin_physical_offset,
-            rows[-1][1],
+            first[1] if is_first else header.begin_timestamp,
+            last[1],
+            first[0] if is_first else header.begin_physical_offset,
+            last[0],
             slots_used,
             number,
         )

@@ -10,7 +10,9 @@ import datetime
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ledgermq.commitlog import index_loops
 from ledgermq.commitlog.index_file import IndexFile, IndexHeader, IndexRow
+from ledgermq.commitlog.index_file import KeyRow as KeyRow
 from ledgermq.commitlog.layout import INDEX_NAME_DIGITS, index_file_bytes
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -21,9 +23,6 @@ from ledgermq.protocol.java_hash import (
     joined_hash,
     weight_of,
 )
-
-# A key to be entered: unsigned hash of `topic#`, key, physical offset, store timestamp.
-KeyRow = tuple[int, bytes, int, int]
 
 _SIGN: Final = 0x80000000
 _UNIQUE_ID_WEIGHT: Final = weight_of(UNIQUE_ID_CHARS)
@@ -117,6 +116,15 @@ class KeyIndex:
         if rows and rows[0][2] <= known_end:
             rows = [row for row in rows if row[2] > known_end]
         if not rows:
+            return
+        if index_loops.COMPILED:
+            while rows:
+                file = self._file_with_room(now_ms)
+                keys = rows[: file.room]
+                file.add_keys(self._files.writable(self._path(file)), keys)
+                rows = rows[len(keys) :]
+                if not file.room:
+                    self.full_timestamp = file.header.end_timestamp
             return
         entries: list[IndexRow] = [
             (unsigned if unsigned < _SIGN else positive_hash(unsigned), row[2], row[3])

@@ -20,6 +20,12 @@ cpdef list rows_between(
 )
 
 @cython.locals(
+    touched=list, key_rows=list, row=object, queue=object, queue_offset="long long",
+    gathered=list,
+)
+cpdef tuple gather_rows(object rows, list arrivals, object put_apart, object gather_light)
+
+@cython.locals(
     body_at="Py_ssize_t", topic_at="Py_ssize_t", topic_end="Py_ssize_t",
     properties_bytes="Py_ssize_t",
 )

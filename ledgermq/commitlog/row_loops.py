@@ -1,4 +1,4 @@
-"""The loops that make rows: one call for the records of a whole turn.
+"""The loops over rows: one call makes or gathers the rows of a whole turn.
 
 Part of the kernel: `row_loops.pxd` gives the types. What is made of a record here is what
 `RowMaker.row` makes of it, by one walk over its properties instead of searches. Records of which
@@ -10,11 +10,12 @@ Only the compiled form is quick: where it is missing `RowMaker` and `DLedgerComm
 of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.key_index import KeyRow
-from ledgermq.commitlog.row import Row, TopicQueue
+from ledgermq.commitlog.row import Arrival, Row, TopicQueue
 from ledgermq.protocol.record import RECORD_MAGIC
 from ledgermq.protocol.sysflag import (
     HOST_V6_MASK,
@@ -115,6 +116,49 @@ def rows_between(
             )
         rows.append(maker.rare_row(data, at, stop) if row is None else row)
     return rows
+
+
+def gather_rows(
+    rows: Sequence[Row],
+    arrivals: list[Arrival] | None,
+    put_apart: Callable[[ConsumeQueue, int, bytes], None],
+    gather_light: Callable[[Row, list[ConsumeQueue]], None],
+) -> tuple[list[ConsumeQueue], list[KeyRow]]:
+    """Gathers the units of rows, each for its queue, and the keys of all.
+
+    Args:
+        rows: in the order of the log.
+        arrivals: gets what long polling is told; None when nobody wants it.
+        put_apart: takes a unit that does not continue what its queue has.
+        gather_light: takes a row that stands in light queues.
+
+    Returns:
+        The queues that have units gathered now, and the keys to be entered.
+    """
+    touched: list[ConsumeQueue] = []
+    key_rows: list[KeyRow] = []
+    for row in rows:
+        queue, queue_offset, unit, tags_code, keys, _, _, light = row
+        if queue is not None:
+            if queue_offset != queue.gathered_end:
+                put_apart(queue, queue_offset, unit)
+            else:
+                gathered = queue.gathered
+                if not gathered:
+                    touched.append(queue)
+                gathered.append(unit)
+                queue.gathered_end = queue_offset + 1
+            if arrivals is not None:
+                arrivals.append((queue.topic, queue.queue_id, queue_offset + 1, tags_code))
+        if keys:
+            key_rows += keys
+        if light:
+            gather_light(row, touched)
+            if arrivals is not None:
+                arrivals += [
+                    (other.topic, other.queue_id, at + 1, tags_code) for other, at in light
+                ]
+    return touched, key_rows
 
 
 def _topic_of(p: bytes, at: int, stop: int, total: int) -> int:

@@ -1,0 +1,79 @@
+"""The kernel: which modules are compiled, that they are fresh, and how the sources are taken."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledgermq import kernel
+
+ROOT = Path(kernel.__file__).parent.parent
+
+
+def test_setup_compiles_the_modules_that_kernel_names() -> None:
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    named = next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MODULES"
+    )
+    assert tuple(named) == tuple(kernel.MODULES)
+
+
+def test_every_module_with_types_for_c_is_named() -> None:
+    typed = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "ledgermq").rglob("*.pxd")
+    }
+    assert typed == set(kernel.MODULES)
+
+
+@pytest.mark.parametrize("module", kernel.MODULES)
+def test_compiled_form_is_not_older_than_its_source(module: str) -> None:
+    compiled = kernel.compiled_of(module)
+    if compiled is None:
+        pytest.skip("not compiled here")
+    source = Path(kernel.source_of(module))
+    newest = max(source.stat().st_mtime, source.with_suffix(".pxd").stat().st_mtime)
+    assert os.path.getmtime(compiled) >= newest, f"{module} was changed: make install"
+
+
+def _files(pure: str) -> tuple[str, list[str]]:
+    """What a process with that variable says it runs, and the files of the modules it took."""
+    program = (
+        "import importlib, sys; from ledgermq import kernel; print(kernel.describe());"
+        "[print(importlib.import_module(name).__file__) for name in kernel.MODULES]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, kernel.PURE_VARIABLE: pure},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said, *files = done.stdout.splitlines()
+    return said, files
+
+
+def test_sources_are_taken_when_the_environment_says_so() -> None:
+    said, files = _files("1")
+    assert said == "pure Python (LEDGERMQ_PURE is set)"
+    assert files == [kernel.source_of(module) for module in kernel.MODULES]
+
+
+@pytest.mark.parametrize("unset", ["", "0"])
+def test_what_was_compiled_is_taken_otherwise(unset: str) -> None:
+    said, files = _files(unset)
+    expected = [kernel.compiled_of(name) or kernel.source_of(name) for name in kernel.MODULES]
+    assert files == expected
+    missing = [name for name in kernel.MODULES if kernel.compiled_of(name) is None]
+    if not missing:
+        assert said == "compiled"
+    elif len(missing) == len(kernel.MODULES):
+        assert said == "pure Python (no C compiler was there at installation)"
+    else:
+        assert said == f"compiled, but not {', '.join(missing)}"
