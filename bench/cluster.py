@@ -3,74 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-READY_S = 60.0
-LEDGER_PORT_STEP = 30_000
+from tests.e2e.live_program import run_ledgermq
+from tests.e2e.up_cluster import Node, UpCluster
 
 
 @dataclass(frozen=True)
 class Running:
     """A started cluster."""
 
+    up: UpCluster
     namesrv: str
-    # The ready file: brokers with id, pid, address, role.
-    ready_file: Path
+    # The stores are below, by the names of the nodes.
     data: Path
     # Seconds from the start of the first process to a serving leader.
     ready_s: float
 
-    def brokers(self) -> list[dict[str, object]]:
-        """What the ready file says now."""
-        document = json.loads(self.ready_file.read_text())
-        brokers: list[dict[str, object]] = document["brokers"]
-        return brokers
+    def brokers(self) -> list[Node]:
+        """The nodes as they are now."""
+        return self.up.nodes()
 
-    def leader(self) -> dict[str, object]:
+    def leader(self) -> Node:
         """The broker that leads now."""
-        return next(broker for broker in self.brokers() if broker["role"] == "LEADER")
+        return self.up.wait_for_leader()
 
     def create_topic(self, topic: str, queues: int) -> None:
         """Makes a topic on the leader."""
-        words = ["admin", "updateTopic", "-n", self.namesrv, "-c", "DefaultCluster", "-t", topic]
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "ledgermq.cli.main",
-                *words,
-                "-r",
-                str(queues),
-                "-w",
-                str(queues),
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-
-
-def _free_first_port(nodes: int) -> int:
-    """A port p so that p + 10 * i and p + 10 * i + 30000 are free for all nodes."""
-    for base in range(20_000 + os.getpid() % 5_000, 32_000, 101):
-        ports = [base + 10 * i + step for i in range(nodes) for step in (0, LEDGER_PORT_STEP)]
-        with contextlib.ExitStack() as probes:
-            try:
-                for port in ports:
-                    probe = probes.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return base
-    raise RuntimeError("no free ports")
+        words = ("updateTopic", "-n", self.namesrv, "-c", "DefaultCluster", "-t", topic)
+        run_ledgermq("admin", *words, "-r", queues, "-w", queues).check_returncode()
 
 
 @contextlib.contextmanager
@@ -92,34 +57,8 @@ def cluster(
         if data is None:
             folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="ledgermq-bench-"))
             data = Path(folder)
-        ready_file = data / "ready.json"
-        base = _free_first_port(nodes)
-        start = time.perf_counter()
-        words = [
-            "up", "--nodes", str(nodes), "--data", str(data / "store"), "--base-port", str(base),
-            "--namesrv-port", str(base + 7), "--ready-file", str(ready_file), "--", *settings,
-        ]  # fmt: skip
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ledgermq.cli.main", *words],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.strip() == "ready":
-                    break
-                if time.perf_counter() - start > READY_S:
-                    raise RuntimeError("the cluster does not become ready")
-            else:
-                raise RuntimeError(f"the cluster ended: exit code {process.wait()}")
-            ready_s = time.perf_counter() - start
-            namesrv = json.loads(ready_file.read_text())["namesrv"]
-            yield Running(namesrv, ready_file, data / "store", ready_s)
-        finally:
-            process.terminate()
-            process.wait(30)
+        up = ends.enter_context(UpCluster(data, nodes, settings, environment))
+        yield Running(up, up.name_server, up.data, up.ready_s)
 
 
 def resident_mb(pid: int) -> float:

@@ -82,7 +82,7 @@ def main() -> int:
             running.create_topic(TOPIC, QUEUES)
             messages = fill(running, megabytes * 2**20)
             recovery_s = kill_and_wait(running)
-        root = data / "store" / "n0"
+        root = data / "data" / "n0"
         store_bytes = 268_435_456 * (len(StoreDirectory(root / "dledger-n0").segments()) - 1)
         before = digests(root / "consumequeue")
         shutil.rmtree(root / "consumequeue")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,7 +38,10 @@ def run_ledgermq(
 class LiveProgram:
     """One process, its status lines as they come, and its log."""
 
-    def __init__(self, words: Sequence[object], log: Path) -> None:
+    def __init__(
+        self, words: Sequence[object], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Starts it; `environment` is added to the variables of this process."""
         self._log = log
         with open(log, "ab") as errors:
             self._process = subprocess.Popen(
@@ -46,6 +50,7 @@ class LiveProgram:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                env={**os.environ, **(environment or {})},
             )
         # All lines of its standard output, and the last status among them.
         self.lines: list[str] = []

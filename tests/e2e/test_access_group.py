@@ -17,7 +17,7 @@ LATE = Credentials(access_key="late-app", secret_key="secret-1")
 
 def may_send(cluster: UpCluster, who: Credentials) -> bool:
     """Whether whoever leads takes a message of an account; False while nobody leads."""
-    leader = cluster.leader()
+    leader = cluster.find_leader()
     if leader is None:
         return False
     fields = who.signed(send_fields("orders"), b"body")
@@ -36,7 +36,7 @@ def test_rules_are_those_of_the_leader_everywhere(tmp_path: Path) -> None:
         file.chmod(0o600)
     settings = ("aclEnable=true", "flushDiskType=ASYNC_FLUSH")
     with UpCluster(tmp_path, 3, settings) as cluster:
-        leader = cluster.leader()
+        leader = cluster.find_leader()
         assert leader is not None
         account = {"accessKey": "late-app", "secretKey": "secret-1", "defaultTopicPerm": "PUB"}
         with WireClient(leader["address"]) as client:
@@ -49,7 +49,7 @@ def test_rules_are_those_of_the_leader_everywhere(tmp_path: Path) -> None:
         )
         cluster.kill(leader)
         wait_until(
-            lambda: (now := cluster.leader()) is not None and now["pid"] != leader["pid"],
+            lambda: (now := cluster.find_leader()) is not None and now["pid"] != leader["pid"],
             what="another leader",
             deadline_s=60,
         )

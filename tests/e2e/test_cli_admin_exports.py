@@ -19,7 +19,7 @@ class Place:
 
     def __init__(self, cluster: UpCluster) -> None:
         self.name_server = cluster.name_server
-        self.broker = cluster.brokers()[0]["address"]
+        self.broker = cluster.nodes()[0]["address"]
         for topic in (TOPIC, TRACES, f"%RETRY%{GROUP}"):
             self.admin("updateTopic", "-c", CLUSTER, "-t", topic, "-r", 2, "-w", 2)
             wait_until(lambda name=topic: self.has_route(name), what=f"the route of {topic}")

@@ -49,7 +49,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(up_cluster: UpCluster) -> Iterator[Place]:
     """Eight messages, all consumed by a member of a group that stays online."""
-    place = Place(up_cluster.name_server, up_cluster.brokers()[0]["address"])
+    place = Place(up_cluster.name_server, up_cluster.nodes()[0]["address"])
     place.admin("updateTopic", "-c", CLUSTER, "-t", TOPIC, "-r", 2, "-w", 2)
     done = threading.Event()
 

@@ -93,8 +93,8 @@ async def kill_leaders(cluster: UpCluster, traffic: Traffic) -> None:
     for _ in range(KILLS):
         goal = len(traffic.acknowledged) + BETWEEN_COUNT
         await until(lambda goal=goal: len(traffic.acknowledged) >= goal, "acknowledgements")
-        await until(lambda: cluster.leader() is not None, "a leader")
-        leader = cluster.leader()
+        await until(lambda: cluster.find_leader() is not None, "a leader")
+        leader = cluster.find_leader()
         assert leader is not None
         cluster.kill(leader)
     goal = len(traffic.acknowledged) + BETWEEN_COUNT

@@ -35,7 +35,7 @@ def hand_on(cluster: UpCluster) -> dict[str, Any]:
     complaints: list[str] = []
 
     def hands_on() -> dict[str, Any] | None:
-        leader = cluster.leader()
+        leader = cluster.find_leader()
         if leader is None:
             return None
         # Who leads already is named, with its term, and goes on.
@@ -44,7 +44,7 @@ def hand_on(cluster: UpCluster) -> dict[str, Any]:
         if code or rows[0]["from"] != leader["id"]:
             return None
         (before,) = rows
-        target = next(node for node in cluster.brokers() if node["id"] != leader["id"])
+        target = next(node for node in cluster.nodes() if node["id"] != leader["id"])
         # Any broker of the group can be named.
         code, rows, complaint = transfer(cluster, "-a", target["address"], "--to", target["id"])
         complaints.append(complaint)
@@ -68,7 +68,7 @@ def test_operator_hands_the_leadership_on(tmp_path: Path) -> None:
         row = hand_on(cluster)
 
         def is_told() -> bool:
-            found = cluster.leader()
+            found = cluster.find_leader()
             if found is None:
                 return False
             code, rows, _ = transfer(cluster, "-a", found["address"], "--to", found["id"])
@@ -80,7 +80,7 @@ def test_operator_hands_the_leadership_on(tmp_path: Path) -> None:
         wait_until(is_told, what="the new leader to be told")
         again = hand_on(cluster)
         assert again["term"] > row["term"]
-        address = cluster.brokers()[0]["address"]
+        address = cluster.nodes()[0]["address"]
         code, _, complaint = transfer(cluster, "-a", address, "--to", "n7")
         assert code == 1
         assert "'n7'" in complaint

@@ -1,81 +1,182 @@
-"""A development cluster, started by ``ledgermq up`` for a test, whose nodes can be killed."""
+"""A cluster as its users start it, by ``ledgermq up``: real processes that can be killed.
+
+For tests and benchmarks alike. Nothing here knows what the cluster is used for.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypedDict
 
+from tests.e2e.live_program import LiveProgram
 from tests.free_ports import free_first_port
 from tests.waiting import wait_until
 
-_STOP_S = 30.0
+_READY_S = 90.0
+_LOG_LINES = 30
+
+
+class Node(TypedDict):
+    """One broker as the ready file shows it."""
+
+    id: str
+    # None while the process is down.
+    pid: int | None
+    address: str
+    # Where the other members of the group reach it.
+    dledger: str
+    role: str
+
+
+class _Ready(TypedDict):
+    """The ready file."""
+
+    namesrv: str
+    brokers: list[Node]
+
+
+def port_of(node: Node) -> int:
+    """The port that clients connect to."""
+    return int(node["address"].rpartition(":")[2])
 
 
 class UpCluster:
-    """A name server and a group; use it in a `with` block, which always stops it."""
+    """A name server and a group; use it in a `with` block, which always stops it.
 
-    def __init__(self, folder: Path, node_count: int = 3, settings: Sequence[str] = ()) -> None:
-        self._folder = folder
-        self._node_count = node_count
+    `stop` and `start` may follow each other: the data stays, and so do the ports.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        node_count: int = 3,
+        settings: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Takes ports; nothing runs yet.
+
+        Args:
+            folder: for the data, logs and the ready file; made when it is not there.
+            node_count: brokers of the group, three at most.
+            settings: key=value words for the brokers.
+            environment: variables of the processes besides those of this one.
+        """
+        self.folder = folder
+        # Where the nodes keep their stores.
+        self.data = folder / "data"
+        self.node_count = node_count
+        # Seconds from the start of the first process to a leader that served.
+        self.ready_s = 0.0
         self._settings = settings
+        self._environment = environment
         self._ready_file = folder / "ready.json"
-        self._log = folder / "up.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._base_port = free_first_port()
+        self._up: LiveProgram | None = None
 
     @property
     def name_server(self) -> str:
         """Address of the name server."""
-        return str(self._document()["namesrv"])
+        return f"127.0.0.1:{self._base_port + 5}"
 
     @property
-    def data(self) -> Path:
-        """Where the nodes keep their stores."""
-        return self._folder / "data"
+    def up(self) -> LiveProgram:
+        """The program that runs the others."""
+        assert self._up is not None
+        return self._up
 
-    def brokers(self) -> list[dict[str, Any]]:
-        """The nodes as the ready file shows them."""
-        nodes: list[dict[str, Any]] = self._document()["brokers"]
-        return nodes
+    def start(self) -> None:
+        """Starts all processes and waits until a leader serves."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        words = [
+            "up", "--data", self.data, "--nodes", self.node_count,
+            "--namesrv-port", self._base_port + 5, "--base-port", self._base_port,
+            "--ready-file", self._ready_file, "--", *self._settings,
+        ]  # fmt: skip
+        begun_s = time.perf_counter()
+        self._up = LiveProgram(words, self.folder / "up.log", self._environment)
+        wait_until(self._is_ready, what="a leader that serves", deadline_s=_READY_S)
+        self.ready_s = time.perf_counter() - begun_s
 
-    def leader(self) -> dict[str, Any] | None:
-        """The node that leads, None when none or several say so."""
-        leaders = [node for node in self.brokers() if node["role"] == "LEADER" and node["pid"]]
+    def stop(self) -> int:
+        """Stops all processes in order, so that checkpoints are written; returns the exit code."""
+        up, self._up = self.up, None
+        return up.stop()
+
+    def nodes(self) -> list[Node]:
+        """The brokers as the ready file shows them."""
+        document: _Ready = json.loads(self._ready_file.read_text())
+        return document["brokers"]
+
+    def find_leader(self, *, not_pid: int | None = None) -> Node | None:
+        """The node that leads, None when none or several say so.
+
+        Args:
+            not_pid: a process that is left out: it was killed, or stopped and still says so.
+        """
+        leaders = [
+            node
+            for node in self.nodes()
+            if node["role"] == "LEADER" and node["pid"] not in (None, not_pid)
+        ]
         return leaders[0] if len(leaders) == 1 else None
 
-    def kill(self, node: dict[str, Any]) -> None:
-        """Kills a node as a crash would; `ledgermq up` starts it again."""
-        os.kill(node["pid"], signal.SIGKILL)
+    def wait_for_leader(self, *, not_pid: int | None = None) -> Node:
+        """Waits until exactly one node leads, see `find_leader`."""
+        leader = wait_until(lambda: self.find_leader(not_pid=not_pid), what="one leader")
+        assert leader is not None
+        return leader
+
+    def has_all(self) -> bool:
+        """Whether one node leads and all others follow."""
+        roles = sorted(node["role"] for node in self.nodes() if node["pid"])
+        return roles == ["FOLLOWER"] * (self.node_count - 1) + ["LEADER"]
+
+    def wait_for_all(self) -> None:
+        """Waits until one node leads and all others follow."""
+        wait_until(self.has_all, what="a leader and its followers", deadline_s=_READY_S)
+
+    def kill(self, *nodes: Node) -> None:
+        """Kills nodes as a crash would; `ledgermq up` starts them again."""
+        self.signal(signal.SIGKILL, *nodes)
+
+    def signal(self, number: signal.Signals, *nodes: Node) -> None:
+        """Sends a signal to nodes that are up."""
+        for node in nodes:
+            assert node["pid"] is not None, f"{node['id']} is down"
+            os.kill(node["pid"], number)
 
     def name_server_pid(self) -> int:
         """The process of the name server; `ledgermq up` starts it again when it ends."""
-        assert self._process is not None
-        up = self._process.pid
+        up = self.up.pid
         for pid in Path(f"/proc/{up}/task/{up}/children").read_text().split():
             if b"namesrv" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 return int(pid)
         raise AssertionError("the name server does not run")
 
+    def log_text(self, name: str) -> str:
+        """The log of a node, or of the name server, over all its lives."""
+        return (self.data / "logs" / f"{name}.log").read_text(errors="replace")
+
+    def last_words(self) -> str:
+        """The ends of all logs, for the text of a failure."""
+        parts = [("up", self._up.lines if self._up is not None else [])]
+        for name in ("namesrv", *(f"n{i}" for i in range(self.node_count))):
+            with contextlib.suppress(OSError):
+                parts.append((name, self.log_text(name).splitlines()))
+        return "\n".join("\n".join([f"--- {name}", *lines[-_LOG_LINES:]]) for name, lines in parts)
+
     def __enter__(self) -> Self:
-        base_port = free_first_port()
-        words = [
-            sys.executable, "-m", "ledgermq.cli.main", "up", "--data", str(self._folder / "data"),
-            "--nodes", str(self._node_count), "--namesrv-port", str(base_port + 5),
-            "--base-port", str(base_port), "--ready-file", str(self._ready_file),
-            "--", *self._settings,
-        ]  # fmt: skip
-        with open(self._log, "wb") as log:
-            self._process = subprocess.Popen(words, stdout=log, stderr=log)
         try:
-            wait_until(lambda: self._is_ready(), what="a leader that serves", deadline_s=60.0)
-        except BaseException:
-            self._stop()
+            self.start()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
         return self
 
@@ -85,22 +186,11 @@ class UpCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        if isinstance(error, Exception):
+            error.add_note(self.last_words())
+        if self._up is not None:
+            self.stop()
 
     def _is_ready(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self._log.read_text()
-        return self._ready_file.exists()
-
-    def _document(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self._ready_file.read_text())
-        return document
-
-    def _stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        assert self.up.is_running, self.up.log_text()
+        return "ready" in self.up.lines

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from tests.e2e.live_program import run_ledgermq
+from tests.e2e.up_cluster import Node, UpCluster
 from tests.e2e.wire_client import WireClient
-from tests.fault.up_group import UpGroup
+from tests.fault.up_group import is_whole
 from tests.waiting import wait_until
 
 T = TypeVar("T")
@@ -26,18 +26,18 @@ class LeaderChanges:
     Each verb waits until all scenarios have come to it, and is done once for all.
     """
 
-    def __init__(self, group: UpGroup) -> None:
+    def __init__(self, group: UpCluster) -> None:
         self._group = group
         self._barrier = asyncio.Barrier(1)
         self._killed = ""
 
     @property
     def name_server(self) -> str:
-        return str(self._group.document()["namesrv"])
+        return self._group.name_server
 
     def leader_address(self) -> str:
         """Waits for the address of the node that leads."""
-        return str(self._group.leader()["address"])
+        return self._group.wait_for_leader()["address"]
 
     def ask_leader(self, question: Callable[[WireClient], T]) -> T | None:
         """Returns what a question to the leader gives; None when it is gone or does not answer.
@@ -83,24 +83,24 @@ class LeaderChanges:
 
     def _kill(self) -> None:
         """`ledgermq up` starts it again."""
-        killed = self._group.leader()
+        killed = self._group.wait_for_leader()
         self._killed = killed["id"]
-        self._group.signal(signal.SIGKILL, killed)
-        self._group.leader(not_pid=killed["pid"])
+        self._group.kill(killed)
+        self._group.wait_for_leader(not_pid=killed["pid"])
 
     def _hand_back(self) -> None:
         self._wait_until_whole()
         self._hand_on(self._killed)
 
     def _hand_on(self, target: str) -> None:
-        first = self._group.leader()
+        first = self._group.wait_for_leader()
         complaints: set[str] = set()
 
-        def leads() -> dict[str, Any] | None:
-            leader = self._group.leader()
+        def leads() -> Node | None:
+            leader = self._group.wait_for_leader()
             return leader if leader["id"] == target else None
 
-        def is_done() -> dict[str, Any] | None:
+        def is_done() -> Node | None:
             words = ("transferLeader", "-n", self.name_server, "-a", first["address"])
             done = run_ledgermq("admin", *words, "--to", target)
             complaints.add(done.stderr)
@@ -119,12 +119,12 @@ class LeaderChanges:
     def _wait_until_whole(self) -> None:
         """A member that comes back counts again when the others committed without it."""
 
-        def is_whole() -> bool:
+        def is_whole_when_warm() -> bool:
             try:
-                with WireClient(self._group.leader()["address"]) as client:
+                with WireClient(self._group.wait_for_leader()["address"]) as client:
                     client.send("Warm", 0, b"x")
             except OSError:
                 return False
-            return self._group.is_whole()
+            return is_whole(self._group)
 
-        wait_until(is_whole, what="a leader and two followers", deadline_s=60)
+        wait_until(is_whole_when_warm, what="a leader and two followers", deadline_s=60)

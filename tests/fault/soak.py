@@ -133,8 +133,8 @@ class Faults:
             self._stopped_pid = 0
             self._due_s = time.monotonic() + self._rng.uniform(*CALM_S)
             return
-        leader = self._cluster.leader()
-        nodes = [node for node in self._cluster.brokers() if node["pid"]]
+        leader = self._cluster.find_leader()
+        nodes = [node for node in self._cluster.nodes() if node["pid"]]
         if leader is None or len(nodes) < 3:
             # Two failures at once are more than a group of three is for.
             return

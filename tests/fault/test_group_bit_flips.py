@@ -3,17 +3,17 @@
 from pathlib import Path
 
 from tests.fault.bit_flips import flip
-from tests.fault.up_group import Load, UpGroup
+from tests.fault.up_group import Load, addresses, small_group, stop_and_verify, wait_until_whole
 from tests.waiting import wait_until
 
 
 def test_running_members_repair_what_flips_on_their_disks(tmp_path: Path) -> None:
     """The log of the leader, and then a queue of a follower."""
     settings = ("scrubBytesPerSecond=200000000",)
-    with UpGroup(tmp_path, *settings) as group, Load(group.addresses()) as load:
+    with small_group(tmp_path, *settings) as group, Load(addresses(group)) as load:
         load.wait_for_more(200)
-        group.wait_until_whole()
-        name = group.leader()["id"]
+        wait_until_whole(group)
+        name = group.wait_for_leader()["id"]
         recovered = group.log_text(name).count("recovered, it votes")
         flip(group.data / name / f"dledger-{name}" / "data" / f"{0:020d}", 20_000)
         wait_until(
@@ -21,7 +21,7 @@ def test_running_members_repair_what_flips_on_their_disks(tmp_path: Path) -> Non
             what=f"{name} whole again",
         )
         assert "is damaged" in group.log_text(name)
-        other = group.leader()["id"]
+        other = group.wait_for_leader()["id"]
         follower = next(node for node in ("n0", "n1", "n2") if node not in (name, other))
         queue = group.data / follower / "consumequeue" / "Load" / "1" / f"{0:020d}"
         # One of the senders may have come to little yet.
@@ -38,7 +38,7 @@ def test_running_members_repair_what_flips_on_their_disks(tmp_path: Path) -> Non
             what="a second start",
         )
         load.wait_for_more(50)
-        group.wait_until_whole()
+        wait_until_whole(group)
         load.stop()
         load.judge(group)
-        group.stop_and_verify()
+        stop_and_verify(group)

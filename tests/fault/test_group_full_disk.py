@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.up_group import NODES, Load, UpGroup
+from tests.e2e.up_cluster import UpCluster
+from tests.fault.up_group import (
+    NODES,
+    Load,
+    addresses,
+    small_group,
+    stop_and_verify,
+    wait_until_whole,
+)
 from tests.waiting import wait_until
 
 # Waits are long, for a starved machine; several may follow each other.
@@ -97,7 +105,7 @@ def disks(folder: Path) -> Iterator[dict[str, Disk]]:
         yield found
 
 
-def wait_until_full(group: UpGroup, node: str) -> None:
+def wait_until_full(group: UpCluster, node: str) -> None:
     wait_until(
         lambda: NO_ROOM in group.log_text(node),
         what=f"the end of the disk of {node}",
@@ -105,22 +113,22 @@ def wait_until_full(group: UpGroup, node: str) -> None:
     )
 
 
-def restart(group: UpGroup, *nodes: str) -> None:
+def restart(group: UpCluster, *nodes: str) -> None:
     """Ends members in order; `up` starts them again."""
     group.signal(signal.SIGTERM, *(node for node in group.nodes() if node["id"] in nodes))
 
 
-def judge(group: UpGroup, load: Load) -> None:
+def judge(group: UpCluster, load: Load) -> None:
     load.judge(group)
-    group.stop_and_verify()
+    stop_and_verify(group)
 
 
 def test_a_full_follower_leaves_the_group_and_comes_back(
     folder: Path, disks: dict[str, Disk]
 ) -> None:
-    with UpGroup(folder, *SETTINGS, BLIND) as group:
-        with Load(group.addresses(), BODY_BYTES) as load:
-            group.wait_until_whole()
+    with small_group(folder, *SETTINGS, BLIND) as group:
+        with Load(addresses(group), BODY_BYTES) as load:
+            wait_until_whole(group)
             full = next(node for node in group.nodes() if node["role"] == "FOLLOWER")
             disks[full["id"]].fill()
             wait_until_full(group, full["id"])
@@ -129,32 +137,32 @@ def test_a_full_follower_leaves_the_group_and_comes_back(
             disks[full["id"]].grow()
             restart(group, full["id"])
             load.wait_for_more(20)
-            group.wait_until_whole()
+            wait_until_whole(group)
         judge(group, load)
 
 
 def test_a_full_leader_hands_over_and_comes_back(folder: Path, disks: dict[str, Disk]) -> None:
-    with UpGroup(folder, *SETTINGS, BLIND) as group:
-        with Load(group.addresses(), BODY_BYTES) as load:
-            group.wait_until_whole()
-            full = group.leader()
+    with small_group(folder, *SETTINGS, BLIND) as group:
+        with Load(addresses(group), BODY_BYTES) as load:
+            wait_until_whole(group)
+            full = group.wait_for_leader()
             disks[full["id"]].fill()
             wait_until_full(group, full["id"])
             load.wait_for_more(100)
-            assert group.leader()["id"] != full["id"]
+            assert group.wait_for_leader()["id"] != full["id"]
             assert full["pid"] in {node["pid"] for node in group.nodes()}
             disks[full["id"]].grow()
             restart(group, full["id"])
-            group.wait_until_whole()
+            wait_until_whole(group)
         judge(group, load)
 
 
 def test_a_group_of_full_disks_refuses_and_loses_nothing(
     folder: Path, disks: dict[str, Disk]
 ) -> None:
-    with UpGroup(folder, *SETTINGS, BLIND) as group:
-        with Load(group.addresses(), BODY_BYTES) as load:
-            group.wait_until_whole()
+    with small_group(folder, *SETTINGS, BLIND) as group:
+        with Load(addresses(group), BODY_BYTES) as load:
+            wait_until_whole(group)
             pids = {node["pid"] for node in group.nodes()}
             for disk in disks.values():
                 disk.fill()
@@ -175,7 +183,7 @@ def test_a_group_of_full_disks_refuses_and_loses_nothing(
                 disk.grow()
             restart(group, *NODES)
             load.wait_for_more(20)
-            group.wait_until_whole()
+            wait_until_whole(group)
         judge(group, load)
 
 
@@ -184,15 +192,15 @@ def test_a_nearly_full_leader_takes_no_messages_until_there_is_room(
 ) -> None:
     """The last tenth of the disk is not for messages; no restart is needed."""
     watching = ("cleanResourceInterval=100", "cleanFileForciblyEnable=false")
-    with UpGroup(folder, *SETTINGS, *watching) as group:
-        with Load(group.addresses(), BODY_BYTES) as load:
-            group.wait_until_whole()
+    with small_group(folder, *SETTINGS, *watching) as group:
+        with Load(addresses(group), BODY_BYTES) as load:
+            wait_until_whole(group)
             pids = {node["pid"] for node in group.nodes()}
             ballast: dict[str, Path] = {}
 
             def is_refused() -> bool:
                 # On a starved machine another member may lead before the disk is full.
-                leader = group.leader()
+                leader = group.wait_for_leader()
                 if leader["id"] not in ballast:
                     ballast[leader["id"]] = disks[leader["id"]].put_ballast(BALLAST_PERCENT)
                 _, remark = load.refusals.get(leader["address"], (0, ""))

@@ -34,7 +34,7 @@ from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import Record
 from tests.e2e.wire_client import WireClient, request
 from tests.fault.leader_changes import LeaderChanges
-from tests.fault.up_group import UpGroup
+from tests.fault.up_group import small_group
 from tests.scenarios import until
 from tests.waiting import wait_until
 
@@ -342,7 +342,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     # Of failures that are wanted.
     logger.setLevel(logging.ERROR)
     try:
-        with UpGroup(tmp_path_factory.mktemp("group"), *SETTINGS) as group:
+        with small_group(tmp_path_factory.mktemp("group"), *SETTINGS) as group:
             changes = LeaderChanges(group)
             told, orderly, tried = Told(changes), Orderly(changes), Tried(changes)
             scenarios = (told, orderly, tried, Late(changes), Paid(changes))

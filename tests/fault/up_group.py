@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
-import signal
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from ledgermq.cli.store_walk import StoreDirectory
-from tests.e2e.live_program import LiveProgram, run_ledgermq
+from tests.e2e.live_program import run_ledgermq
+from tests.e2e.up_cluster import UpCluster
 from tests.e2e.wire_client import WireClient
-from tests.free_ports import free_first_port
 from tests.waiting import wait_until
 
 TOPIC = "Load"
@@ -37,140 +35,56 @@ SENDERS = 4
 ANSWER_S = 3.0
 
 
-class UpGroup:
-    """The processes of one `ledgermq up`; used in a `with` block, which stops them."""
+def small_group(folder: Path, *settings: str) -> UpCluster:
+    """A group of three whose files are soon full."""
+    return UpCluster(folder, len(NODES), (*SMALL_GROUP, *settings))
 
-    def __init__(self, folder: Path, *settings: str) -> None:
-        self.folder = folder
-        self.data = folder / "data"
-        self._settings = (*SMALL_GROUP, *settings)
-        self._ready_file = folder / "ready.json"
-        self._base = free_first_port()
-        self._up: LiveProgram | None = None
 
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException as error:
-            error.add_note(self.last_words())
-            self.up.stop()
-            raise
-        return self
+def addresses(group: UpCluster) -> list[str]:
+    """Where clients reach the members."""
+    return [node["address"] for node in group.nodes()]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, Exception):
-            error.add_note(self.last_words())
-        if self._up is not None and self._up.is_running:
-            self._up.stop()
 
-    @property
-    def up(self) -> LiveProgram:
-        assert self._up is not None
-        return self._up
+def is_whole(group: UpCluster) -> bool:
+    """Whether one leads, two follow, and all of them count."""
 
-    def start(self) -> None:
-        """Starts everything and waits until a leader serves."""
-        words = [
-            "up", "--data", self.data, "--base-port", self._base,
-            "--namesrv-port", self._base + 5, "--ready-file", self._ready_file,
-            "--", *self._settings,
-        ]  # fmt: skip
-        self._up = LiveProgram(words, self.folder / "up.log")
-        wait_until(lambda: "ready" in self.up.lines, what="ready", deadline_s=90)
+    def is_counted(name: str) -> bool:
+        log = group.log_text(name)
+        return log.count("recovering, no vote") == log.count("recovered, it votes")
 
-    def document(self) -> dict[str, Any]:
-        """What the ready file says now."""
-        found: dict[str, Any] = json.loads(self._ready_file.read_text())
-        return found
+    return group.has_all() and all(map(is_counted, NODES))
 
-    def nodes(self) -> list[dict[str, Any]]:
-        brokers: list[dict[str, Any]] = self.document()["brokers"]
-        return brokers
 
-    def addresses(self) -> list[str]:
-        return [node["address"] for node in self.nodes()]
+def wait_until_whole(group: UpCluster) -> None:
+    """Waits until one leads, two follow, and all of them count.
 
-    def leader(self, *, not_pid: int = -1) -> dict[str, Any]:
-        """Waits for the one leader, other than the process given."""
+    A member that comes to a group in which others wrote already cannot know whether it has
+    forgotten something: it counts again when the others committed without it, so something must be
+    sent meanwhile.
+    """
+    wait_until(lambda: is_whole(group), what="a leader and two followers", deadline_s=60)
 
-        def find() -> dict[str, Any] | None:
-            leaders = [
-                node
-                for node in self.nodes()
-                if node["role"] == "LEADER" and node["pid"] not in (None, not_pid)
-            ]
-            return leaders[0] if len(leaders) == 1 else None
 
-        found = wait_until(find, what="one leader")
-        assert found is not None
-        return found
+def stop_and_verify(group: UpCluster) -> None:
+    """Stops all in order and has the stores checked and compared.
 
-    def wait_until_whole(self) -> None:
-        """Waits until one leads, two follow, and all of them count.
+    A leader that stops may still write; what was committed before is on all of them.
+    """
+    members = [StoreDirectory(group.data / node / f"dledger-{node}") for node in NODES]
 
-        A member that comes to a group in which others wrote already cannot know whether it has
-        forgotten something: it counts again when the others committed without it, so something
-        must be sent meanwhile.
-        """
+    def find_committed() -> int | None:
+        """The last committed entry that all members have noted."""
+        found = {member.checkpoint() for member in members}
+        return found.pop() if len(found) == 1 else None
 
-        wait_until(self.is_whole, what="a leader and two followers", deadline_s=60)
-
-    def is_whole(self) -> bool:
-        """Whether one leads, two follow, and all of them count."""
-
-        def is_counted(name: str) -> bool:
-            log = self.log_text(name)
-            return log.count("recovering, no vote") == log.count("recovered, it votes")
-
-        roles = sorted(node["role"] for node in self.nodes() if node["pid"])
-        return roles == ["FOLLOWER", "FOLLOWER", "LEADER"] and all(map(is_counted, NODES))
-
-    def signal(self, number: signal.Signals, *nodes: dict[str, Any]) -> None:
-        for node in nodes:
-            os.kill(node["pid"], number)
-
-    def stores(self) -> list[StoreDirectory]:
-        return [StoreDirectory(self.data / node / f"dledger-{node}") for node in NODES]
-
-    def wait_until_equal(self) -> int:
-        """Waits until all members have noted the same last committed entry; returns its index."""
-
-        def find() -> int | None:
-            found = {store.checkpoint() for store in self.stores()}
-            return found.pop() if len(found) == 1 else None
-
-        index = wait_until(find, what="equal replicas")
-        assert index is not None
-        return index
-
-    def stop_and_verify(self) -> None:
-        """Stops all in order and has the stores checked and compared.
-
-        A leader that stops may still write; what was committed before is on all of them.
-        """
-        index = self.wait_until_equal()
-        assert self.up.stop() == 0
-        stores = [self.data / node for node in NODES]
-        done = run_ledgermq("log", "verify", "--json", *stores)
-        document = json.loads(done.stdout)
-        assert done.returncode == 0, document
-        assert min(store["committed_index"] for store in document["stores"]) >= index
-        assert document["compared"]["end_position"] > document["compared"]["start_position"]
-
-    def log_text(self, name: str) -> str:
-        return (self.data / "logs" / f"{name}.log").read_text(errors="replace")
-
-    def last_words(self) -> str:
-        parts = [f"--- up\n{chr(10).join(self.up.lines[-15:])}"]
-        for name in ("namesrv", *NODES):
-            with contextlib.suppress(OSError):
-                parts.append(f"--- {name}\n{self.log_text(name)[-4000:]}")
-        return "\n".join(parts)
+    index = wait_until(find_committed, what="equal replicas")
+    assert index is not None
+    assert group.stop() == 0
+    done = run_ledgermq("log", "verify", "--json", *(group.data / node for node in NODES))
+    document = json.loads(done.stdout)
+    assert done.returncode == 0, document
+    assert min(store["committed_index"] for store in document["stores"]) >= index
+    assert document["compared"]["end_position"] > document["compared"]["start_position"]
 
 
 class Load:
@@ -259,7 +173,7 @@ class Load:
                 assert place not in self.acked, f"{place} was given twice"
                 self.acked[place] = body
 
-    def judge(self, group: UpGroup) -> None:
+    def judge(self, group: UpCluster) -> None:
         """Reads all queues of the leader: all that was acked in its place, nothing invented."""
         assert not self.failures, self.failures
         found: dict[tuple[int, int], bytes] = {}
@@ -268,7 +182,7 @@ class Load:
             # Who leads no longer, or is not ready, closes or gives less.
             with contextlib.suppress(OSError):
                 found.clear()
-                found.update(self._read(group.leader()["address"]))
+                found.update(self._read(group.wait_for_leader()["address"]))
             return self._lost_count(found) == 0
 
         try:

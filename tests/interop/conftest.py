@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.ledgermq_cluster import LedgerMQCluster
+from tests.e2e.up_cluster import UpCluster
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 
-LedgerMQStarter = Callable[..., LedgerMQCluster]
+LedgerMQStarter = Callable[..., UpCluster]
 Tell = Callable[[str], None]
 
 _RESULTS = pytest.StashKey[list[str]]()
@@ -63,6 +63,12 @@ def java_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClust
         shutil.rmtree(store)
 
 
+def remove_stores(cluster: UpCluster) -> None:
+    """Deletes the stores of a cluster; logs stay."""
+    for store in cluster.data.glob("n[0-9]"):
+        shutil.rmtree(store, ignore_errors=True)
+
+
 @pytest.fixture(scope="module")
 def start_ledgermq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerMQStarter]:
     """A function that starts a LedgerMQ cluster, which ends with the module's last test.
@@ -71,10 +77,10 @@ def start_ledgermq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerM
     """
     with ExitStack() as stack:
 
-        def start(settings: tuple[str, ...] = ()) -> LedgerMQCluster:
-            cluster = LedgerMQCluster(tmp_path_factory.mktemp("ledgermq"), settings=settings)
+        def start(settings: tuple[str, ...] = ()) -> UpCluster:
+            cluster = UpCluster(tmp_path_factory.mktemp("ledgermq"), settings=settings)
             if not os.environ.get("INTEROP_KEEP"):
-                stack.callback(cluster.remove_data)
+                stack.callback(remove_stores, cluster)
             return stack.enter_context(cluster)
 
         yield start

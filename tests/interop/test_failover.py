@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.live_program import run_ledgermq
+from tests.e2e.up_cluster import UpCluster, port_of
 from tests.interop.conftest import LedgerMQStarter, Tell
-from tests.interop.ledgermq_cluster import LedgerMQCluster
 from tests.interop.load import StockLoad, consume_all, find_faults, read_acks
+from tests.interop.mqadmin import make_topic
 from tests.interop.probe import WriteProbe, max_offsets
 from tests.interop.processes import pause
 from tests.interop.programs import Report
@@ -36,7 +38,7 @@ ACKS_BETWEEN = 200
 class Scene:
     """A group under load: the cluster, all acknowledgements so far, the number of checks."""
 
-    cluster: LedgerMQCluster
+    cluster: UpCluster
     workspace: Path
     tell: Tell
     acks: list[Report] = field(default_factory=list)
@@ -44,12 +46,12 @@ class Scene:
 
     def probe(self) -> WriteProbe:
         """Return a write probe over all brokers, not yet started."""
-        return WriteProbe([node.port for node in self.cluster.nodes()], PROBE_TOPIC)
+        return WriteProbe(list(map(port_of, self.cluster.nodes())), PROBE_TOPIC)
 
     def load(self, name: str) -> StockLoad:
         """Return a load with an acknowledgement file of its own, not yet started."""
         return StockLoad(
-            namesrv=self.cluster.namesrv,
+            namesrv=self.cluster.name_server,
             topic=TOPIC,
             acks=self.workspace / f"{name}.acks",
             rate_per_second=RATE_PER_SECOND,
@@ -64,10 +66,10 @@ class Scene:
     def check_topic(self) -> None:
         """Consume the whole topic in a new group and compare with every acknowledgement."""
         self.cluster.wait_for_all()
-        ends = max_offsets(self.cluster.wait_for_leader().port, TOPIC, QUEUES)
+        ends = max_offsets(port_of(self.cluster.wait_for_leader()), TOPIC, QUEUES)
         self.checks += 1
         delivery = consume_all(
-            namesrv=self.cluster.namesrv,
+            namesrv=self.cluster.name_server,
             topic=TOPIC,
             group=f"check_{self.checks}",
             expect=sum(ends),
@@ -86,7 +88,8 @@ class Scene:
         members = find_members(self.cluster.data)
         assert len(members) == self.cluster.node_count, members
         comparison = compare(members)
-        verify = self.cluster.verify_logs()
+        stores = (self.cluster.data / f"n{i}" for i in range(self.cluster.node_count))
+        verify = run_ledgermq("log", "verify", *stores)
         print(
             f"replicas: committed {comparison.committed}, {comparison.compared_bytes} bytes equal"
         )
@@ -102,8 +105,8 @@ def scene(
 ) -> Iterator[Scene]:
     """A group of three with the topics of the load and of the probe."""
     cluster = start_ledgermq()
-    cluster.make_topic(TOPIC, QUEUES)
-    cluster.make_topic(PROBE_TOPIC, QUEUES)
+    make_topic(cluster.name_server, TOPIC, QUEUES)
+    make_topic(cluster.name_server, PROBE_TOPIC, QUEUES)
     cluster.wait_for_all()
     yield Scene(cluster, tmp_path_factory.mktemp("failover"), tell)
 
@@ -126,9 +129,8 @@ def test_no_acknowledged_message_is_lost_when_leaders_are_killed(scene: Scene) -
                 )
                 outages.append(outage)
                 load.wait_for_acks(ACKS_BETWEEN, seconds=90)
-                print(
-                    f"kill {number}: leader {leader.id}, {outage:.2f} s without a writable leader"
-                )
+                name = leader["id"]
+                print(f"kill {number}: leader {name}, {outage:.2f} s without a writable leader")
             scene.finish(load)
     finally:
         probe.stop()

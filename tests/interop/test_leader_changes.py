@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 from ledgermq.protocol.codes import RequestCode
+from tests.e2e.live_program import run_ledgermq
+from tests.e2e.up_cluster import Node, UpCluster, port_of
 from tests.e2e.wire_client import WireClient
 
 from .builds import java_program
 from .conftest import LedgerMQStarter
-from .ledgermq_cluster import LEDGERMQ, LedgerMQCluster, Node
+from .mqadmin import make_topic
 from .probe import max_offsets
 from .processes import wait_until
 from .programs import Report, run
@@ -23,25 +24,23 @@ QUEUES = 4
 COUNT = 200
 
 
-def hand_on(cluster: LedgerMQCluster) -> Node:
+def hand_on(cluster: UpCluster) -> Node:
     """Has another member lead; returns it."""
     leader = cluster.wait_for_leader()
-    target = next(node for node in cluster.nodes() if node.id != leader.id)
+    target = next(node for node in cluster.nodes() if node["id"] != leader["id"])
 
     def is_done() -> bool:
-        words = ["admin", "transferLeader", "-n", cluster.namesrv, "-a", leader.address]
-        subprocess.run(
-            [*LEDGERMQ, *words, "--to", target.id], capture_output=True, timeout=60, check=False
-        )
+        words = ("transferLeader", "-n", cluster.name_server, "-a", leader["address"])
+        run_ledgermq("admin", *words, "--to", target["id"])
         found = cluster.find_leader()
-        return found is not None and found.id == target.id
+        return found is not None and found["id"] == target["id"]
 
-    wait_until(is_done, f"{target.id} to lead", seconds=60, detail=cluster.last_words)
+    wait_until(is_done, f"{target['id']} to lead", seconds=60, detail=cluster.last_words)
     return cluster.wait_for_leader()
 
 
 def send(node: Node, count: int) -> None:
-    with WireClient(node.address) as client:
+    with WireClient(node["address"]) as client:
         for number in range(count):
             assert client.send(TOPIC, number % QUEUES, b"%d" % number).code == 0
 
@@ -49,7 +48,7 @@ def send(node: Node, count: int) -> None:
 def committed(node: Node) -> list[str]:
     """What the leader knows of the group's place in each queue."""
     found = []
-    with WireClient(node.address) as client:
+    with WireClient(node["address"]) as client:
         for queue_id in range(QUEUES):
             fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue_id)}
             answer = client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, fields)
@@ -62,12 +61,12 @@ def test_offsets_of_a_consumer_reach_the_next_leader(
 ) -> None:
     """It looks for another leader each 30 s only, and tells the former one what it consumed."""
     cluster = start_ledgermq()
-    cluster.make_topic(TOPIC, QUEUES)
+    make_topic(cluster.name_server, TOPIC, QUEUES)
     cluster.wait_for_all()
     send(cluster.wait_for_leader(), COUNT)
     messages: list[Report] = []
     command = [
-        *java_program("4.9.3"), "consume", "--namesrv", cluster.namesrv, "--topic", TOPIC,
+        *java_program("4.9.3"), "consume", "--namesrv", cluster.name_server, "--topic", TOPIC,
         "--group", GROUP, "--expect", str(2 * COUNT), "--idle", "60", "--poll", "30000",
     ]  # fmt: skip
 
@@ -88,7 +87,7 @@ def test_offsets_of_a_consumer_reach_the_next_leader(
         consumer.join()
     assert len(messages) >= 2 * COUNT
     leader = cluster.wait_for_leader()
-    ends = [str(end) for end in max_offsets(leader.port, TOPIC, QUEUES)]
+    ends = [str(end) for end in max_offsets(port_of(leader), TOPIC, QUEUES)]
     print(committed(leader), ends, file=sys.stderr)
     wait_until(
         lambda: committed(leader) == ends, "the offsets", seconds=30, detail=cluster.last_words

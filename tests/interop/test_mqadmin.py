@@ -19,9 +19,9 @@ from typing import Final
 
 import pytest
 
+from tests.e2e.up_cluster import UpCluster
 from tests.interop.admin_cases import CASES, GROUP, TOPIC, WORK_TOPIC, Case, lines_of, unexplained
 from tests.interop.builds import java_program
-from tests.interop.ledgermq_cluster import LedgerMQCluster
 from tests.interop.mqadmin import CLUSTER_NAME, mqadmin_command, prepare_home
 from tests.interop.processes import wait_until
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
@@ -153,13 +153,13 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site
     keys = {"enablePropertyFilter": "true", "aclEnable": "true", "traceTopicEnable": "true"}
     java = JavaCluster(folder / "stock", JavaClusterPlan(broker_keys=keys))
     settings = tuple(f"{key}={value}" for key, value in keys.items())
-    ours = LedgerMQCluster(folder / "ours", settings=settings)
+    ours = UpCluster(folder / "ours", settings=settings)
     _put_rules(
         java.directory / "home" / "conf", *(ours.data / n / "config" for n in ("n0", "n1", "n2"))
     )
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         list(pool.map(stack.enter_context, (java, ours)))
-        begun = (_site(java.namesrv, java.directory), _site(ours.namesrv, ours.directory))
+        begun = (_site(java.namesrv, java.directory), _site(ours.name_server, ours.folder))
         stock_site, our_site = pool.map(stack.enter_context, begun)
         yield stock_site, our_site
 

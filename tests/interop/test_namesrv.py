@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.live_program import LEDGERMQ
 from tests.free_ports import free_ports
 from tests.interop import corpus
 from tests.interop.corpus import QUEUE_COUNT
 from tests.interop.judging import Consuming, Sending, judge, table
-from tests.interop.ledgermq_cluster import LEDGERMQ
 from tests.interop.mqadmin import CLUSTER_NAME, make_topic, mqadmin
 from tests.interop.processes import LOOPBACK, ChildProcess, is_listening, wait_until
 from tests.interop.programs import PROGRAMS, StockProgram, consume_command, run, send_command

@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
+from tests.e2e.up_cluster import UpCluster
 from tests.interop import corpus
 from tests.interop.conftest import LedgerMQStarter, Tell
 from tests.interop.corpus import QUEUE_COUNT, Expected
 from tests.interop.judging import Consuming, Sending, Verdict, judge, table
-from tests.interop.ledgermq_cluster import LedgerMQCluster
 from tests.interop.mqadmin import make_topic
 from tests.interop.programs import (
     PROGRAMS,
@@ -44,18 +43,12 @@ IDLE_SECONDS = 40
 DEADLINE_SECONDS = 900.0
 
 
-class Cluster(Protocol):
-    """What a round needs of a cluster, stock or ours."""
-
-    @property
-    def namesrv(self) -> str: ...
-
-
 @dataclass(slots=True, kw_only=True)
 class Round:
     """All chosen clients against one cluster: corpora, senders, consumers, verdicts."""
 
-    cluster: Cluster
+    # The name server of the cluster, stock or ours.
+    namesrv: str
     topic: str
     workspace: Path
     message_count: int
@@ -65,7 +58,7 @@ class Round:
 
     def play(self) -> list[Verdict]:
         """Send everything, then let each client consume everything."""
-        make_topic(self.cluster.namesrv, self.topic, QUEUE_COUNT)
+        make_topic(self.namesrv, self.topic, QUEUE_COUNT)
         corpora = {
             program.name: corpus.write(
                 self._corpus_path(program), program.name, self.message_count, SEED
@@ -100,7 +93,7 @@ class Round:
     def _send(self, program: StockProgram) -> Sending:
         sending = Sending(program.name)
         command = send_command(
-            program, namesrv=self.cluster.namesrv, topic=self.topic,
+            program, namesrv=self.namesrv, topic=self.topic,
             corpus=self._corpus_path(program), queues=QUEUE_COUNT,
         )  # fmt: skip
         outcome = run(
@@ -118,7 +111,7 @@ class Round:
         def consume(program: StockProgram) -> Consuming:
             consuming = Consuming(program.name, corpora, program.orderly)
             command = consume_command(
-                program, namesrv=self.cluster.namesrv, topic=self.topic,
+                program, namesrv=self.namesrv, topic=self.topic,
                 expect=total, idle_seconds=IDLE_SECONDS,
             )  # fmt: skip
             outcome = run(
@@ -142,7 +135,7 @@ def require_clean(verdicts: Sequence[Verdict], message_count: int, client_count:
 
 
 @pytest.fixture(scope="module")
-def ledgermq(start_ledgermq: LedgerMQStarter) -> LedgerMQCluster:
+def ledgermq(start_ledgermq: LedgerMQStarter) -> UpCluster:
     """A group of three LedgerMQ brokers with its name server."""
     return start_ledgermq()
 
@@ -155,7 +148,7 @@ def test_the_programs_themselves_pass_against_the_stock_broker(
     count = min(300, MESSAGE_COUNT)
     programs = CHOSEN
     verdicts = Round(
-        cluster=java_cluster, topic="InteropStock", workspace=workspace,
+        namesrv=java_cluster.namesrv, topic="InteropStock", workspace=workspace,
         message_count=count, programs=programs,
     ).play()  # fmt: skip
     require_clean(verdicts, count, len(programs))
@@ -164,15 +157,16 @@ def test_the_programs_themselves_pass_against_the_stock_broker(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("program", CHOSEN, ids=lambda program: program.name)
 def test_a_waiting_push_consumer_is_given_messages_as_they_come(
-    ledgermq: LedgerMQCluster, workspace: Path, program: StockProgram
+    ledgermq: UpCluster, workspace: Path, program: StockProgram
 ) -> None:
     """The consumer subscribes to an empty topic first, so that each message ends a long poll."""
     count = min(200, MESSAGE_COUNT)
     topic = f"Live_{program.name.replace('.', '_')}"
-    make_topic(ledgermq.namesrv, topic, QUEUE_COUNT)
+    make_topic(ledgermq.name_server, topic, QUEUE_COUNT)
     one = Round(
-        cluster=ledgermq, topic=topic, workspace=workspace, message_count=count, programs=[program]
-    )
+        namesrv=ledgermq.name_server, topic=topic, workspace=workspace,
+        message_count=count, programs=[program],
+    )  # fmt: skip
     path = workspace / f"{topic}-{program.name}.corpus"
     corpora = {program.name: corpus.write(path, program.name, count, SEED)}
     with ThreadPoolExecutor(1) as pool:
@@ -184,10 +178,10 @@ def test_a_waiting_push_consumer_is_given_messages_as_they_come(
 
 @pytest.mark.timeout(2400)
 def test_each_client_consumes_what_all_clients_sent(
-    ledgermq: LedgerMQCluster, workspace: Path, tell: Tell
+    ledgermq: UpCluster, workspace: Path, tell: Tell
 ) -> None:
     verdicts = Round(
-        cluster=ledgermq, topic="InteropAll", workspace=workspace,
+        namesrv=ledgermq.name_server, topic="InteropAll", workspace=workspace,
         message_count=MESSAGE_COUNT, programs=CHOSEN, tell=tell,
     ).play()  # fmt: skip
     require_clean(verdicts, MESSAGE_COUNT, len(CHOSEN))

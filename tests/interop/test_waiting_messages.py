@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.up_cluster import UpCluster
 from tests.interop.builds import java_program
 from tests.interop.conftest import LedgerMQStarter
-from tests.interop.ledgermq_cluster import LedgerMQCluster
 from tests.interop.mqadmin import make_topic
 from tests.interop.programs import Report, run
 
@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
-def cluster(start_ledgermq: LedgerMQStarter) -> LedgerMQCluster:
+def cluster(start_ledgermq: LedgerMQStarter) -> UpCluster:
     return start_ledgermq(SETTINGS)
 
 
@@ -33,13 +33,13 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 def play(
-    cluster: LedgerMQCluster, workspace: Path, version: str, mode: str, **options: int
+    cluster: UpCluster, workspace: Path, version: str, mode: str, **options: int
 ) -> list[Report]:
     """Runs one mode of the program on a topic of its own; returns its reports."""
     topic = f"{mode}_{version.replace('.', '_')}"
-    make_topic(cluster.namesrv, topic, 2)
+    make_topic(cluster.name_server, topic, 2)
     command = [
-        *java_program(version, "WaitingMessages"), mode, "--namesrv", cluster.namesrv,
+        *java_program(version, "WaitingMessages"), mode, "--namesrv", cluster.name_server,
         "--topic", topic, "--group", f"group_{topic}",
     ]  # fmt: skip
     for name, value in options.items():
@@ -59,7 +59,7 @@ def of(reports: list[Report], event: str) -> list[Report]:
 
 
 def test_delayed_messages_come_once_and_in_time(
-    cluster: LedgerMQCluster, workspace: Path, version: str
+    cluster: UpCluster, workspace: Path, version: str
 ) -> None:
     reports = play(cluster, workspace, version, "delay", count=40, expect=40, idle=2)
     assert {report["status"] for report in of(reports, "sent")} == {"SEND_OK"}
@@ -72,7 +72,7 @@ def test_delayed_messages_come_once_and_in_time(
 
 
 def test_failed_messages_are_tried_again_until_they_are_dead(
-    cluster: LedgerMQCluster, workspace: Path, version: str
+    cluster: UpCluster, workspace: Path, version: str
 ) -> None:
     """Two failures and a success for each, but the second one fails for good."""
     reports = play(
@@ -98,7 +98,7 @@ def test_failed_messages_are_tried_again_until_they_are_dead(
 
 
 def test_transactions_end_as_the_producer_says(
-    cluster: LedgerMQCluster, workspace: Path, version: str
+    cluster: UpCluster, workspace: Path, version: str
 ) -> None:
     reports = play(cluster, workspace, version, "transaction", count=20, expect=10, idle=4)
     assert {report["status"] for report in of(reports, "sent")} == {"SEND_OK"}

@@ -111,7 +111,7 @@ def run(kills: int, leader_kills: int, folder: Path) -> int:
                 deadline_s=240,
             )
             if kill < leader_kills:
-                leader = cluster.leader()
+                leader = cluster.find_leader()
                 if leader is not None:
                     cluster.kill(leader)
                     sys.stdout.write(f"killed the leader {leader['id']}\n")

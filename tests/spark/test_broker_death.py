@@ -28,7 +28,7 @@ def test_a_read_goes_on_when_its_broker_is_back_and_ends_when_it_stays_away(
         batches = itertools.chain.from_iterable(map(reader.read, parts))
         rows = next(batches).to_pylist()
         assert len(rows) < COUNT / len(parts)
-        node = cluster.leader()
+        node = cluster.find_leader()
         assert node is not None
         cluster.kill(node)
         rows += [row for batch in batches for row in batch.to_pylist()]
