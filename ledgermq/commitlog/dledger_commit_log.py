@@ -8,12 +8,14 @@ Source: DLedgerCommitLog.java of 4.9.3 (asyncPutMessage, asyncPutMessages).
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from ledgermq.commitlog import row_loops
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.encoding import AppendMessage
 from ledgermq.commitlog.light_queues import MULTI_MARK
 from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.queue_offsets import QueueOffsets
-from ledgermq.commitlog.rows import Row, RowMaker, TopicQueue
+from ledgermq.commitlog.row import Row, TopicQueue
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.dledger.storage import LedgerStore
 
@@ -82,44 +84,93 @@ class DLedgerCommitLog(MessageWriter):
         self,
         slices: list[EntrySlice],
         messages: Sequence[AppendMessage],
-        bodies: list[bytes],
+        records: list[bytes],
         numbers: list[tuple[TopicQueue, int]],
         timestamp: int,
     ) -> list[AppendResult]:
         """Hand the rows to dispatch and return the results; neither can fail."""
         results: list[AppendResult] = []
-        make_row, position_in_batch = self._row_maker.row, 0
-        has_light = self._has_light_queues
         for entries in slices:
-            rows: list[Row] = []
-            base = entries.position + HEAD_BYTES
-            index = entries.first_index
-            for start in entries.starts:
-                topic_queue, queue_offset = numbers[position_in_batch]
-                message = messages[position_in_batch]
-                record_bytes = len(bodies[position_in_batch])
-                physical_offset = base + start
-                row = make_row(
-                    topic_queue,
-                    message[3],
-                    queue_offset,
-                    physical_offset,
-                    record_bytes,
+            if row_loops.COMPILED:
+                rows = row_loops.appended_rows(
+                    entries,
+                    records,
+                    messages,
+                    numbers,
                     timestamp,
-                    message[10],
-                    message[9],
+                    self._row_maker,
+                    self._rare_row,
+                    results,
+                    AppendResult,
                 )
-                if has_light and MULTI_MARK in message[10]:
-                    row = self._row_maker.with_light(row, topic_queue, message[10])
-                rows.append(row)
-                fields = (index, physical_offset, record_bytes, queue_offset, timestamp)
-                results.append(_new_tuple(AppendResult, fields))
-                position_in_batch += 1
-                index += 1
+            else:
+                rows = self._rows(entries, messages, records, numbers, timestamp, results)
             self._appended(
                 AppendedRun(entries.first_index, entries.last_term, entries.position, rows)
             )
         return results
+
+    def _rows(
+        self,
+        entries: EntrySlice,
+        messages: Sequence[AppendMessage],
+        records: list[bytes],
+        numbers: list[tuple[TopicQueue, int]],
+        timestamp: int,
+        results: list[AppendResult],
+    ) -> list[Row]:
+        """Return the rows of one run and add its results; as `appended_rows` does."""
+        make_row, has_light = self._row_maker.row, self._has_light_queues
+        rows: list[Row] = []
+        at = len(results)
+        base = entries.position + HEAD_BYTES
+        index = entries.first_index
+        for start in entries.starts:
+            topic_queue, queue_offset = numbers[at]
+            message = messages[at]
+            record_bytes = len(records[at])
+            physical_offset = base + start
+            row = make_row(
+                topic_queue,
+                message[3],
+                queue_offset,
+                physical_offset,
+                record_bytes,
+                timestamp,
+                message[10],
+                message[9],
+            )
+            if has_light and MULTI_MARK in message[10]:
+                row = self._row_maker.with_light(row, topic_queue, message[10])
+            rows.append(row)
+            fields = (index, physical_offset, record_bytes, queue_offset, timestamp)
+            results.append(_new_tuple(AppendResult, fields))
+            at += 1
+            index += 1
+        return rows
+
+    def _rare_row(
+        self,
+        message: AppendMessage,
+        topic_queue: TopicQueue,
+        queue_offset: int,
+        physical_offset: int,
+        record_bytes: int,
+        timestamp: int,
+    ) -> Row:
+        row = self._row_maker.row(
+            topic_queue,
+            message.sys_flag,
+            queue_offset,
+            physical_offset,
+            record_bytes,
+            timestamp,
+            message.properties,
+            message.body,
+        )
+        if self._has_light_queues and MULTI_MARK in message.properties:
+            row = self._row_maker.with_light(row, topic_queue, message.properties)
+        return row
 
 
 _new_tuple = tuple.__new__

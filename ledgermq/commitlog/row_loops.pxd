@@ -20,6 +20,16 @@ cpdef list rows_between(
 )
 
 @cython.locals(
+    rows=list, index="long long", base="long long", at=Py_ssize_t, starts=list,
+    start="long long", shared=object, queue_offset="long long", properties=bytes,
+    place="long long", size=Py_ssize_t, row=object,
+)
+cpdef list appended_rows(
+    object entries, list records, object messages, list numbers, long long timestamp,
+    object maker, object rare_row, list results, object result_type
+)
+
+@cython.locals(
     touched=list, key_rows=list, row=object, queue=object, queue_offset="long long",
     gathered=list,
 )

@@ -11,11 +11,12 @@ of their own.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.key_index import KeyRow
 from ledgermq.commitlog.row import Arrival, Row, TopicQueue
+from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.protocol.record import RECORD_MAGIC
 from ledgermq.protocol.sysflag import (
     HOST_V6_MASK,
@@ -26,6 +27,8 @@ from ledgermq.protocol.sysflag import (
 
 # Which of its two forms this module is.
 COMPILED: Final = not __file__.endswith(".py")
+
+Result = TypeVar("Result", bound=tuple[Any, ...])
 
 # In C these are numbers, not names to be looked up.
 _MAGIC: Final = RECORD_MAGIC
@@ -115,6 +118,66 @@ def rows_between(
                 maker,
             )
         rows.append(maker.rare_row(data, at, stop) if row is None else row)
+    return rows
+
+
+def appended_rows(
+    entries: EntrySlice,
+    records: list[bytes],
+    messages: Sequence[tuple[Any, ...]],
+    numbers: list[tuple[TopicQueue, int]],
+    timestamp: int,
+    maker: Maker,
+    rare_row: Callable[..., Row],
+    results: list[Result],
+    result_type: type[Result],
+) -> list[Row]:
+    """Returns the rows of records that a leader has just appended.
+
+    Args:
+        entries: a run of the records, as entries; it begins where `results` end.
+        records: of a whole turn.
+        messages: the AppendMessage that was encoded in each.
+        numbers: queue and queue offset of each.
+        timestamp: store time of all.
+        maker: knows the tags.
+        rare_row: makes the row of each message that is left out here, as `RowMaker.row` does, from
+            the message, its TopicQueue, queue offset, physical offset, bytes and store time.
+        results: gets one for each: index, physical offset, bytes, queue offset, store time.
+        result_type: of the results.
+    """
+    rows: list[Row] = []
+    starts = entries.starts
+    at = len(results)
+    if at + len(starts) > min(len(records), len(messages), len(numbers)):
+        raise ValueError(f"{len(starts)} entries from {at} on of {len(records)}")
+    index = entries.first_index
+    base = entries.position + HEAD_BYTES
+    for start in starts:
+        message = messages[at]
+        shared, queue_offset = numbers[at]
+        place, size = base + start, len(records[at])
+        properties = message[10]
+        body = message[9] if shared.watched else None
+        row = _row_of(
+            properties,
+            0,
+            len(properties),
+            shared,
+            message[3],
+            queue_offset,
+            place,
+            size,
+            timestamp,
+            body,
+            maker,
+        )
+        if row is None:
+            row = rare_row(message, shared, queue_offset, place, size, timestamp)
+        rows.append(row)
+        results.append(_new_row(result_type, (index, place, size, queue_offset, timestamp)))
+        index += 1
+        at += 1
     return rows
 
 

@@ -9,11 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgermq.commitlog import rows
-from ledgermq.commitlog.config import DEFAULT_DELAYS_MS
+from ledgermq.commitlog.config import DEFAULT_DELAYS_MS, StoreConfig
+from ledgermq.commitlog.dledger_commit_log import AppendedRun, DLedgerCommitLog
+from ledgermq.commitlog.encoding import AppendMessage
 from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import RowMaker
+from ledgermq.dledger.entry import EntryCodec, EntrySlice
 from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import encode_record
 from tests.kernel_forms import forms_of
@@ -34,7 +39,10 @@ _values = st.one_of(
 _blocks = st.lists(st.tuples(_names, _values), max_size=6).map(
     lambda pairs: b"\x02".join(name + b"\x01" + value for name, value in pairs)
 )
-_properties = st.one_of(_blocks, _blocks.map(lambda block: block + b"\x02"), st.binary(max_size=40))
+_delayed = st.sampled_from([b"DELAY\x013", b"DELAY\x01x\x02TAGS\x01T"])
+_properties = st.one_of(
+    _blocks, _delayed, _blocks.map(lambda block: block + b"\x02"), st.binary(max_size=40)
+)
 _records = st.builds(
     lambda topic, queue_id, offset, sys_flag, born, stored, body, properties: encode_record(
         topic, queue_id, 0, offset, 4711, sys_flag, AT_MS, born, AT_MS, stored, 0, 0, body,
@@ -122,3 +130,65 @@ def test_bounds_that_lie_are_refused(
     except RemoteProtocolError:
         return
     assert len(rows_made) == len(bounds)
+
+
+_messages = st.builds(
+    lambda topic, queue_id, sys_flag, body, properties: AppendMessage(
+        topic, queue_id, 0, sys_flag, AT_MS, V4, V4, 0, 0, body, properties
+    ),
+    st.sampled_from(["T", "Watched", "SCHEDULE_TOPIC_XXXX", "%LMQ%a"]),
+    st.integers(0, 1),
+    st.sampled_from([0, 1, 0x4, 0x8, 0xC]),
+    st.binary(max_size=9),
+    _properties,
+)
+
+
+class _Ledger:
+    """Gives each message's record a place, a run in each of two segments."""
+
+    commit_index = -1
+
+    def __init__(self, cut: int) -> None:
+        self._cut = cut
+        self.store = self
+        self.end_position, self.segment_bytes = 0, 1 << 20
+
+    def propose(self, bodies: list[bytes]) -> list[EntrySlice]:
+        codec, slices, first = EntryCodec(crc32c, 28), [], 0
+        for part in (bodies[: self._cut], bodies[self._cut :]):
+            if part:
+                slices.append(
+                    codec.encode(
+                        part, first_index=first, term=3, position=first << 20, previous_chain_crc=0
+                    )
+                )
+                first += len(part)
+        return slices
+
+
+def _append(messages: list[AppendMessage], cut: int, *, has_light: bool) -> Any:
+    """What an append returns, and what dispatch gets of it."""
+    offsets, runs = QueueOffsets(), list[AppendedRun]()
+    offsets.rebuild([])
+    offsets.told_in_segment = 0
+    limits = StoreConfig(root="/nowhere", has_light_queues=has_light)
+    maker: Any = _maker()
+    ledger: Any = _Ledger(cut)
+    log = DLedgerCommitLog(ledger, offsets, lambda: AT_MS, limits, maker, runs.append)
+    results = log.append(messages)
+    heads = [(run.first_index, run.term, run.position) for run in runs]
+    return results, heads, [_outcome(lambda run=run: run.rows) for run in runs]
+
+
+@pytest.mark.parametrize("loops", FORMS, ids=lambda form: "source" if not form.COMPILED else "C")
+@settings(max_examples=200)
+@given(st.lists(_messages, max_size=4), st.integers(0, 4), st.booleans())
+def test_leader_makes_the_same_rows_by_the_loop(
+    loops: ModuleType, messages: list[AppendMessage], cut: int, has_light: bool
+) -> None:
+    plain = _append(messages, cut, has_light=has_light)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows.row_loops, "COMPILED", True)
+        patch.setattr(rows.row_loops, "appended_rows", loops.appended_rows)
+        assert _append(messages, cut, has_light=has_light) == plain
