@@ -7,13 +7,14 @@
 #   make mutations proof that the simulation sees what it must: broken twins of our functions
 #   make bench     the benchmarks
 #   make bench-peer     ours beside Apache's brokers, the same loads in turns (Maven, Java)
+#   make bench-growth   what a message costs as topics, connections and stored bytes grow
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test interop simulate mutations bench bench-peer lint clean crash-states \
-	power-cuts soak
+.PHONY: help install run test interop simulate mutations bench bench-peer bench-growth lint clean \
+	crash-states power-cuts soak
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -61,7 +62,11 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict ledgermq
 
+# Where the kernel was compiled, what rests on it is tested uncompiled first.
+PURE_TESTS := tests/property tests/unit/protocol tests/unit/dledger tests/unit/commitlog \
+	tests/unit/broker tests/e2e/test_broker_group.py
 test: lint
+	LEDGERMQ_PURE=1 $(BIN)/python -m pytest -q $(PURE_TESTS)
 	$(BIN)/python -m pytest tests --ignore=tests/interop
 
 interop: $(STAMP)
@@ -94,9 +99,16 @@ mutations: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m bench
 
-# Apache's broker and clients are started beside ours.
+# Apache's broker and clients are started beside ours. Both targets renew docs/performance.md with its
+# pictures; `python -m bench.peer` and `bench.growth` without --page and --json only print.
 bench-peer: $(STAMP)
-	@$(BIN)/python -m bench.peer $(PEER_OPTIONS)
+	@$(BIN)/python -m bench.peer --page --json docs/charts/peer.json $(PEER_OPTIONS)
+	@$(BIN)/python -m bench.charts
+
+GIB := 20
+bench-growth: $(STAMP)
+	@$(BIN)/python -m bench.growth --page --json docs/charts/growth.json --gib $(GIB) $(GROWTH_OPTIONS)
+	@$(BIN)/python -m bench.charts
 
 clean:
 	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

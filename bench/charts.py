@@ -17,13 +17,16 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from bench.page import CHARTS
 from bench.peer_table import Report
+from bench.peers import OURS, PURE
 
 DPI = 100
-# Of the groups, in their order; readable for those who see few colors.
-COLORS = ("#0072b2", "#56b4e9", "#d55e00")
+# Readable for those who see few colors: ours, ours again, and any other group.
+OUR_COLORS = {OURS: "#0072b2", PURE: "#56b4e9"}
+OTHER_COLOR = "#d55e00"
 SENDS = {
     "100b-256": "100 B",
     "1k-256": "1 KiB",
@@ -49,19 +52,31 @@ def bars(axes: Axes, report: Report, labels: Sequence[str], shown: Sequence[Bar]
             if not values:
                 continue
             middle = statistics.median(values)
-            axes.bar(
+            drawn = axes.bar(
                 place + (number - (len(report.groups) - 1) / 2) * width,
                 middle,
                 width,
                 yerr=[[middle - min(values)], [max(values) - middle]],
-                color=COLORS[number % len(COLORS)],
+                color=OUR_COLORS.get(group, OTHER_COLOR),
                 error_kw={"linewidth": 0.8},
                 # One entry of the legend for all bars of a group.
                 label=group if group not in axes.get_legend_handles_labels()[1] else None,
             )
+            shape = "{:,.0f}" if middle >= 10 else "{:.2f}"
+            axes.bar_label(drawn, fmt=shape, fontsize=6, padding=1)
     axes.set_xticks(range(len(labels)), labels, fontsize=8)
+    axes.set_axisbelow(True)
     axes.grid(axis="y", linewidth=0.3)
     axes.tick_params(axis="y", labelsize=8)
+
+
+def logarithmic(axes: Axes) -> None:
+    """Makes the y axis one of powers of ten, with plain numbers."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    # Room for the numbers above the bars.
+    axes.margins(y=0.15)
 
 
 def one(title: str, width: float = 8.0) -> tuple[Figure, Axes]:
@@ -72,14 +87,19 @@ def one(title: str, width: float = 8.0) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def of_sends(title: str, figure_name: str, is_logarithmic: bool) -> Callable[[Any], Figure]:
-    """One figure of each way to send."""
+def of_sends(title: str, figure_name: str) -> Callable[[Any], Figure]:
+    """One figure of each way to send that has it."""
 
     def draw(document: Any) -> Figure:
         figure, axes = one(title)
-        bars(axes, Report.of(document), [*SENDS.values()], [(key, figure_name) for key in SENDS])
-        if is_logarithmic:
-            axes.set_yscale("log")
+        report = Report.of(document)
+        shown = {
+            key: label
+            for key, label in SENDS.items()
+            if any(report.values(key, group, figure_name) for group in report.groups)
+        }
+        bars(axes, report, [*shown.values()], [(key, figure_name) for key in shown])
+        logarithmic(axes)
         axes.legend(fontsize=8)
         return figure
 
@@ -91,11 +111,12 @@ def latency(document: Any) -> Figure:
     report = Report.of(document)
     figure = Figure(figsize=(8.0, 3.4), layout="constrained")
     figure.suptitle("Time to the acknowledgement of 1 KiB, ms", fontsize=10)
+    first: Axes | None = None
     for number, key in enumerate(("1k-1", "1k-16", "1k-256")):
-        axes = figure.add_subplot(1, 3, number + 1)
+        axes = first = figure.add_subplot(1, 3, number + 1, sharey=first)
         bars(axes, report, [*PERCENTILES.values()], [(key, name) for name in PERCENTILES])
         axes.set_title(report.titles[key].partition(", ")[2], fontsize=9)
-        axes.set_yscale("log")
+        logarithmic(axes)
     figure.axes[0].legend(fontsize=7)
     return figure
 
@@ -107,8 +128,8 @@ def reads(document: Any) -> Figure:
     for number, (title, labels, name) in enumerate(
         (
             ("Pulls of 32, MB/s", READS, "mb_per_second"),
-            ("Sent while N groups read, messages/s", MIXED, "messages_per_second"),
-            ("Read by all N groups, messages/s", MIXED, "read_per_second"),
+            ("Sent while N groups read, msg/s", MIXED, "messages_per_second"),
+            ("Read by N groups, msg/s", MIXED, "read_per_second"),
         )
     ):
         axes = figure.add_subplot(1, 3, number + 1)
@@ -126,7 +147,7 @@ def footprint(document: Any) -> Figure:
         (
             ("Memory of the leader, MB", "memory", "mb"),
             ("Start of a group, s", "start", "s"),
-            ("Not writable after kill -9 of the leader, s", "kill", "s"),
+            ("Until writable after kill -9, s", "kill", "s"),
         )
     ):
         axes = figure.add_subplot(1, 3, number + 1)
@@ -143,7 +164,7 @@ def growth(document: Any) -> Figure:
     figure.suptitle("CPU µs a message, 1 KiB", fontsize=10)
     for number, part in enumerate(parts.values()):
         axes = figure.add_subplot(1, len(parts), number + 1)
-        for color, name in zip(COLORS[::2], ("leader_us", "follower_us"), strict=True):
+        for color, name in (("#0072b2", "leader_us"), ("#d55e00", "follower_us")):
             columns = [[x[name] for x in rounds if name in x] for rounds in part.values()]
             if not all(columns):
                 continue
@@ -167,12 +188,13 @@ def growth(document: Any) -> Figure:
 DRAWN: dict[str, tuple[str, Callable[[Any], Figure]]] = {
     "throughput": (
         "peer",
-        of_sends("Replicated sends, messages/s", "messages_per_second", is_logarithmic=True),
+        of_sends("Replicated sends, messages/s", "messages_per_second"),
     ),
     "cpu": (
         "peer",
         of_sends(
-            "Processor time of all three members, µs a message", "cpu_us", is_logarithmic=True
+            "Processor time of all three members, µs a message",
+            "cpu_us",
         ),
     ),
     "latency": ("peer", latency),
@@ -182,19 +204,18 @@ DRAWN: dict[str, tuple[str, Callable[[Any], Figure]]] = {
 }
 
 
-def draw(name: str, folder: Path = CHARTS, to: Path = CHARTS) -> Path:
-    """Makes one picture; returns its file."""
+def picture(name: str, folder: Path = CHARTS) -> Figure:
+    """Draws one picture from the figures in a directory."""
     source, make = DRAWN[name]
-    picture = to / f"{name}.png"
-    make(json.loads((folder / f"{source}.json").read_text())).savefig(picture, dpi=DPI)
-    return picture
+    return make(json.loads((folder / f"{source}.json").read_text()))
 
 
 def main() -> int:
     """Makes all pictures."""
     for name in DRAWN:
-        picture = draw(name)
-        print(f"{picture}: {picture.stat().st_size / 1000:.0f} KB")
+        path = CHARTS / f"{name}.png"
+        picture(name).savefig(path, dpi=DPI)
+        print(f"{path}: {path.stat().st_size / 1000:.0f} KB")
     return 0
 
 

@@ -22,9 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import page
+from bench.catch_up import log_end
 from bench.cluster import Running, cluster, cpu_seconds, resident_mb
 from bench.page import markdown
+from bench.peer_rows import finished
 from bench.peer_table import spread
+from ledgermq.cli.remote import Remote
 
 TOPIC = "Growth"
 TOPICS = (1, 100, 1000)
@@ -34,15 +37,18 @@ IN_FLIGHT = 2000
 GIB = 1 << 30
 # Sizes of the log, the last as the option says.
 STORES_GIB = (1, 5)
-# The topics are made by the first sends, which a broker allows an address ten times a second; and
-# the disk may be full of other things.
+# The topics are made by the first sends, which a broker allows an address ten times a second, as it
+# allows it 1,000 connections, 100 of them a second; and the disk may be full of other things.
 SETTINGS = (
     "flushDiskType=ASYNC_FLUSH",
     "maxNewTopicsPerAddress=100000",
+    "maxConnectionsPerAddress=10000",
+    "maxNewConnectionsPerAddress=10000",
     "diskMaxUsedSpaceRatio=95",
 )
 FILL = ("--body-bytes", 102_400, "--batch", 32, "--connections", 2, "--in-flight", 2)
 FILL_S = 5.0
+PARTS = ("topics", "connections", "store")
 COLUMNS = (
     "what", "leader, CPU µs a message", "ratio", "follower, CPU µs", "ratio", "messages/s",
     "memory of the leader, MB",
@@ -55,7 +61,7 @@ class Members:
     """The brokers of a running cluster: who leads, and one that follows."""
 
     def __init__(self, running: Running) -> None:
-        self.data = Path(running.data)
+        self.namesrv = running.namesrv
         brokers = running.brokers()
         leader = running.leader()
         self.address = str(leader["address"])
@@ -67,10 +73,8 @@ class Members:
         command = [sys.executable, "-m", "bench.load", "--address", self.address]
         command += ["--topic", TOPIC, "--seconds", str(seconds), *map(str, words)]
         before = cpu_seconds(self.leader), self._followers_s()
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        result = json.loads(done.stdout)
-        if result["refused"]:
-            raise RuntimeError(f"refused: {result['first_refusal']}")
+        done = subprocess.run(command, capture_output=True, text=True)
+        result = finished(command, done)
         count = result["messages"] / 1e6
         figures = {
             "leader_us": (cpu_seconds(self.leader) - before[0]) / count,
@@ -82,9 +86,9 @@ class Members:
         return figures
 
     def log_bytes(self) -> int:
-        """Bytes of the segments of the leader's log that were written to."""
-        files = self.data.glob("*/dledger-*/data/*")
-        return sum(path.stat().st_size for path in files)
+        """Bytes of the leader's log."""
+        with Remote(self.namesrv) as remote:
+            return log_end(remote, self.address)
 
     def _followers_s(self) -> float:
         return sum(cpu_seconds(pid) for pid in self.followers)
@@ -166,22 +170,29 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--gib", type=int, default=0, help="of log; 0 leaves this part out")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART",
+                        help=f"of {', '.join(PARTS)}")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--page", action="store_true", help="renew docs/performance.md")
     options = parser.parse_args()
     rounds, seconds = options.rounds, options.seconds
     about = {**page.machine(), "rounds": rounds, "seconds": seconds}
     parts: dict[str, dict[str, list[Figures]]] = {}
-    with cluster(3, SETTINGS) as running:
-        topics = {f"{count:,} topics": ("--topics", count) for count in TOPICS}
-        parts["topics"] = compared(Members(running), rounds, seconds, topics)
-    with cluster(3, SETTINGS) as running:
-        connections = {
+    loads: dict[str, dict[str, tuple[object, ...]]] = {
+        "topics": {
+            f"{count:,} topic{'s' * (count > 1)}": ("--topics", count, "--queues", 1)
+            for count in TOPICS
+        },
+        "connections": {
             f"{count:,} connections": ("--connections", count, "--in-flight", IN_FLIGHT // count)
             for count in CONNECTIONS
-        }
-        parts["connections"] = compared(Members(running), rounds, seconds, connections)
-    if options.gib:
+        },
+    }
+    for part, of_part in loads.items():
+        if part in options.only:
+            with cluster(3, SETTINGS) as running:
+                parts[part] = compared(Members(running), rounds, seconds, of_part)
+    if options.gib and "store" in options.only:
         with contextlib.ExitStack() as clusters:
             pair = [Members(clusters.enter_context(cluster(1, SETTINGS))) for _ in range(2)]
             parts["store"] = filled(pair[0], pair[1], rounds, seconds, options.gib)

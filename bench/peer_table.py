@@ -139,9 +139,11 @@ def notes_of(report: Report) -> list[str]:
                 statistics.median(report.values(WARM_UP, group, figure))
                 for figure in ("first", "last")
             )
+            flat = report.values(WARM_UP, group, "flat")
             notes.append(
-                f"{group} was warm after {spread(seconds)} s of load: {first:,.0f} messages/s in"
-                f" the first window of 3 s, {last:,.0f} in the last."
+                f"Warm-up of {group}: {spread(seconds)} s, {first:,.0f} messages/s in the first"
+                f" window of 3 s, {last:,.0f} in the last; in {sum(flat):.0f} of {len(flat)} rounds"
+                " the rate rose no more, in the others the time was over."
             )
         for heap in report.values("heap", group, "heap_mb"):
             notes.append(f"The smallest heap with which {group} carried the load: {heap:.0f} MiB.")

@@ -24,7 +24,8 @@ def warm(run: Callable[[], float], limit_s: float = LIMIT_S) -> dict[str, float]
     """Runs a load until its rate rises no more, or the time is over.
 
     Returns:
-        The seconds that it took, and how many windows; the first rate, the last, and the best.
+        The seconds that it took, and how many windows; the first rate, the last, and the best; and
+        1 when the last no longer rose, 0 when the time was over.
     """
     begun = time.perf_counter()
     rates = [run()]
@@ -36,4 +37,5 @@ def warm(run: Callable[[], float], limit_s: float = LIMIT_S) -> dict[str, float]
         "first": rates[0],
         "last": rates[-1],
         "best": max(rates),
+        "flat": float(rises_no_more(rates)),
     }

@@ -113,6 +113,7 @@ def test_examples_import_names_that_exist() -> None:
     missing = [
         f"{page.name}: {module}.{name}"
         for page in pages
+        if page.suffix == ".md"
         for module, name in names_in_examples(page.read_text(encoding="utf-8"))
         if (ROOT / module.replace(".", "/") / "__init__.py").is_file()
         and not hasattr(importlib.import_module(module), name)
