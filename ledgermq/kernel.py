@@ -2,7 +2,9 @@
 
 Python takes the compiled form where there is one, as it stands beside the source. With
 `LEDGERMQ_PURE=1` in the environment the source is taken: to see which of them a difference comes
-from, and for tests, which run both ways. Both give the same values for the same arguments.
+from, and for tests, which run both ways. Both give the same values for the same arguments. A source
+that was changed after it was compiled, in a checkout that was brought up to date and not installed
+again, is taken, too: what was compiled of it is of another release.
 
 Imported with the package itself, so it imports next to nothing.
 """
@@ -15,7 +17,7 @@ from types import ModuleType
 from typing import Final
 
 # setup.py compiles the same ones.
-MODULES: Final = (
+MODULES: Final[tuple[str, ...]] = (
     "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
     "ledgermq.commitlog.index_loops",
@@ -25,18 +27,22 @@ MODULES: Final = (
 )
 PURE_VARIABLE: Final = "LEDGERMQ_PURE"
 
+# An installation writes its files in any order, but in less time than this.
+_INSTALLATION_S: Final = 60.0
 _FOLDER: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class _SourceFinder:
-    """Finds the sources of the kernel's modules, before anybody finds what was compiled."""
+    """Finds the sources of modules, before anybody finds what was compiled of them."""
 
-    @staticmethod
+    def __init__(self, modules: Sequence[str]) -> None:
+        self.modules = modules
+
     def find_spec(
-        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns where the source of a module of the kernel is; None for all other modules."""
-        if name not in MODULES:
+        """Returns where the source of a module is; None for all other modules."""
+        if name not in self.modules:
             return None
         source = source_of(name)
         spec = ModuleSpec(name, SourceFileLoader(name, source), origin=source)
@@ -55,17 +61,30 @@ def compiled_of(module: str) -> str | None:
     return next((stem + end for end in EXTENSION_SUFFIXES if os.path.isfile(stem + end)), None)
 
 
+def is_stale(module: str) -> bool:
+    """Tells whether the source of a module was changed after it was compiled."""
+    compiled = compiled_of(module)
+    if compiled is None:
+        return False
+    return os.path.getmtime(source_of(module)) - os.path.getmtime(compiled) > _INSTALLATION_S
+
+
 def choose() -> None:
-    """Has the sources taken when the environment says so; called before any room is imported."""
+    """Has sources taken where they must be; called before any room is imported."""
     if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
-        sys.meta_path.insert(0, _SourceFinder)
+        modules = MODULES
+    else:
+        modules = tuple(module for module in MODULES if is_stale(module))
+    if modules:
+        sys.meta_path.insert(0, _SourceFinder(modules))
 
 
 def describe() -> str:
     """Returns which form runs in this process, in a few words."""
-    if _SourceFinder in sys.meta_path:
-        return f"pure Python ({PURE_VARIABLE} is set)"
-    missing = [module for module in MODULES if compiled_of(module) is None]
+    taken = {name for finder in sys.meta_path for name in getattr(finder, "modules", ())}
+    if taken.issuperset(MODULES):
+        return f"pure Python ({PURE_VARIABLE} is set, or it was compiled of another release)"
+    missing = [name for name in MODULES if name in taken or compiled_of(name) is None]
     if not missing:
         return "compiled"
     if len(missing) == len(MODULES):

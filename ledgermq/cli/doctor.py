@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ledgermq import kernel
 from ledgermq.broker.access.rules_folder import file_path, merge, read_folder
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
 from ledgermq.broker.errors import AccessRulesError, ConfigError
@@ -67,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
         return fail(f"configuration: {error}")
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
-        _check_address, _check_ports, _check_outgoing_ports, _check_access, _check_tls,
-        _check_space, _check_sync, _check_store, _check_clock, _check_members, _check_master,
-        _check_name_servers,
+        _check_kernel, _check_address, _check_ports, _check_outgoing_ports, _check_access,
+        _check_tls, _check_space, _check_sync, _check_store, _check_clock, _check_members,
+        _check_master, _check_name_servers,
     )  # fmt: skip
     for check in checks:
         findings += check(config)
@@ -87,6 +88,13 @@ def _config_finding(config: BrokerConfig) -> Finding:
         unknown = ", ".join(config.unknown_keys)
         return Finding("configuration", "warning", f"unknown keys are ignored: {unknown}")
     return Finding("configuration", "good", f"broker {config.broker_name}")
+
+
+def _check_kernel(config: BrokerConfig) -> list[Finding]:
+    said = kernel.describe()
+    if said == "compiled":
+        return [Finding("kernel", "good", said)]
+    return [Finding("kernel", "warning", f"{said}: each message costs more of the processor")]
 
 
 def _check_address(config: BrokerConfig) -> list[Finding]:

@@ -58,7 +58,7 @@ ROOMS: dict[str, Room] = {
     ),
     # The one file that knows all parts, so also the stores that it opens.
     "broker.service": Room(
-        rooms=frozenset({"broker", "commitlog", "dledger", "protocol"})
+        rooms=frozenset({"broker", "commitlog", "dledger", "protocol", "kernel"})
         | {"dledger.store", "dledger.replica"},
         packages=_TWISTED,
         banned=_THREADS | _EVENT_LOOPS,
@@ -98,7 +98,7 @@ ROOMS: dict[str, Room] = {
         packages=_TWISTED,
     ),
     "cli": Room(
-        rooms=frozenset({"cli", "testing", "spark", "broker", "namesrv", "client"})
+        rooms=frozenset({"cli", "testing", "spark", "broker", "namesrv", "client", "kernel"})
         | {"commitlog", "dledger", "dledger.store", "dledger.replica", "protocol"},
         packages=_TWISTED | {"msgspec", "yaml"},
         banned=frozenset(),

@@ -61,7 +61,7 @@ def _files(pure: str) -> tuple[str, list[str]]:
 
 def test_sources_are_taken_when_the_environment_says_so() -> None:
     said, files = _files("1")
-    assert said == "pure Python (LEDGERMQ_PURE is set)"
+    assert said.startswith("pure Python (LEDGERMQ_PURE is set")
     assert files == [kernel.source_of(module) for module in kernel.MODULES]
 
 
@@ -77,3 +77,25 @@ def test_what_was_compiled_is_taken_otherwise(unset: str) -> None:
         assert said == "pure Python (no C compiler was there at installation)"
     else:
         assert said == f"compiled, but not {', '.join(missing)}"
+
+
+def test_source_that_was_changed_after_it_was_compiled_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, compiled = tmp_path / "x.py", tmp_path / "x.so"
+    monkeypatch.setattr(kernel, "source_of", lambda module: str(source))
+    monkeypatch.setattr(kernel, "compiled_of", lambda module: str(compiled))
+    source.write_text("")
+    compiled.write_text("")
+    os.utime(compiled, (1_000_000, 1_000_000))
+    os.utime(source, (1_000_030, 1_000_030))
+    assert not kernel.is_stale("x")
+    os.utime(source, (1_000_090, 1_000_090))
+    assert kernel.is_stale("x")
+    finders: list[object] = []
+    monkeypatch.setattr(sys, "meta_path", finders)
+    monkeypatch.delenv(kernel.PURE_VARIABLE, raising=False)
+    kernel.choose()
+    (finder,) = finders
+    assert tuple(getattr(finder, "modules", ())) == kernel.MODULES
+    assert kernel.describe().startswith("pure Python")

@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
+from ledgermq import kernel
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig
@@ -392,12 +393,14 @@ class BrokerService:
             self._schedule.every(LOOK_INTERVAL_MS, CertificateWatch(self._tls).look)
         self._registration.start()
         _log.info(
-            "broker {name} at {address}, member {member} of {group}, ledger at {ledger}",
+            "broker {name} at {address}, member {member} of {group}, ledger at {ledger},"
+            " kernel {kernel}",
             name=config.broker_name,
             address=self.address,
             member=config.ledger_self_id,
             group=config.ledger_group,
             ledger=self.ledger_address,
+            kernel=kernel.describe(),
         )
 
     def _give_up(self, failure: Any) -> Deferred[Any]:

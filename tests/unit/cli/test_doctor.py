@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ledgermq import kernel
 from ledgermq.cli import doctor
 from ledgermq.cli.main import main
 from tests.certificate_files import EXPIRED, write_tls_file
@@ -41,6 +42,7 @@ def test_an_empty_directory_is_good(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert code == 0
     assert {name: one["verdict"] for name, one in found.items()} == {
         "configuration": "good",
+        "kernel": found["kernel"]["verdict"],
         "address": "good",
         "disk space": found["disk space"]["verdict"],
         "durable write": found["durable write"]["verdict"],
@@ -144,7 +146,19 @@ def test_findings_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["good", "configuration"]
-    assert len(lines) == 7
+    assert len(lines) == 8
+
+
+def test_an_uncompiled_kernel_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "describe", lambda: "compiled")
+    assert findings(capsys, tmp_path)[1]["kernel"]["verdict"] == "good"
+    monkeypatch.setattr(kernel, "describe", lambda: "pure Python (for a reason)")
+    code, found = findings(capsys, tmp_path)
+    assert code == 0
+    assert found["kernel"]["verdict"] == "warning"
+    assert "for a reason" in found["kernel"]["text"]
 
 
 def test_accounts_and_certificates_are_looked_at(
