@@ -129,8 +129,7 @@ def filled(
         beside_us = statistics.median(small_one["leader_us"] for _, small_one in pairs)
         first_us = first_us or beside_us
         found[f"log of {goal} GiB"] = [
-            {**large, "leader_us": large["leader_us"] * first_us / small_one["leader_us"]}
-            for large, small_one in pairs
+            {**large, "leader_us": large["leader_us"] * first_us / beside_us} for large, _ in pairs
         ]
         print(f"log of {goal} GiB: {pairs}", file=sys.stderr, flush=True)
     return found
