@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cluster import cluster, cpu_seconds, resident_mb
+from bench.warmth import JVM_WINDOWS_MIN, WINDOWS_MIN
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import KVTable
@@ -55,6 +56,8 @@ class Peer:
     start_s: float
     # Directory of all members' files.
     folder: Path
+    # So many windows of load at least, before it may count as warm.
+    warm_windows: int = WINDOWS_MIN
 
     def leader(self) -> str:
         """The address of the member that leads now, as the name server knows it."""
@@ -139,7 +142,9 @@ def java(
             pids = {
                 f"127.0.0.1:{stock.broker_ports[i]}": pid for i, pid in stock.broker_pids.items()
             }
-            yield Peer(java_name(version), stock.namesrv, pids, start_s, stock.directory)
+            yield Peer(
+                java_name(version), stock.namesrv, pids, start_s, stock.directory, JVM_WINDOWS_MIN
+            )
 
 
 def java_name(version: str) -> str:

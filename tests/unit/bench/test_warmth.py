@@ -27,6 +27,13 @@ def test_rate_rises_no_more_when_two_windows_are_near_the_best(
     assert rises_no_more(rates) is expected
 
 
+def test_what_climbs_by_steps_is_given_more_windows() -> None:
+    assert rises_no_more([100, 290, 300])
+    assert not rises_no_more([100, 290, 300], windows_min=4)
+    rates = iter([100.0, 290, 300, 500, 490, 1])
+    assert warm(lambda: next(rates), windows_min=4)["windows"] == 5
+
+
 def test_warming_stops_at_the_first_flat_windows_and_tells_first_last_and_best() -> None:
     rates = iter([100.0, 400.0, 500.0, 490.0, 1.0])
     found = warm(lambda: next(rates))
