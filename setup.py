@@ -14,6 +14,7 @@ MODULES = (
     "ledgermq.commitlog.index_loops",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
+    "ledgermq.dledger.entry_loops",
     "ledgermq.protocol.plain_sends",
 )
 

@@ -23,6 +23,7 @@ MODULES: Final[tuple[str, ...]] = (
     "ledgermq.commitlog.index_loops",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
+    "ledgermq.dledger.entry_loops",
     "ledgermq.protocol.plain_sends",
 )
 PURE_VARIABLE: Final = "LEDGERMQ_PURE"

@@ -30,6 +30,7 @@ from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ledgermq.dledger import entry_loops
 from ledgermq.dledger.errors import CorruptEntryError, EntryTooLargeError
 
 ENTRY_MAGIC: Final = 1
@@ -63,7 +64,10 @@ _CHAIN_CRC_AT = 36
 # Up to here two heads are compared as Java compares entries: the checksums do not count.
 _COMPARED_HEAD_BYTES = 36
 
-Crc32c = Callable[[bytes | memoryview, int], int]
+# Where the loops in C take over: their sums stay far from the end of 64 bits.
+_LOOP_MAX: Final = 1 << 62
+
+Crc32c = Callable[[bytes | bytearray | memoryview, int], int]
 
 
 class EntryId(NamedTuple):
@@ -316,6 +320,27 @@ class EntryCodec:
         """
         assert bodies, "a run of entries is never empty"
         data = bytearray(HEAD_BYTES).join((b"", *bodies))
+        if entry_loops.COMPILED:
+            stamp_offset = -1 if self._stamp_offset is None else self._stamp_offset
+            starts, chain_crc = entry_loops.fill_heads(
+                data,
+                bodies,
+                first_index,
+                term,
+                position,
+                previous_chain_crc,
+                stamp_offset,
+                self.crc32c,
+            )
+            return EntrySlice(
+                bytes(data),
+                starts,
+                first_index=first_index,
+                first_term=term,
+                last_term=term,
+                position=position,
+                last_chain_crc=chain_crc,
+            )
         if self._stamp_offset is not None:
             _stamp(data, bodies, position, self._stamp_offset)
         crc32c, view = self.crc32c, memoryview(data)
@@ -369,10 +394,43 @@ class EntryCodec:
             CorruptEntryError: with the first field that is wrong.
         """
         index = self._first_index(data, position, previous)
-        first_index, chain_crc, crc32c = index, previous_chain_crc, self.crc32c
+        term, chain_known = (previous.term, True) if previous is not None else (0, index == 0)
+        walked = None
+        if entry_loops.COMPILED and 0 <= index < _LOOP_MAX and 0 <= position < _LOOP_MAX:
+            crc = self.crc32c if verify else None
+            walked = entry_loops.walk_entries(
+                data, index, term, position, previous_chain_crc, chain_known, crc
+            )
+        if walked is None:
+            walked = self._walk(
+                data, index, term, position, previous_chain_crc, chain_known, verify
+            )
+        starts, last_term, chain_crc, unfilled = walked
+        self.unfilled_count += unfilled
+        return EntrySlice(
+            data,
+            starts,
+            first_index=index,
+            first_term=_TERM.unpack_from(data, _TERM_AT)[0],
+            last_term=last_term,
+            position=position,
+            last_chain_crc=chain_crc,
+        )
+
+    def _walk(
+        self,
+        data: bytes | memoryview,
+        index: int,
+        term: int,
+        position: int,
+        chain_crc: int,
+        chain_known: bool,
+        verify: bool,
+    ) -> tuple[list[int], int, int, int]:
+        """Does what `walk_entries` does, and raises what is wrong."""
+        crc32c, unfilled = self.crc32c, 0
         unpack_head, pack_chained = HEAD.unpack_from, CHAINED.pack
         view, total, start, starts = memoryview(data), len(data), 0, list[int]()
-        term, chain_known = (previous.term, True) if previous is not None else (0, index == 0)
         while start < total:
             if start + 48 > total:
                 raise CorruptEntryError("data", index, position + start, 48, total - start)
@@ -392,7 +450,7 @@ class EntryCodec:
             if not verify:
                 pass
             elif chain == 0 and body_crc == 0:
-                self.unfilled_count += 1
+                unfilled += 1
             else:
                 found = crc32c(view[start + 48 : end], 0)
                 if found != body_crc:
@@ -405,15 +463,7 @@ class EntryCodec:
             starts.append(start)
             start = end
             index += 1
-        return EntrySlice(
-            data,
-            starts,
-            first_index=first_index,
-            first_term=_TERM.unpack_from(data, _TERM_AT)[0],
-            last_term=term,
-            position=position,
-            last_chain_crc=chain_crc,
-        )
+        return starts, term, chain_crc, unfilled
 
     def _first_index(
         self, data: bytes | memoryview, position: int, previous: EntryId | None
