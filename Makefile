@@ -93,8 +93,9 @@ soak: $(STAMP)
 simulate: $(STAMP)
 	@$(BIN)/ledgermq simulate --seed $(SEED) --seeds $(SEEDS) --processes 2
 
+# Twins replace functions by their names, which compiled loops do not look up.
 mutations: $(STAMP)
-	@$(BIN)/python -m tests.simulation.mutations
+	@LEDGERMQ_PURE=1 $(BIN)/python -m tests.simulation.mutations
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench
