@@ -2,7 +2,7 @@
 
 cimport cython
 
-cdef Py_ssize_t _FIXED, _PROPERTIES_MAX
+cdef Py_ssize_t _FIXED, _PROPERTIES_MAX, _ELEMENT_FIXED, _COUNT_MAX
 cdef long long _TRANSACTION, _ONE_WAY
 cdef object _new_tuple
 
@@ -16,3 +16,17 @@ cpdef object gather(
     list sends, dict topics, dict puts, object connection, tuple store_host, bytes last_property,
     Py_ssize_t record_bytes_max
 )
+
+@cython.locals(
+    messages=list, data="const unsigned char*", total=Py_ssize_t, at=Py_ssize_t,
+    topic_bytes=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, flag="long long",
+    inner_bytes=Py_ssize_t, stop=Py_ssize_t, text_at=Py_ssize_t, text_bytes=Py_ssize_t,
+    record_bytes=Py_ssize_t, text=bytes, inner=bytes, fields=tuple,
+)
+cpdef object gather_batch(
+    bytes body, str topic, object queue_id, object sys_flag, object born, tuple born_host,
+    tuple store_host, object times, Py_ssize_t record_bytes_max
+)
+
+@cython.locals(value="long long")
+cdef long long _int32(const unsigned char* data, Py_ssize_t at) noexcept

@@ -6,7 +6,7 @@ pass is left to that, which says why.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.waiting import Request
 from ledgermq.commitlog import AppendMessage
@@ -29,7 +29,15 @@ class Gathered(NamedTuple):
     bytes: int
 
 
+# Whether this is the compiled form: the path is that of a library.
+COMPILED: Final = not __file__.endswith(".py")
+
+# Messages of one batch.
+BATCH_COUNT_MAX: Final = 10_000
 _FIXED = RECORD_FIXED_BYTES
+# Of an element of a batch: 4 size, 4 magic, 4 crc, 4 flag, 4 body length, 2 properties length.
+_ELEMENT_FIXED = 22
+_COUNT_MAX = BATCH_COUNT_MAX
 _PROPERTIES_MAX = PROPERTIES_BYTES_MAX
 _TRANSACTION = TRANSACTION_MASK
 _ONE_WAY = 2
@@ -80,3 +88,59 @@ def gather(
         counter[1] += size
         total += size
     return Gathered(messages, requests, total)
+
+
+def gather_batch(
+    body: bytes,
+    topic: str,
+    queue_id: int,
+    sys_flag: int,
+    born: int,
+    born_host: Host,
+    store_host: Host,
+    times: int,
+    record_bytes_max: int,
+) -> tuple[list[AppendMessage], int] | None:
+    """Return the messages of a batch and about what their records take.
+
+    None when one of them is to be looked at by itself, or the batch cannot be read: the long road
+    says why. Source of the layout: `protocol/batch.py`.
+
+    Args:
+        body: of the send.
+        topic: as all below but the last, of each message.
+        record_bytes_max: of a record with the longest addresses.
+    """
+    messages: list[AppendMessage] = []
+    data = body
+    total = at = 0
+    topic_bytes, end = len(topic), len(body)
+    while at < end:
+        if at + _ELEMENT_FIXED > end or len(messages) >= _COUNT_MAX:
+            return None
+        size, flag, inner_bytes = _int32(data, at), _int32(data, at + 12), _int32(data, at + 16)
+        stop, text_at = at + size, at + _ELEMENT_FIXED + inner_bytes
+        if inner_bytes < 0 or stop > end or text_at > stop:
+            return None
+        text_bytes = data[text_at - 2] << 8 | data[text_at - 1]
+        record_bytes = _FIXED + topic_bytes + inner_bytes + text_bytes
+        if text_at + text_bytes != stop or text_bytes > _PROPERTIES_MAX:
+            return None
+        if record_bytes > record_bytes_max:
+            return None
+        text = body[text_at:stop]
+        if b"DELAY\x01" in text or b"TRAN_MSG\x01" in text or b"INNER_MULTI_" in text:
+            return None
+        inner = body[at + _ELEMENT_FIXED - 2 : text_at - 2]
+        fields = (
+            topic, queue_id, flag, sys_flag, born, born_host, store_host, times, 0, inner, text
+        )  # fmt: skip
+        messages.append(_new_tuple(AppendMessage, fields))
+        total += record_bytes
+        at = stop
+    return (messages, total) if messages else None
+
+
+def _int32(data: bytes, at: int) -> int:
+    value = data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
+    return value - 0x100000000 if value > 0x7FFFFFFF else value

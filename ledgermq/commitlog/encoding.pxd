@@ -16,7 +16,7 @@ cpdef tuple encode_messages(
 
 @cython.locals(
     topic_bytes=Py_ssize_t, body_bytes=Py_ssize_t, properties_bytes=Py_ssize_t, size=Py_ssize_t,
-    room=bytearray, out="unsigned char*", at=Py_ssize_t,
+    room=object, out="unsigned char*", at=Py_ssize_t,
 )
 cdef bytes _usual_record(
     bytes topic, long long queue_id, long long flag, long long queue_offset, long long sys_flag,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ledgermq.broker.errors import BrokerError
 from ledgermq.commitlog import AppendMessage
+from ledgermq.protocol.batch import BatchMessage, decode_batch, encode_batch
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
 from tests.kernel_forms import forms_of
@@ -144,6 +145,61 @@ def test_damaged_frames_are_read_alike(frame: bytes, at: int, put: bytes, gone: 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_alike(frame: bytes) -> None:
     assert not check(frame)
+
+
+_elements = st.lists(
+    st.builds(
+        BatchMessage,
+        flag=st.integers(-(2**31), 2**31 - 1),
+        body=st.binary(max_size=30),
+        properties=st.one_of(
+            st.binary(max_size=30),
+            st.sampled_from([b"DELAY\x010", b"TRAN_MSG\x01false", b"INNER_MULTI_x", b"A\x01b"]),
+        ),
+    ),
+    max_size=5,
+)
+
+
+def gathered_batches(body: bytes) -> list[Any]:
+    born = (b"\x0a\x00\x00\x09", 5555)
+    arguments = (body, "T", 1, 2, 17, born, HOST, 3, 200)
+    return [form.gather_batch(*arguments) for form in GATHER_FORMS]
+
+
+@given(_elements)
+def test_messages_of_a_batch_are_those_of_the_long_road(elements: list[BatchMessage]) -> None:
+    body = encode_batch(elements)
+    results = gathered_batches(body)
+    assert all(result == results[0] for result in results)
+    marks = (b"DELAY\x01", b"TRAN_MSG\x01", b"INNER_MULTI_")
+    is_usual = not any(mark in one.properties for one in elements for mark in marks)
+    if not elements or not is_usual:
+        assert results[0] is None
+        return
+    leader = parts()
+    fields = {**_usual, "m": "true", "j": "3", "f": "2", "g": "17", "h": "0"}
+    header = {"code": 320, "extFields": fields, "opaque": 1}
+    frame = frame_of(header, body, list(header), compact=True)
+    before = len(leader.store.messages)
+    leader.sends.send(ListConnection(), decode(frame))  # type: ignore[arg-type]
+    leader.turn.end()
+    messages, total = results[0]
+    assert leader.store.messages[before:] == messages
+    assert total == sum(92 + len(one.body) + len(one.properties) for one in elements)
+
+
+@given(_elements, st.integers(0, 120), st.binary(max_size=4), st.integers(0, 4))
+def test_damaged_batches_are_read_alike(
+    elements: list[BatchMessage], at: int, put: bytes, gone: int
+) -> None:
+    whole = encode_batch(elements)
+    body = whole[:at] + put + whole[at + gone :]
+    results = gathered_batches(body)
+    assert all(result == results[0] for result in results)
+    if results[0] is not None:
+        read = [(one.flag, one.body, one.properties) for one in results[0][0]]
+        assert read == [tuple(one) for one in decode_batch(body)]
 
 
 def test_usual_sends_of_a_chunk_are_plain() -> None:

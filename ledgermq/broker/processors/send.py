@@ -20,7 +20,13 @@ from ledgermq.broker.errors import (
     InvalidRequestError,
     NoPermissionError,
 )
-from ledgermq.broker.gathering import OpenTopic, gather
+from ledgermq.broker.gathering import (
+    BATCH_COUNT_MAX,
+    COMPILED,
+    OpenTopic,
+    gather,
+    gather_batch,
+)
 from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.processors.light_admission import LightAdmission
@@ -52,8 +58,6 @@ from ledgermq.protocol.record import RECORD_FIXED_BYTES, V6_HOSTS_BYTES
 from ledgermq.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
 
-# Messages of one batch.
-_BATCH_COUNT_MAX: Final = 10_000
 # What checks add to the properties of a half message.
 _HALF_BYTES_SPARE: Final = 128
 _SEPARATOR: Final = "\x02"
@@ -241,6 +245,45 @@ class SendProcessor:
             raise IllegalMessageError(
                 "the batch is illegal: it is part of a transaction or goes to a retry topic"
             )
+        times = header.reconsume_times or 0
+        gathered = None
+        if COMPILED and len(command.body) <= self._config.message_bytes_max:
+            gathered = gather_batch(
+                command.body,
+                topic.name,
+                queue_id,
+                header.sys_flag,
+                header.born_timestamp,
+                connection.context,
+                self._store_host,
+                times,
+                self._record_bytes_max,
+            )
+        messages, total = gathered or self._looked_at(connection, command, header, topic, queue_id)
+        self._proposals.add_batch(
+            messages,
+            total,
+            None if command.flag & ONE_WAY_FLAG else connection,
+            command.opaque,
+            command.serialize_type,
+            queue_id,
+            self._done_of(parse_properties(header.properties or "").get(WAIT_STORE_MSG_OK)),
+        )
+        counter = self._statistics.put_counter(topic.name)
+        counter[0] += len(messages)
+        counter[1] += total
+        counter[2] += len(messages) - 1
+        return None
+
+    def _looked_at(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        topic: TopicConfig,
+        queue_id: int,
+    ) -> tuple[list[AppendMessage], int]:
+        """Returns the messages of a batch, each looked at by itself, and their bytes."""
         elements = self._batch_elements(command.body)
         messages: list[AppendMessage] = []
         total = 0
@@ -273,20 +316,7 @@ class SendProcessor:
                     properties,
                 )
             )
-        self._proposals.add_batch(
-            messages,
-            total,
-            None if command.flag & ONE_WAY_FLAG else connection,
-            command.opaque,
-            command.serialize_type,
-            queue_id,
-            self._done_of(parse_properties(header.properties or "").get(WAIT_STORE_MSG_OK)),
-        )
-        counter = self._statistics.put_counter(topic.name)
-        counter[0] += len(messages)
-        counter[1] += total
-        counter[2] += len(messages) - 1
-        return None
+        return messages, total
 
     def _done_of(self, wait: str | None) -> Done | None:
         """What becomes of a send by its property WAIT: only "true", or none, waits for slaves."""
@@ -304,10 +334,10 @@ class SendProcessor:
             elements = decode_batch(body)
         except RemoteProtocolError as error:
             raise IllegalMessageError(f"the batch is illegal: {error}") from error
-        if not 0 < len(elements) <= _BATCH_COUNT_MAX:
+        if not 0 < len(elements) <= BATCH_COUNT_MAX:
             raise IllegalMessageError(
                 f"the batch is illegal: it has {len(elements)} messages,"
-                f" allowed are 1 to {_BATCH_COUNT_MAX}"
+                f" allowed are 1 to {BATCH_COUNT_MAX}"
             )
         return elements
 
