@@ -27,8 +27,8 @@ setup(
         build_dir="build/kernel",
         compiler_directives={
             "language_level": 3,
-            # Lists, tuples and bytes are indexed as Python does; only what goes through a pointer is
-            # for the loops themselves to check, before they read or write.
+            # Lists, tuples and bytes are indexed as Python does; what goes through a pointer is for
+            # the loops themselves to check, before they read or write.
             "boundscheck": True,
             "wraparound": True,
             "cdivision": True,
