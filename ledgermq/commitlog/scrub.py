@@ -66,6 +66,11 @@ class Scrub:
         rows, self._next_index, size_bytes = self._read(first_index, last_index, bytes_max)
         for row in rows:
             self._compare(row)
+        # Together: their hashes are made at once.
+        missing = self._key_index.find_missing([key for row in rows for key in row.keys])
+        if missing is not None:
+            what = f"key of the record at {missing[2]}"
+            raise DamagedFileError("key index", what, "an entry", "none")
         self.byte_count += size_bytes
         return size_bytes
 
@@ -78,7 +83,7 @@ class Scrub:
         return self._row_maker.rows_of(entries, first_index, stop), stop, len(entries.data)
 
     def _compare(self, row: Row) -> None:
-        queue, queue_offset, unit, _, keys, _, _, light = row
+        queue, queue_offset, unit, _, _, _, _, light = row
         # What retention has dropped, and a deleted topic's numbers, have no unit.
         if queue is not None and queue.min_offset <= queue_offset < queue.max_offset:
             found = queue.units(queue_offset, 1)
@@ -92,8 +97,3 @@ class Scrub:
                 if found != unit and found[:_PLACE_BYTES] == unit[:_PLACE_BYTES]:
                     what = f"unit {queue_offset} of {queue.topic}-{queue.queue_id}"
                     raise DamagedFileError("consume queue", what, unit.hex(), found.hex())
-        if keys:
-            missing = self._key_index.find_missing(keys)
-            if missing is not None:
-                what = f"key of the record at {missing[2]}"
-                raise DamagedFileError("key index", what, "an entry", "none")
