@@ -27,7 +27,7 @@ TOPIC = "PeerTopic"
 BACKLOG = "PeerBacklog"
 QUEUES = 4
 KILL_REST_S = 3.0
-# Of what Apache's consumer reads, at least; a slow group fills it a little longer.
+# Of what is pulled and consumed, at least, unless a group is too slow for it.
 BACKLOG_MESSAGES = 120_000
 BACKLOG_S = 20.0
 READERS_END_S = 120.0
@@ -149,18 +149,31 @@ def warm_up(peer: Peer, limit_s: float = LIMIT_S) -> Figures:
     return warm(window, limit_s, peer.warm_windows)
 
 
+def backlog(peer: Peer) -> int:
+    """Makes a topic of messages of 1 KiB, unless it is there; returns how many they are."""
+    peer.create_topic(BACKLOG, QUEUES)
+    begun = time.perf_counter()
+    while (count := peer.message_count(BACKLOG, QUEUES)) < BACKLOG_MESSAGES:
+        if time.perf_counter() > begun + BACKLOG_S:
+            break
+        run_json("load", *words_of(peer, LOADS["batch"], BACKLOG, 2.0))
+    return count
+
+
 def pull(peer: Peer, plan: Plan) -> Figures:
-    """Reads what was sent, which lies in memory, 32 messages a request."""
-    words = ("--address", peer.leader(), "--topic", TOPIC, "--seconds")
+    """Reads what lies in memory, 32 messages a request."""
+    backlog(peer)
+    words = ("--address", peer.leader(), "--topic", BACKLOG, "--seconds")
     run_json("pull_load", *words, LEAD_IN_S)
     return costed(peer, lambda: run_json("pull_load", *words, plan.seconds))
 
 
 def pull_cold(peer: Peer, plan: Plan) -> Figures:
-    """Reads the topic once from its begin, after its log was taken out of the page cache."""
+    """Reads a topic once from its begin, after the log was taken out of the page cache."""
+    backlog(peer)
     leader = peer.leader()
     dropped = cold.drop(peer.members[leader], peer.folder)
-    words = ("--address", leader, "--topic", TOPIC, "--seconds", plan.seconds, "--once")
+    words = ("--address", leader, "--topic", BACKLOG, "--seconds", plan.seconds, "--once")
     return {**dropped, **costed(peer, lambda: run_json("pull_load", *words))}
 
 
@@ -201,12 +214,7 @@ def stock_producer(peer: Peer, plan: Plan) -> Figures:
 
 def stock_consumer(peer: Peer, plan: Plan) -> Figures:
     """Apache's own consumer over a backlog."""
-    peer.create_topic(BACKLOG, QUEUES)
-    sent, spent_s = 0, 0.0
-    while sent < BACKLOG_MESSAGES and spent_s < BACKLOG_S:
-        filled = run_json("load", *words_of(peer, LOADS["batch"], BACKLOG, 2.0))
-        sent, spent_s = sent + int(filled["messages"]), spent_s + filled["seconds"]
-    return stock.consume(peer, plan.version, BACKLOG, sent)
+    return stock.consume(peer, plan.version, BACKLOG, backlog(peer))
 
 
 def memory(peer: Peer, _: Plan) -> Figures:

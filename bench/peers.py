@@ -21,6 +21,7 @@ from bench.cluster import cluster, cpu_seconds, resident_mb
 from bench.warmth import JVM_WINDOWS_MIN, WINDOWS_MIN
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.headers import GetMaxOffsetRequestHeader
 from ledgermq.protocol.route import KVTable
 from tests.interop.mqadmin import CLUSTER_NAME
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
@@ -78,6 +79,16 @@ class Peer:
             check=True,
             stdout=subprocess.DEVNULL,
         )
+
+    def message_count(self, topic: str, queues: int) -> int:
+        """How many messages a topic has had."""
+        leader, count = self.leader(), 0
+        with Remote(self.namesrv) as remote:
+            for queue_id in range(queues):
+                header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+                answer = remote.call(leader, RequestCode.GET_MAX_OFFSET, header)
+                count += int((answer.ext_fields or {})["offset"])
+        return count
 
     def pulled_count(self) -> int:
         """How many messages the leader has given to consumers so far."""
