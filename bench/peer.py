@@ -147,7 +147,7 @@ def main() -> int:
     options = parsed()
     keys = options.only or (QUICK if options.quick else KEYS)
     machine = page.machine()
-    plan = Plan(seconds=options.seconds, version=options.java)
+    plan = Plan(seconds=options.seconds)
     report = run_rounds(groups_of(options), plan, options.rounds, keys)
     if HEAP in keys and "java" in options.groups:
         add_smallest_heap(report, options)

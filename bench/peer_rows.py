@@ -61,8 +61,6 @@ class Plan:
 
     # Seconds of one load.
     seconds: float
-    # Release of Apache's clients.
-    version: str
 
 
 @dataclass(frozen=True)
@@ -207,14 +205,14 @@ def send_and_read(groups: int, peer: Peer, plan: Plan) -> Figures:
     }
 
 
-def stock_producer(peer: Peer, plan: Plan) -> Figures:
+def stock_producer(peer: Peer, _: Plan) -> Figures:
     """Apache's own producer."""
-    return stock.produce(peer, plan.version, TOPIC)
+    return stock.produce(peer, TOPIC)
 
 
-def stock_consumer(peer: Peer, plan: Plan) -> Figures:
+def stock_consumer(peer: Peer, _: Plan) -> Figures:
     """Apache's own consumer over a backlog."""
-    return stock.consume(peer, plan.version, BACKLOG, backlog(peer))
+    return stock.consume(peer, BACKLOG, backlog(peer))
 
 
 def memory(peer: Peer, _: Plan) -> Figures:
