@@ -18,24 +18,24 @@ MODULES = (
     "ledgermq.protocol.plain_sends",
 )
 
-setup(
-    ext_modules=cythonize(
-        [
-            Extension(module, [f"{module.replace('.', '/')}.py"], optional=True)
-            for module in MODULES
-        ],
-        build_dir="build/kernel",
-        compiler_directives={
-            "language_level": 3,
-            # Lists, tuples and bytes are indexed as Python does; what goes through a pointer is for
-            # the loops themselves to check, before they read or write.
-            "boundscheck": True,
-            "wraparound": True,
-            "cdivision": True,
-            "initializedcheck": False,
-            # Types are given in the .pxd files alone: an annotation is for readers and mypy.
-            "annotation_typing": False,
-        },
-        show_all_warnings=False,
-    )
+EXTENSIONS = cythonize(
+    [Extension(module, [f"{module.replace('.', '/')}.py"]) for module in MODULES],
+    build_dir="build/kernel",
+    compiler_directives={
+        "language_level": 3,
+        # Lists, tuples and bytes are indexed as Python does; what goes through a pointer is for the
+        # loops themselves to check, before they read or write.
+        "boundscheck": True,
+        "wraparound": True,
+        "cdivision": True,
+        "initializedcheck": False,
+        # Types are given in the .pxd files alone: an annotation is for readers and mypy.
+        "annotation_typing": False,
+    },
+    show_all_warnings=False,
 )
+for extension in EXTENSIONS:
+    # The sources run as well; cythonize makes extensions anew, so it is said here.
+    extension.optional = True
+
+setup(ext_modules=EXTENSIONS)
