@@ -1,7 +1,7 @@
 """Apache's own benchmark programs against a group: its producer, and its push consumer.
 
-They are those of 4.7.0, the last of 4.x that Maven Central has, with the client of 4.9.3: beside that
-of 4.9.7 they lack a class.
+They are those of 4.7.0, the last of 4.x that Maven Central has, with the client of 4.9.3: beside
+that of 4.9.7 they lack a class.
 """
 
 from __future__ import annotations
