@@ -28,7 +28,7 @@ def test_nothing_is_loaded():
     loaded = {name.partition(".")[0] for name in sys.modules}
     assert not loaded & {"twisted", "zope", "construct", "msgspec"}
     ours = {name for name in sys.modules if name.startswith("ledgermq")}
-    assert ours == {"ledgermq", "ledgermq.pytest_plugin"}
+    assert ours == {"ledgermq", "ledgermq.kernel", "ledgermq.pytest_plugin"}
 """
     )
     assert "1 passed" in run_pytest(tmp_path)
