@@ -115,7 +115,7 @@ def test_a_stock_client_sends_and_consumes_through_a_leader_of_each_kind(
     for member_id in ("n1", "n0", "n2"):
         lead(cluster, member_id)
         verdicts = Round(
-            cluster=cluster, topic=f"Led_by_{member_id}", workspace=tmp_path,
+            namesrv=cluster.namesrv, topic=f"Led_by_{member_id}", workspace=tmp_path,
             message_count=MESSAGE_COUNT, programs=[JAVA_CLIENT],
         ).play()  # fmt: skip
         require_clean(verdicts, MESSAGE_COUNT, 1)
