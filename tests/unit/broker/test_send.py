@@ -6,12 +6,13 @@ import pytest
 
 from ledgermq.broker import errors
 from ledgermq.broker.processors.send import without_wait
+from ledgermq.broker.proposals import Limits
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
 from ledgermq.protocol.batch import encode_batch
 from ledgermq.protocol.codes import RequestCode
-from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.properties import decode_properties
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
@@ -291,3 +292,73 @@ def test_send_that_waits_for_no_slave_fails_as_the_others_do() -> None:
     parts.proposals.fail_all(errors.ServiceUnavailableError("lost"))
     assert [answer.code for answer in connection.take()] == [14]
     assert (parts.proposals.is_empty, parts.proposals.count, parts.proposals.bytes) == (True, 0, 0)
+
+
+def plain_frames(count: int, topic: str = "T", flag: int = 0) -> list[bytes]:
+    """Frames of SEND_MESSAGE_V2 as they are cut from a chunk."""
+    fields = {
+        "a": "pg", "b": topic, "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "17", "h": "0",
+        "i": "KEYS\x01k\x02WAIT\x01true",
+    }  # fmt: skip
+    return [
+        encode(RemotingCommand(code=310, opaque=opaque, flag=flag, ext_fields=fields))[4:]
+        for opaque in range(count)
+    ]
+
+
+def send_plain(parts: Parts, connection: ListConnection, frames: list[bytes]) -> int:
+    return parts.sends.send_plain(connection, frames)  # type: ignore[arg-type]
+
+
+def open_topic(parts: Parts) -> None:
+    """The first send makes the topic, which changes the table; the second finds it as it stays."""
+    for _ in range(2):
+        send(parts, command())
+    parts.proposals.committed(100)
+
+
+def test_plain_sends_are_taken_once_their_topic_is_open() -> None:
+    parts, connection = leader(), ListConnection()
+    frames = plain_frames(3)
+    assert send_plain(parts, connection, frames) == 0
+    open_topic(parts)
+    assert send_plain(parts, connection, frames) == 3
+    parts.turn.end()
+    parts.proposals.committed(100)
+    assert [answer.opaque for answer in connection.take()] == [0, 1, 2]
+    assert parts.store.messages[-1].properties == b"KEYS\x01k\x02CLUSTER\x01DefaultCluster"
+    assert parts.proposals.count == parts.proposals.bytes == 0
+
+
+def test_plain_sends_of_one_way_have_no_answer() -> None:
+    parts, connection = leader(), ListConnection()
+    open_topic(parts)
+    assert send_plain(parts, connection, plain_frames(2, flag=2)) == 2
+    parts.turn.end()
+    parts.proposals.committed(100)
+    assert connection.take() == []
+    assert len(parts.store.messages) == 4
+
+
+def test_no_more_plain_sends_are_taken_than_may_wait() -> None:
+    parts, connection = Parts(limits=Limits(3, 64 << 20, 2500)).lead(), ListConnection()
+    open_topic(parts)
+    assert send_plain(parts, connection, plain_frames(5)) == 3
+    assert send_plain(parts, connection, plain_frames(5)) == 0
+    with pytest.raises(errors.SystemBusyError):
+        parts.sends.send(connection, decode(plain_frames(1)[0]))  # type: ignore[arg-type]
+
+
+def test_plain_sends_are_left_to_the_long_road_when_sends_are_refused() -> None:
+    parts, connection = leader(), ListConnection()
+    open_topic(parts)
+    parts.leadership.closed_because = "the disk is full"
+    assert send_plain(parts, connection, plain_frames(1)) == 0
+
+
+def test_plain_sends_to_a_topic_that_was_changed_are_checked_again() -> None:
+    parts, connection = leader(), ListConnection()
+    open_topic(parts)
+    assert send_plain(parts, connection, plain_frames(1)) == 1
+    parts.state.put_topic(TopicConfig("T", permission=4))
+    assert send_plain(parts, connection, plain_frames(1)) == 0
