@@ -104,6 +104,44 @@ class ProtocolTests(SynchronousTestCase):
         self.assertEqual(self.receiver.lost, ["internal error"])
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
 
+    def test_frames_taken_from_the_front_become_no_commands(self) -> None:
+        wire = self.wire()
+        offered: list[int] = []
+
+        def take(connection: CommandProtocol, frames: list[bytes]) -> int:
+            self.assertIs(connection, wire.protocol)
+            offered.append(len(frames))
+            return 2
+
+        wire.protocol.take_frames = take
+        commands = [request(number) for number in range(3)]
+        wire.protocol.dataReceived(b"".join(encode(command) for command in commands))
+        self.assertEqual(self.receiver.received, [commands[2:]])
+        wire.protocol.dataReceived(encode(request()) + encode(request()))
+        self.assertEqual(offered, [3, 2])
+        self.assertEqual(len(self.receiver.received), 1)
+
+    def test_bad_bytes_behind_frames_that_were_taken_close(self) -> None:
+        wire = self.wire()
+        wire.protocol.take_frames = lambda connection, frames: 1
+        wire.protocol.dataReceived(encode(request()) + struct.pack(">iI", 6, 2) + b"{]")
+        wire.drain(0)
+        self.assertFalse(wire.protocol.is_open)
+        self.assertTrue(self.receiver.lost[-1].startswith("bad bytes: "))
+        self.assertEqual(self.receiver.received, [])
+
+    def test_failing_taker_costs_its_connection_only(self) -> None:
+        wire = self.wire()
+
+        def fail(connection: CommandProtocol, frames: list[bytes]) -> int:
+            raise ValueError("bug")
+
+        wire.protocol.take_frames = fail
+        wire.protocol.dataReceived(encode(request()))
+        self.end_turn()
+        self.assertEqual(self.receiver.lost, ["internal error"])
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
     # Sending.
 
     def test_answers_to_a_chunk_go_out_in_one_write(self) -> None:
