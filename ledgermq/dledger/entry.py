@@ -332,21 +332,35 @@ class EntryCodec:
                 stamp_offset,
                 self.crc32c,
             )
-            return EntrySlice(
-                bytes(data),
-                starts,
-                first_index=first_index,
-                first_term=term,
-                last_term=term,
-                position=position,
-                last_chain_crc=chain_crc,
+        else:
+            starts, chain_crc = self._fill_heads(
+                data, bodies, first_index, term, position, previous_chain_crc
             )
+        return EntrySlice(
+            bytes(data),
+            starts,
+            first_index=first_index,
+            first_term=term,
+            last_term=term,
+            position=position,
+            last_chain_crc=chain_crc,
+        )
+
+    def _fill_heads(
+        self,
+        data: bytearray,
+        bodies: Sequence[bytes],
+        index: int,
+        term: int,
+        position: int,
+        chain_crc: int,
+    ) -> tuple[list[int], int]:
+        """Does uncompiled what `entry_loops.fill_heads` does."""
         if self._stamp_offset is not None:
             _stamp(data, bodies, position, self._stamp_offset)
         crc32c, view = self.crc32c, memoryview(data)
         pack_head, pack_chained = HEAD.pack_into, CHAINED.pack
-        chain_crc, index, start = previous_chain_crc, first_index, 0
-        starts = []
+        start, starts = 0, list[int]()
         for body in bodies:
             body_bytes = len(body)
             size = body_bytes + 48
@@ -359,15 +373,7 @@ class EntryCodec:
             starts.append(start)
             start = end
             index += 1
-        return EntrySlice(
-            bytes(data),
-            starts,
-            first_index=first_index,
-            first_term=term,
-            last_term=term,
-            position=position,
-            last_chain_crc=chain_crc,
-        )
+        return starts, chain_crc
 
     def parse(
         self,
