@@ -23,12 +23,12 @@ _READ_BYTES_MAX: Final = 8 << 20
 _FOUND_BYTES_MAX: Final = 128 << 10
 
 # Offset and count to what the store found there.
-Read = Callable[[int, int], GetMessageResult]
+Read = Callable[[int, int], GetMessageResult[bytes]]
 
 
 def read_matching(
     read: Read, offset: int, count_max: int, wants: PropertyMatcher
-) -> GetMessageResult:
+) -> GetMessageResult[bytes]:
     """Returns the wanted messages of a queue from an offset on, or why there are none.
 
     Args:

@@ -71,7 +71,12 @@ class LedgerTarget:
             self._codec,
         )
         self.messages = MessageStore(
-            store_config(config), self._store, files, _wall_clock_ms, self._store.data.read
+            store_config(config),
+            self._store,
+            files,
+            _wall_clock_ms,
+            self._store.data.read,
+            segment_at=self._store.data.segment_at,
         )
 
     def open(self) -> None:

@@ -18,23 +18,23 @@ from ledgermq.commitlog.errors import LogOffsetError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.plain_dispatch import PlainDispatcher
 from ledgermq.commitlog.plain_log import PlainCommitLog
-from ledgermq.commitlog.reading import ReadAt
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.dledger.entry import EntryHead, EntrySlice
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.dledger.store.segments import Segments
 
 
 class MixedLog:
     """The ledger, which begins with the plain log: what a message store needs of both."""
 
     def __init__(
-        self, plain: PlainCommitLog, ledger: LedgerStore, read_ledger: ReadAt, divided_offset: int
+        self, plain: PlainCommitLog, ledger: LedgerStore, data: Segments, divided_offset: int
     ) -> None:
         self.plain = plain
         self.ledger = ledger
-        self._read_ledger = read_ledger
+        self.data = data
         self.divided_offset = divided_offset
 
     def check(self) -> None:
@@ -54,7 +54,7 @@ class MixedLog:
         """Bytes of either part."""
         if position < self.divided_offset:
             return self.plain.read_bytes(position, size_bytes)
-        return self._read_ledger(position, size_bytes)
+        return self.data.read(position, size_bytes)
 
     @property
     def first_position(self) -> int:
@@ -184,7 +184,13 @@ class MixedMessageStore(MessageStore):
         """Build the parts; see MessageStore."""
         self._mixed_log = log
         super().__init__(
-            config, log, file_system, clock_ms, log.read_at, plain_end=log.divided_offset
+            config,
+            log,
+            file_system,
+            clock_ms,
+            log.read_at,
+            segment_at=log.data.segment_at,
+            plain_end=log.divided_offset,
         )
 
     def _new_dispatcher(self) -> Dispatcher:

@@ -14,6 +14,7 @@ from ledgermq.commitlog.plain_dispatch import PlainDispatcher
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_scrub import PlainScrub
 from ledgermq.commitlog.plain_writer import PlainWriter
+from ledgermq.commitlog.reading import no_segment
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.dledger.store.filesystem import FileSystem
 
@@ -38,6 +39,7 @@ class PlainMessageStore(MessageStore):
             file_system,
             clock_ms,
             log.read_bytes,
+            segment_at=no_segment,
             plain_end=_NO_END,
         )
         self._commit_log = PlainWriter(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
@@ -22,19 +22,30 @@ from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of, is_light_entry,
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import decode_record_head
 
 # Bytes of the data log: absolute position and size; fewer or LookupError where it does not reach.
 ReadAt = Callable[[int, int], bytes]
+# The segment of the ledger's data log that holds a position; IndexError when none does.
+SegmentAt = Callable[[int], Segment]
 # Whether a consumer wants records with this tags code.
 TagsMatcher = Callable[[int], bool]
 
-# Units looked at by one read at least, however few records are wanted.
+# Units looked at by one read at least, however few records are wanted; more when a matcher may pass
+# over most of them.
+_READ_UNITS_MIN: Final = 64
 _SCANNED_UNITS_MIN: Final = 800
 _SIZE: Final = Struct(">i")
+# Of a record, so that all that proves it is there.
+_PROVEN_BYTES_MIN: Final = PROOF.size - HEAD_BYTES
+_NO_BYTES: Final = memoryview(b"")
 _QUERY_ROUNDS: Final = 3
+
+# What records are given as: copies, or views of the log.
+Records = TypeVar("Records", bytes, memoryview)
 
 
 class GetMessageStatus(Enum):
@@ -51,7 +62,7 @@ class GetMessageStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-class GetMessageResult(NamedTuple):
+class GetMessageResult(NamedTuple, Generic[Records]):
     """What a read found."""
 
     status: GetMessageStatus
@@ -60,7 +71,7 @@ class GetMessageResult(NamedTuple):
     min_offset: int
     max_offset: int
     # Whole records in queue order.
-    parts: list[bytes]
+    parts: list[Records]
     message_count: int
     # Sum of the parts.
     bytes: int
@@ -89,10 +100,12 @@ class LogReader:
         key_index: KeyIndex,
         config: StoreConfig,
         *,
+        segment_at: SegmentAt,
         plain_end: int = 0,
     ) -> None:
         self._store = store
         self._read_at = read_at
+        self._segment_at = segment_at
         self._dispatcher = dispatcher
         self._queues = queues
         self._key_index = key_index
@@ -110,8 +123,20 @@ class LogReader:
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
-    ) -> GetMessageResult:
+    ) -> GetMessageResult[bytes]:
         """Return records of a queue from `offset` on, or why there are none."""
+        lent = self.lend_message(topic, queue_id, offset, count_max, matcher)
+        return GetMessageResult(*lent[:4], [bytes(part) for part in lent.parts], *lent[5:])
+
+    def lend_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        matcher: TagsMatcher | None,
+    ) -> GetMessageResult[memoryview]:
+        """Return the same as views of the log, which are good for this turn of the reactor."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return _nothing(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -124,7 +149,8 @@ class LogReader:
             return _nothing(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
         if offset > high:
             return _nothing(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        units = queue.units(offset, max(_SCANNED_UNITS_MIN, count_max))
+        scanned_min = _READ_UNITS_MIN if matcher is None else _SCANNED_UNITS_MIN
+        units = queue.units(offset, max(scanned_min, count_max))
         if not units:
             return _nothing(GetMessageStatus.OFFSET_FOUND_NULL, high, low, high)
         return self._scan(units, queue, offset, count_max, matcher)
@@ -136,69 +162,87 @@ class LogReader:
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
-    ) -> GetMessageResult:
+    ) -> GetMessageResult[memoryview]:
         end_position = self._dispatcher.dispatched_position
         disk_before = end_position - self._memory_bytes
         in_memory, on_disk = self._limits(count_max)
         first_position, queue_id = self._store.first_position, queue.queue_id
-        read_at, unpack = self._read_at, PROOF.unpack_from
-        parts: list[bytes] = []
-        found_bytes = looked_at = physical_offset = 0
+        unpack = PROOF.unpack_from
+        parts: list[memoryview] = []
+        count = found_bytes = physical_offset = 0
+        next_offset = offset
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         plain_end = self._plain_end
         # The queue has no unit that points below: there a bit of one has flipped.
         removed_before = lowest = self._first_place(queue.dropped_position)
         first_place = first_position + (first_position >= plain_end)
+        # The segment that the last record stood in, and its places.
+        buffer, segment_begin, segment_end = _NO_BYTES, 0, 0
         # Not a call more in the loop than it takes: this is the way of every message.
         for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
             if physical_offset < removed_before:
                 if physical_offset < lowest:
-                    raise self._not_proven(b"", queue, offset + looked_at, physical_offset)
-                looked_at += 1
+                    raise self._not_proven(b"", queue, next_offset, physical_offset)
+                next_offset += 1
                 continue
-            if parts:
+            if count:
                 # One record passes whatever its size; limits count from the second on.
-                bytes_max, parts_max = on_disk if physical_offset < disk_before else in_memory
-                if len(parts) >= parts_max or found_bytes + size_bytes > bytes_max:
+                bytes_max, count_max = on_disk if physical_offset < disk_before else in_memory
+                if count >= count_max or found_bytes + size_bytes > bytes_max:
                     break
-            looked_at += 1
             if matcher is not None and not matcher(tags_code):
+                next_offset += 1
                 continue
             if size_bytes > 0 and physical_offset < first_place:
                 if not parts:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 removed_before = self._next_segment(physical_offset)
+                next_offset += 1
                 continue
             if physical_offset < plain_end:
-                at_offset = offset + looked_at - 1
-                parts.append(self._plain_record(queue, at_offset, physical_offset, size_bytes))
-                found_bytes += size_bytes
-                removed_before = lowest
-                continue
-            try:
-                raw = read_at(physical_offset - HEAD_BYTES, size_bytes + HEAD_BYTES)
-            except IndexError:
-                raw = b""
-            record = raw[HEAD_BYTES:]
-            if len(raw) != size_bytes + HEAD_BYTES or len(raw) < PROOF.size:
-                raise self._not_proven(raw, queue, offset + looked_at - 1, physical_offset)
-            chain_crc, body_crc, at_queue, at_offset, at = unpack(raw)
-            if (
-                at != physical_offset
-                or at_offset != offset + looked_at - 1
-                or at_queue != queue_id
-                or (crc32c(record) != body_crc and (chain_crc or body_crc))
-            ) and not is_light_entry(raw, queue.topic, offset + looked_at - 1, physical_offset):
-                raise self._not_proven(raw, queue, offset + looked_at - 1, physical_offset)
+                plain = self._plain_record(queue, next_offset, physical_offset, size_bytes)
+                record = memoryview(plain)
+            else:
+                if not segment_begin <= physical_offset < segment_end:
+                    buffer, segment_begin = self._segment(queue, next_offset, physical_offset)
+                    segment_end = segment_begin + len(buffer)
+                place = physical_offset - segment_begin
+                record = buffer[place : place + size_bytes]
+                if (
+                    len(record) != size_bytes
+                    or size_bytes < _PROVEN_BYTES_MIN
+                    or place < HEAD_BYTES
+                ):
+                    raise self._not_proven(b"", queue, next_offset, physical_offset)
+                chain_crc, body_crc, at_queue, at_offset, at = unpack(buffer, place - HEAD_BYTES)
+                if (
+                    at != physical_offset
+                    or at_offset != next_offset
+                    or at_queue != queue_id
+                    or (crc32c(record) != body_crc and (chain_crc or body_crc))
+                ):
+                    raw = bytes(buffer[place - HEAD_BYTES : place + size_bytes])
+                    if not is_light_entry(raw, queue.topic, next_offset, physical_offset):
+                        raise self._not_proven(raw, queue, next_offset, physical_offset)
             parts.append(record)
+            count += 1
+            next_offset += 1
             found_bytes += size_bytes
             removed_before = lowest
         if parts:
             status = GetMessageStatus.FOUND
         low, high, behind = queue.min_offset, queue.max_offset, end_position - physical_offset
-        return GetMessageResult(
-            status, offset + looked_at, low, high, parts, len(parts), found_bytes, behind
-        )
+        return GetMessageResult(status, next_offset, low, high, parts, count, found_bytes, behind)
+
+    def _segment(
+        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int
+    ) -> tuple[memoryview, int]:
+        """Returns the segment that a record stands in and where it begins."""
+        try:
+            segment = self._segment_at(physical_offset)
+        except IndexError:
+            raise self._not_proven(b"", queue, queue_offset, physical_offset) from None
+        return segment.buffer, segment.start_offset
 
     def _limits(self, count_max: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """Returns bytes and records of one answer: of those in memory, and of those on disk."""
@@ -331,7 +375,14 @@ class LogReader:
         )
 
 
-def _nothing(status: GetMessageStatus, begin: int, low: int, high: int) -> GetMessageResult:
+def no_segment(position: int) -> Segment:
+    """The segments of a store without a ledger."""
+    raise IndexError(f"there is no ledger that could hold position {position}")
+
+
+def _nothing(
+    status: GetMessageStatus, begin: int, low: int, high: int
+) -> GetMessageResult[memoryview]:
     return GetMessageResult(status, begin, low, high, [], 0, 0, 0)
 
 

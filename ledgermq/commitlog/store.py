@@ -38,6 +38,7 @@ from ledgermq.commitlog.reading import (
     LogReader,
     QueryResult,
     ReadAt,
+    SegmentAt,
     TagsMatcher,
 )
 from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
@@ -59,6 +60,7 @@ class MessageStore:
         clock_ms: Callable[[], int],
         read_at: ReadAt,
         *,
+        segment_at: SegmentAt,
         plain_end: int = 0,
     ) -> None:
         """Build the parts; nothing is read or written before `open`.
@@ -67,6 +69,7 @@ class MessageStore:
             store: this member's log, opened.
             clock_ms: wall clock, ms since 1970.
             read_at: bytes of the data log by absolute position and size.
+            segment_at: the segment of the ledger that holds a position.
             plain_end: records below this position stand in a plain log, without heads.
         """
         self._config = config
@@ -97,6 +100,7 @@ class MessageStore:
             self._queues,
             self._key_index,
             config,
+            segment_at=segment_at,
             plain_end=plain_end,
         )
         self._checkpoints = Checkpoints(file_system, config.root)
@@ -240,9 +244,20 @@ class MessageStore:
         offset: int,
         count_max: int,
         matcher: TagsMatcher | None,
-    ) -> GetMessageResult:
+    ) -> GetMessageResult[bytes]:
         """Return records of a queue from `offset` on, or why there are none."""
         return self._reader.get_message(topic, queue_id, offset, count_max, matcher)
+
+    def lend_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        matcher: TagsMatcher | None,
+    ) -> GetMessageResult[memoryview]:
+        """Return the same as views of the log, which are good for this turn of the reactor."""
+        return self._reader.lend_message(topic, queue_id, offset, count_max, matcher)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset whose record is still there, 0 for an unknown queue."""

@@ -77,6 +77,7 @@ class StoreMember:
             self.file_system,
             lambda: START_MS,
             self.store.data.read,
+            segment_at=self.store.data.segment_at,
         )
         self.report = self.messages.open()
         self.scrub: Scrub = self.messages.make_scrub()

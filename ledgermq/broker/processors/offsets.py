@@ -62,7 +62,7 @@ class QueueEnds(Protocol):
         offset: int,
         count_max: int,
         matcher: Matcher | None,
-    ) -> GetMessageResult: ...
+    ) -> GetMessageResult[bytes]: ...
 
 
 class OffsetProcessor:

@@ -80,6 +80,10 @@ _CORRECTED: Final = (
 _log = Logger()
 
 
+# Views of the log, or copies where each record was looked into.
+Found = GetMessageResult[memoryview] | GetMessageResult[bytes]
+
+
 class Reader(Protocol):
     """What is needed of a message store."""
 
@@ -90,7 +94,16 @@ class Reader(Protocol):
         offset: int,
         count_max: int,
         matcher: Matcher | None,
-    ) -> GetMessageResult: ...
+    ) -> GetMessageResult[bytes]: ...
+
+    def lend_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        matcher: Matcher | None,
+    ) -> GetMessageResult[memoryview]: ...
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -267,13 +280,13 @@ class PullProcessor:
         header: PullMessageRequestHeader,
         subscription: Subscription,
         matcher: Matcher | None,
-    ) -> GetMessageResult:
+    ) -> Found:
         count = min(max(header.max_msg_nums, 1), _COUNT_MAX)
         wants = subscription.property_matcher
         topic, queue_id = header.topic, header.queue_id
-        read = self._store.get_message
         if wants is None:
-            return read(topic, queue_id, header.queue_offset, count, matcher)
+            return self._store.lend_message(topic, queue_id, header.queue_offset, count, matcher)
+        read = self._store.get_message
         return read_matching(
             lambda offset, run_count: read(topic, queue_id, offset, run_count, None),
             header.queue_offset,
@@ -388,7 +401,10 @@ class PullProcessor:
         return not (self._leadership.is_leader or self._config.corrects_offsets_on_follower)
 
     def _fields_of(
-        self, header: PullMessageRequestHeader, group: SubscriptionGroup, result: GetMessageResult
+        self,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroup,
+        result: Found,
     ) -> PullMessageResponseHeader:
         next_offset = result.next_begin_offset
         if result.status in _CORRECTED and self._keeps_offset:
@@ -399,7 +415,7 @@ class PullProcessor:
             suggested = group.slow_reader_broker_id if is_slow else group.broker_id
         return _fields(suggested, next_offset, result.min_offset, result.max_offset)
 
-    def _count_found(self, topic: str, group: str, result: GetMessageResult) -> None:
+    def _count_found(self, topic: str, group: str, result: Found) -> None:
         self._statistics.got(topic, group, result.message_count, result.bytes)
         self.found_count += 1
         self.message_count += result.message_count

@@ -289,13 +289,14 @@ class LedgerStorage(Storage):
             file_system,
             self._now_ms,
             self.ledger_store.data.read,
+            segment_at=self.ledger_store.data.segment_at,
         )
 
     def _new_mixed_messages(self, file_system: FileSystem) -> MessageStore:
         config = self._config
         plain = PlainCommitLog(file_system, str(config.commit_log_path), config.segment_bytes)
         divided_offset = int(self._plain_names[-1]) + config.segment_bytes
-        log = MixedLog(plain, self.ledger_store, self.ledger_store.data.read, divided_offset)
+        log = MixedLog(plain, self.ledger_store, self.ledger_store.data, divided_offset)
         self._mixed_log = log
         return MixedMessageStore(store_config(config), log, file_system, self._now_ms)
 

@@ -218,7 +218,9 @@ class SimBroker:
         size = len(message.body) + len(message.properties) + 100
         self.proposals.add(message, size, connection, opaque, 1, queue_id)
 
-    def pull(self, topic: str, queue_id: int, offset: int, count_max: int) -> GetMessageResult:
+    def pull(
+        self, topic: str, queue_id: int, offset: int, count_max: int
+    ) -> GetMessageResult[bytes]:
         """Reads a queue; any member answers with what it has dispatched.
 
         Raises:

@@ -231,7 +231,7 @@ class Consumer:
         except BrokerError:
             return
 
-    def _move(self, offset: int, result: GetMessageResult) -> None:
+    def _move(self, offset: int, result: GetMessageResult[bytes]) -> None:
         if result.status is GetMessageStatus.FOUND and offset == self._offset:
             self._offset += len(result.parts)
         elif result.status is GetMessageStatus.OFFSET_TOO_SMALL:

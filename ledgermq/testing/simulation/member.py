@@ -200,7 +200,10 @@ class SimMember:
 
     def make_messages(self, disk: SimDisk, store: WatchedStore) -> MessageStore:
         """Returns this member's messages on a disk; they are not open."""
-        return MessageStore(_STORE_CONFIG, store, disk, self.wall_ms, store.data.read)
+        data = store.data
+        return MessageStore(
+            _STORE_CONFIG, store, disk, self.wall_ms, data.read, segment_at=data.segment_at
+        )
 
     def _start(self) -> None:
         plan, disk, reactor = self.plan, self.disk, self.reactor

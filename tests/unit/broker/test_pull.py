@@ -21,9 +21,9 @@ class OneQueue:
     def __init__(self) -> None:
         self.failing_queue = -1
 
-    def get_message(
+    def lend_message(
         self, topic: str, queue_id: int, offset: int, *arguments: object
-    ) -> GetMessageResult:
+    ) -> GetMessageResult[memoryview]:
         if queue_id == self.failing_queue:
             raise ZeroDivisionError("a bug")
         if offset > 5:

@@ -133,7 +133,7 @@ class Queue:
         self.run = run
         self.reads = 0
 
-    def read(self, offset: int, count: int) -> GetMessageResult:
+    def read(self, offset: int, count: int) -> GetMessageResult[bytes]:
         self.reads += 1
         end = len(self.records)
         parts = self.records[offset : offset + min(count, self.run)]

@@ -79,6 +79,7 @@ class Broker:
             self.file_system,
             lambda: self.now_ms,
             self.ledger_store.data.read,
+            segment_at=self.ledger_store.data.segment_at,
         )
         self.report = None
         if open_store:

@@ -54,7 +54,7 @@ class Mixed(Broker):
             # Java writes no such file.
             (root / "dledger-n0/start").unlink()
         self.plain = PlainCommitLog(self.file_system, f"{root}/commitlog", SEGMENT_BYTES)
-        log = MixedLog(self.plain, self.ledger_store, self.ledger_store.data.read, divided_offset)
+        log = MixedLog(self.plain, self.ledger_store, self.ledger_store.data, divided_offset)
         self.store = MixedMessageStore(self.config, log, self.file_system, lambda: self.now_ms)
         self.plain.open()
         log.check()
