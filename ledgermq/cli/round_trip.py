@@ -34,8 +34,8 @@ class RoundTripError(Exception):
     """What came back is not what was sent."""
 
 
-def check_round_trip(namesrv_address: str, tls_file: str | None = None) -> str:
-    """Sends one message and reads it back; runs an event loop of its own, in any thread.
+async def check_round_trip(namesrv_address: str, tls_file: str | None = None) -> str:
+    """Sends one message and reads it back.
 
     Args:
         namesrv_address: ``host:port`` of a name server.
@@ -49,11 +49,7 @@ def check_round_trip(namesrv_address: str, tls_file: str | None = None) -> str:
         RoundTripError: another message came back.
         TlsSettingsError: the file says nothing of the client's end.
     """
-    tls = load_client_tls(tls_file) if tls_file else None
-    return asyncio.run(_round_trip(namesrv_address, ClientConfig(tls=tls)))
-
-
-async def _round_trip(namesrv_address: str, config: ClientConfig) -> str:
+    config = ClientConfig(tls=load_client_tls(tls_file) if tls_file else None)
     body = b"round trip " + os.urandom(8).hex().encode()
     begun = time.perf_counter()
     async with (

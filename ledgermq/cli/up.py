@@ -15,25 +15,18 @@ part, then ``ready`` once a leader serves; with ``--ready-file`` the same is wri
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib
 import json
-import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from twisted.internet.defer import Deferred, DeferredList
-from twisted.internet.error import ProcessExitedAlready
-from twisted.internet.protocol import ProcessProtocol
-from twisted.internet.threads import deferToThread
-from twisted.python.failure import Failure
-
+from ledgermq.cli.child import STARTING, STOP_PATIENCE_S, Child
 from ledgermq.cli.failure import fail
-from ledgermq.cli.program import reactor
 from ledgermq.cli.settings import TLS_FILE, TLS_MODE, parse_settings, split_settings
 
 HOST: Final = "127.0.0.1"
@@ -46,17 +39,8 @@ SMALL_STORE: Final = {
     "maxHashSlotNum": "500000",
     "maxIndexNum": "2000000",
 }
-RESTART_DELAY_S: Final = 0.2
-RESTART_DELAY_S_MAX: Final = 5.0
-# A child that lived this long had started; its next death is a new story.
-STEADY_S: Final = 10.0
-STOP_PATIENCE_S: Final = 15.0
 # So many starts that fail before the cluster was ever ready, and it is given up.
 FAILED_STARTS_MAX: Final = 3
-STARTING: Final = "STARTING"
-# What a program says before its last reason.
-_COMPLAINT: Final = "ledgermq: "
-_LOG_TAIL_BYTES: Final = 16_384
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,113 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Child(ProcessProtocol):
-    """One process of the cluster: started, watched, started again."""
-
-    def __init__(self, cluster: Cluster, name: str, words: list[str], address: str) -> None:
-        self.cluster = cluster
-        self.name = name
-        self.words = words
-        self.address = address
-        self.role = STARTING
-        self.is_serving = False
-        self.stopped: Deferred[None] | None = None
-        self.started_at = 0.0
-        self.deaths = 0
-        # Where the log of this life begins.
-        self._log_start = 0
-        self._process: Any = None
-        self._partial = b""
-
-    @property
-    def pid(self) -> int | None:
-        """Process id; None while the process is down."""
-        return self._process.pid if self._process is not None else None
-
-    def launch(self) -> None:
-        """Starts the process; its log goes to a file in the data directory."""
-        if self.cluster.is_stopping:
-            return
-        self.started_at = reactor.seconds()
-        log = os.open(self.cluster.log_path(self.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            self._log_start = os.fstat(log).st_size
-            words = [sys.executable, "-m", "ledgermq.cli.main", *self.words]
-            # The pipe to its standard input is never written: its end tells the child that we died.
-            self._process = reactor.spawnProcess(
-                self, sys.executable, words, env=None, childFDs={0: "w", 1: "r", 2: log}
-            )
-        finally:
-            os.close(log)
-
-    def outReceived(self, data: bytes) -> None:
-        """Status lines of the child: JSON objects."""
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            if line.startswith(b"{"):
-                status = json.loads(line)
-                role = status.get("role", self.role)
-                self.role = STARTING if role == "UNKNOWN" else role
-                self.is_serving = bool(status.get("serving", False))
-                self.cluster.changed(self)
-
-    def processEnded(self, reason: Failure) -> None:
-        """The child is gone: start it again, a little later each time it dies young."""
-        self._process = None
-        self.role, self.is_serving = "DOWN", False
-        if self.stopped is not None:
-            self.stopped.callback(None)
-            return
-        lived_s = reactor.seconds() - self.started_at
-        self.deaths = 1 if lived_s > STEADY_S else self.deaths + 1
-        delay = min(RESTART_DELAY_S * 2 ** (self.deaths - 1), RESTART_DELAY_S_MAX)
-        if self.cluster.died(self, self._reason(reason), delay):
-            reactor.callLater(delay, self.launch)
-
-    def _reason(self, reason: Failure) -> str:
-        """What the process said at last, or else how it ended."""
-        with open(self.cluster.log_path(self.name), "rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, size - _LOG_TAIL_BYTES))
-            lines = log.read().decode("utf-8", "replace").splitlines()
-        complaints = [line for line in lines if line.startswith(_COMPLAINT)]
-        if complaints:
-            return complaints[-1].removeprefix(_COMPLAINT)
-        signal_number = getattr(reason.value, "signal", None)
-        if signal_number is not None:
-            return signal.Signals(signal_number).name
-        return f"exit code {getattr(reason.value, 'exitCode', None)}"
-
-    def end(self) -> Deferred[None]:
-        """Asks the process to stop; kills it when it takes too long."""
-        self.stopped = Deferred()
-        if self._process is None:
-            self.stopped.callback(None)
-            return self.stopped
-        self.signal(signal.SIGTERM)
-        kill = reactor.callLater(STOP_PATIENCE_S, self._kill)
-        self.stopped.addBoth(lambda _: kill.cancel() if kill.active() else None)
-        return self.stopped
-
-    def _kill(self) -> None:
-        """Ends a process that does not stop; its store is as after a crash."""
-        print(
-            f"{self.name:<8} did not stop in {STOP_PATIENCE_S:g} s, killed; "
-            f"see {self.cluster.log_path(self.name)}",
-            flush=True,
-        )
-        self.cluster.exit_code = 1
-        self.signal(signal.SIGKILL)
-
-    def signal(self, number: int) -> None:
-        """Sends a signal, unless the process is gone."""
-        if self._process is not None:
-            try:
-                self._process.signalProcess(number)
-            except ProcessExitedAlready:
-                return
-
-
 class Cluster:
     """The children, what is printed about them, and the ready file."""
 
@@ -220,6 +97,10 @@ class Cluster:
         self._round_trip: bool = options.round_trip
         self._is_ready = False
         self._said: dict[str, str] = {}
+        # Set when all shall stop.
+        self._is_over = asyncio.Event()
+        # The message there and back, while it is under way.
+        self._trip: asyncio.Task[None] | None = None
         broker_settings, namesrv_settings = split_settings(parse_settings(options.settings))
         # Plain connections are closed: the round trip takes TLS, too.
         self._round_trip_tls = (
@@ -269,16 +150,25 @@ class Cluster:
         """The log file of a child."""
         return self._data / "logs" / f"{name}.log"
 
-    def start(self) -> None:
-        """Starts all children."""
+    async def run(self) -> None:
+        """Starts all children, and stops them after a signal or when one cannot start."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._is_over.set)
+        # A shell that starts a program in the background has it ignore Ctrl-C.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGINT, self._is_over.set)
+        loop.add_signal_handler(signal.SIGCHLD, self._look)
         print(f"data in {self._data}", flush=True)
         for child in (self._namesrv, *self._brokers):
             child.launch()
-
-    def stop(self) -> Deferred[Any]:
-        """Fires when all children are gone."""
+        await self._is_over.wait()
         self.is_stopping = True
-        return DeferredList([child.end() for child in (*self._brokers, self._namesrv)])
+        await asyncio.gather(*(child.end() for child in (*self._brokers, self._namesrv)))
+
+    def _look(self) -> None:
+        """Some process has ended."""
+        for child in (self._namesrv, *self._brokers):
+            child.look()
 
     def changed(self, child: Child) -> None:
         """A child told a new state: print it, keep the ready file true."""
@@ -291,12 +181,7 @@ class Cluster:
             self._write_ready_file()
             print("ready", flush=True)
             if self._round_trip:
-                # Loaded when it is needed: the supervisor itself has no use for a client.
-                round_trip = importlib.import_module("ledgermq.cli.round_trip")
-                told = deferToThread(
-                    round_trip.check_round_trip, self.namesrv_address, self._round_trip_tls
-                )
-                told.addCallbacks(self._tell_round_trip, self._round_trip_failed)
+                self._trip = asyncio.get_running_loop().create_task(self._make_round_trip())
         elif self._is_ready:
             self._write_ready_file()
 
@@ -307,7 +192,7 @@ class Cluster:
             if not self.is_stopping:
                 self.exit_code = fail(f"{child.name} does not start: {reason}")
                 self.is_stopping = True
-                reactor.stop()
+                self._is_over.set()
             return False
         print(
             f"{child.name:<8} ended: {reason}; starts again in {delay_s:g} s; "
@@ -318,11 +203,24 @@ class Cluster:
             self._write_ready_file()
         return True
 
-    def _tell_round_trip(self, text: str) -> None:
-        print(text, flush=True)
+    def killed(self, child: Child) -> None:
+        """A child did not stop; its store is as after a crash."""
+        print(
+            f"{child.name:<8} did not stop in {STOP_PATIENCE_S:g} s, killed; "
+            f"see {self.log_path(child.name)}",
+            flush=True,
+        )
+        self.exit_code = 1
 
-    def _round_trip_failed(self, failure: Failure) -> None:
-        self.exit_code = fail(f"round trip failed: {failure.getErrorMessage()}")
+    async def _make_round_trip(self) -> None:
+        # Loaded when it is needed: the supervisor itself has no use for a client.
+        trip = importlib.import_module("ledgermq.cli.round_trip")
+        try:
+            text = await trip.check_round_trip(self.namesrv_address, self._round_trip_tls)
+        except Exception as error:
+            self.exit_code = fail(f"round trip failed: {error}")
+        else:
+            print(text, flush=True)
 
     def _write_ready_file(self) -> None:
         if self._ready_file is None:
@@ -363,9 +261,7 @@ def run(options: argparse.Namespace) -> int:
         cluster = Cluster(options, data)
     except OSError as error:
         return fail(str(error))
-    reactor.callWhenRunning(cluster.start)
-    reactor.addSystemEventTrigger("before", "shutdown", cluster.stop)
-    reactor.run()
+    asyncio.run(cluster.run())
     if temporary:
         shutil.rmtree(data, ignore_errors=True)
     return cluster.exit_code
