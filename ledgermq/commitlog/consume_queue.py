@@ -23,6 +23,7 @@ from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.dledger.store.segment import NAME_DIGITS, segment_name
 
 _CHUNK_BYTES: Final = 1 << 16
+_NO_BUFFER: Final = memoryview(b"")
 
 
 class QueueUnit(NamedTuple):
@@ -38,13 +39,16 @@ class ConsumeQueue:
 
     __slots__ = (
         "_directory",
-        "_files",
         "_last_path",
         "_segment_bytes",
         "_starts",
+        "buffer",
+        "buffer_start",
         "dropped_position",
+        "files",
         "gathered",
         "gathered_end",
+        "lease",
         "max_offset",
         "min_offset",
         "queue_id",
@@ -65,8 +69,13 @@ class ConsumeQueue:
         # Units that dispatch has gathered and not yet put, and the offset behind them.
         self.gathered: list[bytes] = []
         self.gathered_end = 0
+        # Where the next unit goes: mapping of the last segment, and its first byte. To be written
+        # without asking `files` while `lease` is theirs; -1 is never theirs.
+        self.buffer = _NO_BUFFER
+        self.buffer_start = 0
+        self.lease = -1
+        self.files = files
         self._directory = directory
-        self._files = files
         self._segment_bytes = segment_bytes
         # First bytes of the segments, rising without a gap; empty before the first unit.
         self._starts: list[int] = []
@@ -103,8 +112,9 @@ class ConsumeQueue:
             if not self._starts or start > self._starts[-1]:
                 self._add_segment(start, at - start)
             count = min(len(data) - written, start + self._segment_bytes - at)
-            buffer = self._files.writable(self._last_path)
+            buffer = self.files.writable(self._last_path)
             buffer[at - start : at - start + count] = data[written : written + count]
+            self.buffer, self.buffer_start, self.lease = buffer, start, self.files.lease
             written += count
             at += count
         self.max_offset = self.gathered_end = at // QUEUE_UNIT_BYTES
@@ -138,7 +148,7 @@ class ConsumeQueue:
 
     def _add_segment(self, start: int, blank_bytes: int) -> None:
         name = segment_name(start)
-        buffer = self._files.create(self._directory, name, self._segment_bytes)
+        buffer = self.files.create(self._directory, name, self._segment_bytes)
         if not self._starts:
             buffer[:blank_bytes] = PRE_BLANK * (blank_bytes // QUEUE_UNIT_BYTES)
         self._starts.append(start)
@@ -157,7 +167,7 @@ class ConsumeQueue:
         while at < end:
             start = at - at % self._segment_bytes
             stop = min(end, start + self._segment_bytes)
-            buffer = self._files.buffer(f"{self._directory}/{segment_name(start)}")
+            buffer = self.files.buffer(f"{self._directory}/{segment_name(start)}")
             parts.append(bytes(buffer[at - start : stop - start]))
             at = stop
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -191,7 +201,7 @@ class ConsumeQueue:
         keep = bisect_right(self._starts, self.min_offset * QUEUE_UNIT_BYTES) - 1
         removed = self._starts[: max(0, min(keep, len(self._starts) - 1))]
         for start in removed:
-            self._files.remove(self._directory, segment_name(start))
+            self.files.remove(self._directory, segment_name(start))
         del self._starts[: len(removed)]
         return len(removed)
 
@@ -202,8 +212,9 @@ class ConsumeQueue:
     def delete(self) -> None:
         """Remove all files; numbering goes on where it was, so no offset names two messages."""
         for start in self._starts:
-            self._files.remove(self._directory, segment_name(start))
+            self.files.remove(self._directory, segment_name(start))
         self._starts.clear()
+        self.buffer, self.lease = _NO_BUFFER, -1
         self.min_offset = self.gathered_end = self.max_offset
         self.gathered.clear()
 
@@ -230,10 +241,11 @@ class ConsumeQueue:
         """
         end = max_offset * QUEUE_UNIT_BYTES
         first = min_offset * QUEUE_UNIT_BYTES
+        self.buffer, self.lease = _NO_BUFFER, -1
         for start in list(self._starts):
             # A segment that ends before the first unit, or begins behind the last one.
             if start + self._segment_bytes <= first or start >= end:
-                self._files.remove(self._directory, segment_name(start))
+                self.files.remove(self._directory, segment_name(start))
                 self._starts.remove(start)
         self.min_offset, self.max_offset = min_offset, max_offset
         self.dropped_position = 0
@@ -245,12 +257,12 @@ class ConsumeQueue:
                 self._wipe(end - self._starts[-1])
 
     def _wipe(self, from_byte: int) -> None:
-        file = self._files.file(self._last_path)
+        file = self.files.file(self._last_path)
         for range_start, range_end in list(file.written_ranges(from_byte)):
             for start in range(max(range_start, from_byte), range_end, _CHUNK_BYTES):
                 stop = min(range_end, start + _CHUNK_BYTES)
                 if bytes(file.buffer[start:stop]).strip(b"\0"):
-                    self._files.writable(self._last_path)[start:stop] = bytes(stop - start)
+                    self.files.writable(self._last_path)[start:stop] = bytes(stop - start)
 
 
 def _is_segment_name(name: str) -> bool:

@@ -18,7 +18,7 @@ from ledgermq.commitlog.dledger_commit_log import AppendedRun
 from ledgermq.commitlog.errors import CommitLogError, DispatchError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.row import Arrival, Row
-from ledgermq.commitlog.row_loops import gather_rows
+from ledgermq.commitlog.row_loops import gather_rows, put_gathered
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
@@ -236,12 +236,11 @@ class Dispatcher:
         with_keys: bool = True,
     ) -> None:
         def put_apart(queue: ConsumeQueue, queue_offset: int, unit: bytes) -> None:
-            _put_gathered(queue, first)
+            put_gathered([queue], first)
             queue.put(queue_offset, unit, first)
 
         touched, key_rows = gather_rows(rows, arrivals, put_apart, _gather_light)
-        for queue in touched:
-            _put_gathered(queue, first)
+        put_gathered(touched, first)
         if key_rows and with_keys:
             self._key_index.add(key_rows, self._clock_ms())
 
@@ -273,11 +272,3 @@ def _gather_light(row: Row, touched: list[ConsumeQueue]) -> None:
                 touched.append(queue)
             queue.gathered.append(row.unit)
             queue.gathered_end = offset + 1
-
-
-def _put_gathered(queue: ConsumeQueue, index: int) -> None:
-    """Write the units gathered for a queue; `index` is about where they are in the log."""
-    gathered = queue.gathered
-    if gathered:
-        queue.gathered = []
-        queue.put(queue.gathered_end - len(gathered), b"".join(gathered), index)

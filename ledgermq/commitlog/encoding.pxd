@@ -6,12 +6,12 @@ cdef long long _MAGIC, _CRC_MASK, _INT32_MAX, _PORT_MAX, _V6, _PREPARED
 cdef Py_ssize_t _FIXED, _RECORD_MAX, _TOPIC_MAX, _PROPERTIES_MAX
 
 @cython.locals(
-    queues=dict, records=list, numbers=list, changed=dict, born_host=tuple, store_host=tuple,
+    known=object, records=list, numbers=list, changed=dict, born_host=tuple, store_host=tuple,
     body=bytes, properties=bytes, key=tuple, queue_offset="long long", record=bytes,
 )
 cpdef tuple encode_messages(
-    list messages, long long timestamp, dict ends, object find_queue, object give_light_offsets,
-    Py_ssize_t body_bytes_max
+    list messages, long long timestamp, dict ends, dict next_offsets, dict queues,
+    object find_queue, object give_light_offsets, Py_ssize_t body_bytes_max
 )
 
 @cython.locals(

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ledgermq.commitlog.errors import MessageIllegalError
 from ledgermq.commitlog.light_queues import MULTI_MARK
-from ledgermq.commitlog.rows import TopicQueue
+from ledgermq.commitlog.row import TopicQueue
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.protocol.checksum import crc32
 from ledgermq.protocol.errors import LocalProtocolError
@@ -60,6 +60,8 @@ def encode_messages(
     messages: Sequence[AppendMessage],
     timestamp: int,
     ends: Ends,
+    next_offsets: Ends,
+    queues: dict[tuple[str, int], TopicQueue],
     find_queue: Callable[[AppendMessage, int], TopicQueue],
     give_light_offsets: Callable[[AppendMessage, int, Ends], bytes] | None,
     body_bytes_max: int,
@@ -68,16 +70,16 @@ def encode_messages(
 
     Args:
         timestamp: store time of all, ms.
-        ends: counted on; nothing of it holds when this raises.
-        find_queue: gets the first message of a queue, and its number; sees to it that `ends` has an
-            offset for it.
+        ends: gets the offsets behind those given out; nothing of it holds when this raises.
+        next_offsets: of queues that `ends` does not have yet; 0 where there is none.
+        queues: those that are known.
+        find_queue: gets the first message of a queue that is not known, and its number.
         give_light_offsets: gets a message that may be for light queues, its offset and `ends`;
             returns its properties with offsets. None: there are no light queues.
 
     Raises:
         MessageIllegalError: one of them breaks a limit.
     """
-    queues: dict[tuple[str, int], TopicQueue] = {}
     records: list[bytes] = []
     numbers: list[tuple[TopicQueue, int]] = []
     changed: dict[int, AppendMessage] = {}
@@ -90,7 +92,8 @@ def encode_messages(
         queue = queues.get(key)
         if queue is None:
             queue = queues[key] = find_queue(message, len(records))
-        queue_offset = ends[key]
+        known = ends.get(key)
+        queue_offset = next_offsets.get(key, 0) if known is None else known
         if sys_flag & _PREPARED:
             queue_offset = 0
         else:

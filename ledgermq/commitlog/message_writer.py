@@ -26,7 +26,8 @@ from ledgermq.commitlog.light_queues import (
 from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, encode_queue_ends
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import is_queue_name
-from ledgermq.commitlog.rows import RowMaker, TopicQueue
+from ledgermq.commitlog.row import TopicQueue
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
 from ledgermq.protocol.record import (
     RECORD_FIXED_BYTES,
@@ -93,6 +94,8 @@ class MessageWriter:
         self._body_bytes_max = limits.body_bytes_max
         self._has_light_queues = limits.has_light_queues
         self._row_maker = row_maker
+        # What the messages of each topic and queue id share, once their names were checked.
+        self._topic_queues: dict[tuple[str, int], TopicQueue] = {}
         # Store time of the last append; it never falls, whatever the clock does.
         self._last_timestamp = 0
 
@@ -174,14 +177,14 @@ class MessageWriter:
 
         def find_queue(message: AppendMessage, position: int) -> TopicQueue:
             _check_queue(message, position)
-            key = (message.topic, message.queue_id)
-            ends.setdefault(key, self._queue_offsets.next_offset(*key))
             return self._row_maker.topic_queue(message.topic.encode("ascii"), message.queue_id)
 
         records, numbers, changed = encode_messages(
             messages if isinstance(messages, list) else list(messages),
             timestamp,
             ends,
+            self._queue_offsets.table,
+            self._topic_queues,
             find_queue,
             self._with_light_offsets if self._has_light_queues else None,
             self._body_bytes_max,

@@ -7,6 +7,10 @@ many files as are written between two flushes (`dirty_count` tells how many), an
 
 A flush takes the dirty files with `take_dirty` (reactor), syncs them (flusher's thread), and gives
 them back with `synced` (reactor).
+
+Whoever writes to one file again and again may keep what `writable` gave, with the `lease` of that
+moment: while the lease is the same the file is open and counts as dirty. It counts as used, too,
+from its first write in a lease only.
 """
 
 from collections import OrderedDict
@@ -33,6 +37,9 @@ class OpenFiles:
         # So many files are open before the next look for some to close: a look that found too few
         # need not be repeated for each file; a completed flush changes that.
         self._looks_at = 0
+        # Rises whenever a dirty file ceases to be one: with each take_dirty, and with each file
+        # that is closed whatever its state.
+        self.lease = 0
         # Directories that got a new file since the last take_dirty.
         self._new_directories: set[str] = set()
 
@@ -62,7 +69,10 @@ class OpenFiles:
         return self._files[path]
 
     def writable(self, path: str) -> memoryview:
-        """Return the mapping of an existing file, for writing; the file is dirty from now on."""
+        """Return the mapping of an existing file, for writing; the file is dirty from now on.
+
+        It may be written until `lease` changes.
+        """
         buffer = self.buffer(path)
         self._dirty.add(path)
         return buffer
@@ -94,11 +104,13 @@ class OpenFiles:
         file = self._files.pop(path, None)
         self._dirty.discard(path)
         if file is not None:
+            self.lease += 1
             file.close()
 
     def take_dirty(self) -> tuple[list[MappedFile], list[str]]:
         """Hand out the files to sync and the directories to sync after them."""
         assert not self._in_flush, "a flush is running"
+        self.lease += 1
         self._in_flush, self._dirty = self._dirty, set()
         directories, self._new_directories = sorted(self._new_directories), set()
         return [self._files[path] for path in sorted(self._in_flush)], directories
@@ -111,6 +123,7 @@ class OpenFiles:
 
     def close(self) -> None:
         """Close all files."""
+        self.lease += 1
         for file in self._files.values():
             file.close()
         self._files.clear()

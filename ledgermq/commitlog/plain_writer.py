@@ -12,7 +12,8 @@ from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.plain_dispatch import PlainRun
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.queue_offsets import QueueOffsets
-from ledgermq.commitlog.rows import RowMaker, TopicQueue
+from ledgermq.commitlog.row import TopicQueue
+from ledgermq.commitlog.rows import RowMaker
 
 
 class PlainWriter(MessageWriter):

@@ -3,7 +3,7 @@
 cimport cython
 
 cdef long long _MAGIC, _V6, _PREPARED, _TRANSACTION, _ROLLBACK
-cdef Py_ssize_t _BODY_AT, _TAIL_BYTES_MIN, _PROPERTIES_BYTES_MAX
+cdef Py_ssize_t _BODY_AT, _TAIL_BYTES_MIN, _PROPERTIES_BYTES_MAX, _UNIT_BYTES
 cdef long long _SIGN_32
 cdef unsigned long long _SIGN_64
 cdef int _SEPARATOR, _MULTI_BEGIN
@@ -34,6 +34,12 @@ cpdef list appended_rows(
     gathered=list,
 )
 cpdef tuple gather_rows(object rows, list arrivals, object put_apart, object gather_light)
+
+@cython.locals(
+    lease="long long", queue=object, gathered=list, count=Py_ssize_t, data=bytes,
+    end="long long", first="long long", buffer=object, at=Py_ssize_t, stop=Py_ssize_t,
+)
+cpdef object put_gathered(list touched, object index)
 
 @cython.locals(
     body_at="Py_ssize_t", topic_at="Py_ssize_t", topic_end="Py_ssize_t",

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.key_index import KeyRow
+from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.commitlog.row import Arrival, Row, TopicQueue
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.protocol.record import RECORD_MAGIC
@@ -40,6 +41,7 @@ _ROLLBACK: Final = TRANSACTION_ROLLBACK
 _BODY_AT: Final = 88
 _TAIL_BYTES_MIN: Final = 3
 _PROPERTIES_BYTES_MAX: Final = 0x7FFF
+_UNIT_BYTES: Final = QUEUE_UNIT_BYTES
 _SIGN_32: Final = 1 << 31
 _SIGN_64: Final = 1 << 63
 _new_row = tuple.__new__
@@ -222,6 +224,39 @@ def gather_rows(
                     (other.topic, other.queue_id, at + 1, tags_code) for other, at in light
                 ]
     return touched, key_rows
+
+
+def put_gathered(touched: list[ConsumeQueue], index: int) -> None:
+    """Puts the units that were gathered for queues.
+
+    Args:
+        touched: of one store; those that have nothing gathered any more are left out.
+        index: about where the units are in the log, for errors.
+
+    Raises:
+        DispatchError: see `ConsumeQueue.put`; queues before that one have theirs.
+    """
+    lease = touched[0].files.lease if touched else 0
+    for queue in touched:
+        gathered = queue.gathered
+        count = len(gathered)
+        if not count:
+            continue
+        data = gathered[0] if count == 1 else b"".join(gathered)
+        gathered.clear()
+        end = queue.gathered_end
+        first = end - count
+        if queue.lease == lease and queue.max_offset == first:
+            # The last segment is open and counts as dirty.
+            buffer = queue.buffer
+            at = first * _UNIT_BYTES - queue.buffer_start
+            stop = at + len(data)
+            if stop <= len(buffer):
+                buffer[at:stop] = data
+                queue.max_offset = end
+                continue
+        queue.put(first, data, index)
+        lease = queue.files.lease
 
 
 def _topic_of(p: bytes, at: int, stop: int, total: int) -> int:

@@ -14,9 +14,7 @@ from ledgermq.commitlog.key_index import KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.light_queues import LIGHT_QUEUE_ID, MULTI_MARK, light_places
 from ledgermq.commitlog.queues import ConsumeQueues
-from ledgermq.commitlog.row import Arrival as Arrival
-from ledgermq.commitlog.row import Row as Row
-from ledgermq.commitlog.row import TopicQueue as TopicQueue
+from ledgermq.commitlog.row import Row, TopicQueue
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.java_hash import java_string_hash

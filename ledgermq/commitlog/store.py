@@ -43,7 +43,8 @@ from ledgermq.commitlog.reading import (
 )
 from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
 from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
-from ledgermq.commitlog.rows import Arrival, RowMaker
+from ledgermq.commitlog.row import Arrival
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.scrub import Scrub
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem

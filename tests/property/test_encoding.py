@@ -70,13 +70,16 @@ def encoded(form: Any, messages: list[AppendMessage]) -> tuple[Any, ...]:
     """Records and offsets as a form gives them, or the field that it refuses."""
     ends: dict[tuple[str, int], int] = {}
 
+    queues: dict[tuple[str, int], Queue] = {}
+    next_offsets = {(message.topic, message.queue_id): 100 for message in messages}
+
     def find(message: AppendMessage, position: int) -> Queue:
-        ends.setdefault((message.topic, message.queue_id), 100)
+        assert (message.topic, message.queue_id) not in queues
         return Queue(message.topic)
 
     try:
         records, numbers, changed = form.encode_messages(
-            messages, STORED_MS, ends, find, None, 4_000_000
+            messages, STORED_MS, ends, next_offsets, queues, find, None, 4_000_000
         )
     except Exception as error:
         assert type(error).__name__ == MessageIllegalError.__name__

@@ -102,3 +102,22 @@ def test_touching_one_page_of_a_file_does_not_read_all_of_it_ahead(files, tmp_pa
     flags = re.findall(rf"{tmp_path}/\d\n(?:.*\n)*?VmFlags: (.*)", mapped)
     assert len(flags) == 3
     assert all("rr" in words.split() for words in flags)
+
+
+def test_lease_ends_with_a_flush_and_with_each_file_that_is_closed_while_written(files, tmp_path):
+    lease = files.lease
+    files.writable(f"{tmp_path}/0")
+    files.buffer(f"{tmp_path}/1")
+    files.create(str(tmp_path), "new", 100)
+    assert files.lease == lease
+    leases = [lease]
+    for step in (
+        files.take_dirty,
+        lambda: files.remove(str(tmp_path), "new"),
+        lambda: files.create(str(tmp_path), "0", 100),
+        files.close,
+    ):
+        step()
+        leases.append(files.lease)
+    assert leases == sorted(set(leases))
+    files.synced()
