@@ -5,12 +5,12 @@ client compares the texts. A SQL92 expression is over the message's properties (
 Source: `FilterAPI.java`, `DefaultMessageFilter.java`, `ConsumerFilterManager.java`.
 """
 
-from collections.abc import Callable, Iterable
+import importlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ledgermq.broker.errors import InvalidRequestError, SubscriptionParseError
-from ledgermq.broker.sql_filter import PropertyMatcher, compile_sql
 from ledgermq.protocol.java_hash import java_string_hash
 
 ALL_TAGS: Final = "*"
@@ -20,6 +20,8 @@ _EXPRESSION_CHARS_MAX: Final = 65_536
 
 # True for the tags code of a message that may be wanted.
 Matcher = Callable[[int], bool]
+# True for the properties of a message that is wanted.
+PropertyMatcher = Callable[[Mapping[str, str]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def subscription_of(
     check_supported(kind, is_sql_on)
     if kind == SQL_TYPE:
         text = expression or ""
-        return Subscription(topic, text, kind, version, property_matcher=compile_sql(text))
+        return Subscription(topic, text, kind, version, property_matcher=_compile_sql(text))
     text = expression or ALL_TAGS
     if len(text) > _EXPRESSION_CHARS_MAX:
         raise SubscriptionParseError(
@@ -102,12 +104,19 @@ def check_supported(expression_type: str, is_sql_on: bool) -> None:
     )
 
 
+def _compile_sql(expression: str) -> PropertyMatcher:
+    """Loads the language with the first expression: most brokers never see one."""
+    sql_filter = importlib.import_module("ledgermq.broker.sql_filter")
+    matcher: PropertyMatcher = sql_filter.compile_sql(expression)
+    return matcher
+
+
 def find_property_matcher(expression: str, expression_type: str) -> PropertyMatcher | None:
     """Returns what a heart beat's SQL92 expression wants, None for other kinds and wrong texts."""
     if expression_type != SQL_TYPE:
         return None
     try:
-        return compile_sql(expression)
+        return _compile_sql(expression)
     except SubscriptionParseError:
         # The group is registered all the same; its pulls are refused.
         return None

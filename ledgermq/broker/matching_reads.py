@@ -9,7 +9,7 @@ comes back empty while there is more to look at. Source: `DefaultMessageStore.ge
 from collections.abc import Callable
 from typing import Final
 
-from ledgermq.broker.sql_filter import PropertyMatcher
+from ledgermq.broker.filters import PropertyMatcher
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.properties import decode_properties

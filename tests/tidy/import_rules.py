@@ -119,8 +119,11 @@ def room_of(name: str) -> str:
     return ""
 
 
-def imported_names(source: Source) -> Iterator[tuple[ast.stmt, str]]:
-    """Every name that a file imports, absolute; `from a import b` gives `a.b`."""
+def imported_names(source: Source) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    """Every name that a file imports, absolute; `from a import b` gives `a.b`.
+
+    So does `importlib.import_module("a.b")`, by which optional parts are loaded when first needed.
+    """
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -134,6 +137,10 @@ def imported_names(source: Source) -> Iterator[tuple[ast.stmt, str]]:
                 module = f"{base}.{module}" if module else base
             for alias in node.names:
                 yield node, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+            name = node.args[0]
+            if isinstance(name, ast.Constant):
+                yield node, str(name.value)
 
 
 def _opens(grant: str, name: str) -> bool:

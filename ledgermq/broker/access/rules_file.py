@@ -1,33 +1,22 @@
 """plain_acl.yml: read safely, written whole.
 
-Only plain YAML is read: mappings, lists, texts, numbers, truths; no tags, no aliases, at most a
-MiB. A write replaces the file in one step, readable by its owner only; comments are lost with it,
-as upstream loses them. The time of the file is the time of the rules in it. The same goes for the
-other files of access control, see rules_folder.py.
+Only plain YAML is read (plain_yaml.py), at most a MiB of it. A write replaces the file in one step,
+readable by its owner only; comments are lost with it, as upstream loses them. The time of the file
+is the time of the rules in it. The same goes for the other files of access control, see
+rules_folder.py.
 """
 
+import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import yaml
 
 from ledgermq.broker.access.rules import AccessRules, parse_rules
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import AccessRulesError
 
 _FILE_BYTES_MAX: Final = 1 << 20
-
-
-class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]  # yaml ships no types
-    """Without aliases: a few lines of them unfold to any size."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.YAMLError(f"line {mark.line + 1}: an alias, which is not read here")
-        return super().compose_node(parent, index)
 
 
 class FileRules(NamedTuple):
@@ -39,6 +28,11 @@ class FileRules(NamedTuple):
     changed_ms: int
     # True when others than its owner may read it.
     is_exposed: bool
+
+
+def _yaml() -> Any:
+    """A broker without access control never loads the parser."""
+    return importlib.import_module("ledgermq.broker.access.plain_yaml")
 
 
 def read_rules(path: Path) -> FileRules:
@@ -56,10 +50,8 @@ def read_rules(path: Path) -> FileRules:
     if len(data) > _FILE_BYTES_MAX:
         raise AccessRulesError(f"{path}: more than {_FILE_BYTES_MAX} bytes")
     try:
-        document = yaml.load(data.decode("utf-8"), _PlainLoader)
+        document = _yaml().parse_document(data.decode("utf-8"))
         rules = parse_rules(document)
-    except yaml.YAMLError as error:
-        raise AccessRulesError(f"{path}: {_what_is_wrong(error)}") from None
     except (ValueError, RecursionError, AccessRulesError) as error:
         raise AccessRulesError(f"{path}: {error}") from error
     return FileRules(
@@ -68,13 +60,6 @@ def read_rules(path: Path) -> FileRules:
         status.st_mtime_ns // 1_000_000,
         bool(status.st_mode & 0o077),
     )
-
-
-def _what_is_wrong(error: yaml.YAMLError) -> str:
-    """Without the line itself, which the parser would show: it may hold a secret."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {error.problem}"
-    return str(error).partition("\n")[0]
 
 
 def _version(document: Mapping[str, Any]) -> DataVersion:
@@ -91,7 +76,7 @@ def write_rules(path: Path, rules: AccessRules, version: DataVersion, changed_ms
     Commit point: the rename. Raises OSError: the old file is untouched.
     """
     document = {**rules.to_document(), "dataVersion": [version.to_json()]}
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    text = _yaml().format_document(document)
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
