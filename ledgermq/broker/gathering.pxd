@@ -7,15 +7,15 @@ cdef long long _TRANSACTION, _ONE_WAY
 cdef object _new_tuple
 
 @cython.locals(
-    messages=list, requests=list, total=Py_ssize_t, born_host=object, name=bytes,
+    total=Py_ssize_t, born_host=object, name=bytes,
     queue_id="long long", sys_flag="long long", flag="long long", properties=bytes, body=bytes,
     topic=tuple, topic_name=object, counter=list, text=bytes, size=Py_ssize_t, fields=tuple,
     receiver=object,
 )
-cpdef object gather(
+cpdef Py_ssize_t gather(
     list sends, dict topics, dict puts, object connection, tuple store_host, bytes last_property,
-    Py_ssize_t record_bytes_max
-)
+    Py_ssize_t record_bytes_max, list messages, list requests
+) except -1
 
 @cython.locals(
     messages=list, data="const unsigned char*", total=Py_ssize_t, at=Py_ssize_t,

@@ -6,7 +6,7 @@ pass is left to that, which says why.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ledgermq.broker.waiting import Request
 from ledgermq.commitlog import AppendMessage
@@ -18,15 +18,6 @@ from ledgermq.protocol.sysflag import TRANSACTION_MASK
 # What a plain send needs to know of a topic that has passed all checks: name, number of queues,
 # and the bits that are set in the sysFlag of each of its messages.
 OpenTopic = tuple[str, int, int]
-
-
-class Gathered(NamedTuple):
-    """Sends of one chunk, as what is appended and who waits for it."""
-
-    messages: list[AppendMessage]
-    requests: list[Request]
-    # About what the records will take.
-    bytes: int
 
 
 # Whether this is the compiled form: the path is that of a library.
@@ -52,8 +43,10 @@ def gather(
     store_host: Host,
     last_property: bytes,
     record_bytes_max: int,
-) -> Gathered:
-    """Return the sends, in order, up to one that is to be looked at by itself.
+    messages: list[AppendMessage],
+    requests: list[Request],
+) -> int:
+    """Gather sends, in order, up to one that is to be looked at by itself.
 
     Args:
         topics: those that need no more checks.
@@ -62,9 +55,12 @@ def gather(
         store_host: of this broker.
         last_property: put behind the properties of each.
         record_bytes_max: of a record with the longest addresses.
+        messages: get what is appended.
+        requests: get who waits for it.
+
+    Returns:
+        About what the records will take.
     """
-    messages: list[AppendMessage] = []
-    requests: list[Request] = []
     total = 0
     born_host = connection.context
     for opaque, flag, name, queue_id, own_flag, sys_flag, born, times, properties, body in sends:
@@ -87,7 +83,7 @@ def gather(
         counter[0] += 1
         counter[1] += size
         total += size
-    return Gathered(messages, requests, total)
+    return total
 
 
 def gather_batch(

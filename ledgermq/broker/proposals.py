@@ -15,7 +15,7 @@ each message on this way, only tuples.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ledgermq.broker.answering import take_answers, wait_for
@@ -26,7 +26,7 @@ from ledgermq.broker.errors import (
     ServiceUnavailableError,
     SystemBusyError,
 )
-from ledgermq.broker.gathering import Gathered
+from ledgermq.broker.gathering import OpenTopic, gather
 from ledgermq.broker.waiting import (
     SIZE,
     Done,
@@ -47,7 +47,8 @@ from ledgermq.dledger.errors import (
 )
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.headers import encode_send_response, send_response_pieces
-from ledgermq.protocol.record import RECORD_FIXED_BYTES
+from ledgermq.protocol.plain_sends import PlainSend
+from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
 
 
 class Appender(Protocol):
@@ -182,19 +183,37 @@ class Proposals:
         request = (connection, opaque, serialize_type, queue_id, count, size_bytes, done)
         self._gather(messages, request)
 
-    def add_gathered(self, gathered: Gathered) -> None:
-        """Takes the sends of a chunk, no more of them than there is room for; see `add`."""
-        if not self._requests:
-            self._call_at_end_of_turn(self.flush)
-        self.count += len(gathered.messages)
-        self.bytes += gathered.bytes
-        self._messages += gathered.messages
-        self._requests += gathered.requests
+    def add_plain(
+        self,
+        sends: list[PlainSend],
+        topics: Mapping[bytes, OpenTopic],
+        puts: Mapping[str, list[int]],
+        connection: Connection,
+        store_host: Host,
+        last_property: bytes,
+        record_bytes_max: int,
+    ) -> int:
+        """Takes sends of a chunk as far as `gather` does, whose arguments these are, and as there
+        is room; their bytes are counted when they are here.
 
-    @property
-    def room_count(self) -> int:
-        """How many messages may be taken now; their bytes are counted when they are here."""
-        return max(self._limits.messages_max - self.count, 0) if self.has_room else 0
+        Returns: how many were taken.
+        """
+        if not self.has_room:
+            return 0
+        room = self._limits.messages_max - self.count
+        if len(sends) > room:
+            sends = sends[:room]
+        messages, requests = self._messages, self._requests
+        before = len(messages)
+        self.bytes += gather(
+            sends, topics, puts, connection, store_host, last_property, record_bytes_max,
+            messages, requests,
+        )  # fmt: skip
+        taken = len(messages) - before
+        self.count += taken
+        if taken and len(requests) == taken:
+            self._call_at_end_of_turn(self.flush)
+        return taken
 
     @property
     def has_room(self) -> bool:

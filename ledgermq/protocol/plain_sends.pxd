@@ -13,7 +13,7 @@ cpdef list read_plain_sends(list frames)
     data="const unsigned char*", size=Py_ssize_t, end=Py_ssize_t, code="long long",
     opaque="long long", flag="long long", number="long long", fields_at=Py_ssize_t,
     fields_end=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, name_at=Py_ssize_t,
-    value_at=Py_ssize_t, value_end=Py_ssize_t, length=Py_ssize_t,
+    value_at=Py_ssize_t, value_end=Py_ssize_t, length=Py_ssize_t, is_remark=bint,
 )
 cdef object _read_send(bytes frame)
 

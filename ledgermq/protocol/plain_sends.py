@@ -81,11 +81,14 @@ def _read_send(frame: bytes) -> PlainSend | None:
             fields_at = value_at
             value_end = fields_end = _object_end(data, value_at, end)
         elif data[value_at] == _QUOTE:
+            value_end = _string_end(data, value_at, end) + 1
             if not _is_text(data, name_at, length, b"language", 8) and not _is_text(
                 data, name_at, length, b"serializeTypeCurrentRPC", 23
             ):
-                return None
-            value_end = _string_end(data, value_at, end) + 1
+                # An empty remark says nothing; Go clients send one.
+                is_remark = _is_text(data, name_at, length, b"remark", 6)
+                if not is_remark or value_end != value_at + 2:
+                    return None
         else:
             value_end = _number_end(data, value_at, end)
             if value_end > 0:

@@ -118,14 +118,18 @@ def check(frame: bytes) -> bool:
     topics = {b"T": ("T", 4, 0), b"U": ("U", 4, 0)}
     for form in GATHER_FORMS:
         puts = {"T": [0, 0, 0], "U": [0, 0, 0]}
-        gathered = form.gather(results[0], topics, puts, connection, HOST, TAIL, 4_000_000)
-        if not gathered.messages:
+        messages, requests = [], []
+        total = form.gather(
+            results[0], topics, puts, connection, HOST, TAIL, 4_000_000, messages, requests
+        )
+        if not messages:
+            assert (total, requests) == (0, [])
             return False
-        ((receiver, opaque, kind, queue_id, count, size, done),) = gathered.requests
-        found = gathered.messages[0], opaque, receiver is connection
+        ((receiver, opaque, kind, queue_id, count, size, done),) = requests
+        found = messages[0], opaque, receiver is connection
         assert long_road(leader, frame) == found
         assert (kind, queue_id, count, done) == (0, found[0].queue_id, 1, None)
-        assert size == gathered.bytes == puts[found[0].topic][1]
+        assert size == total == puts[found[0].topic][1]
     return True
 
 
@@ -209,6 +213,9 @@ def test_usual_sends_of_a_chunk_are_plain() -> None:
     }  # fmt: skip
     usual = frame_of(header, b"body", list(header), compact=True)
     assert check(usual)
+    for remark, is_plain in (("", True), ("x", False), (None, False)):
+        names = ["remark", *header]
+        assert check(frame_of({**header, "remark": remark}, b"", names, compact=True)) is is_plain
     other = frame_of({**header, "code": 11}, b"", list(header), compact=True)
     for form in FORMS:
         assert len(form.read_plain_sends([usual, usual, other, usual])) == 2

@@ -24,7 +24,6 @@ from ledgermq.broker.gathering import (
     BATCH_COUNT_MAX,
     COMPILED,
     OpenTopic,
-    gather,
     gather_batch,
 )
 from ledgermq.broker.half_messages import half_message
@@ -136,7 +135,7 @@ class SendProcessor:
         Returns: how many were taken; they are answered when they are committed. Those that are
             refused are not: `send` says why, to each.
         """
-        leadership, proposals = self._leadership, self._proposals
+        leadership = self._leadership
         if not leadership.is_serving or leadership.closed_because is not None:
             return 0
         if self._topics.generation != self._generation:
@@ -144,8 +143,8 @@ class SendProcessor:
         sends = read_plain_sends(frames)
         if not sends:
             return 0
-        gathered = gather(
-            sends[: proposals.room_count],
+        return self._proposals.add_plain(
+            sends,
             self._plain_topics,
             self._puts,
             connection,
@@ -153,9 +152,6 @@ class SendProcessor:
             self._last_property,
             self._record_bytes_max,
         )
-        if gathered.messages:
-            proposals.add_gathered(gathered)
-        return len(gathered.messages)
 
     def _forget_topics(self) -> None:
         self._open_topics = {}
