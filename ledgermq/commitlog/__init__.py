@@ -27,6 +27,7 @@ from ledgermq.commitlog.light_queues import (
     named_queues,
     without_offsets,
 )
+from ledgermq.commitlog.look_up import QueryResult
 from ledgermq.commitlog.message_writer import (
     STATE_TOPIC,
     TERM_TOPIC,
@@ -38,7 +39,7 @@ from ledgermq.commitlog.mixed_store import MixedLog, MixedMessageStore
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_recovery import PlainReport
 from ledgermq.commitlog.plain_store import PlainMessageStore
-from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus, QueryResult
+from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus
 from ledgermq.commitlog.recovery import StoreReport
 from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
 from ledgermq.commitlog.store import MessageStore

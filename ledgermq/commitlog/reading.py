@@ -1,22 +1,22 @@
-"""Reading messages: by queue offset for pulls, by time, by key, by place. Committed data only.
+"""Reading queues: messages from an offset on, as pulls want them. Committed data only, for a unit
+exists only for a committed record.
 
-Everything here is bounded by what dispatch has passed: a unit exists only for a committed record,
-and a look-up by place is checked against the dispatched position and against the record's own
-claim to stand there.
-Source: DefaultMessageStore.getMessage, ConsumeQueue.getOffsetInQueueByTime, queryMessage of 4.9.3.
+A record is proven where it stands, in the mapped segment, and lent from there: its bytes go from
+the mapping to the socket. The usual records take a short loop; the first that is anything else,
+such as one at a limit, in another segment, in a plain log, in a light queue, or a damaged one, is
+left to the loop that knows all cases. `look_up.py` finds messages by time, key and place.
+Source: DefaultMessageStore.getMessage of 4.9.3.
 """
 
 from collections.abc import Callable
 from enum import Enum
 from struct import Struct
-from struct import error as StructError
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
-from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
 from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of, is_light_entry, plain_damage_of
 from ledgermq.commitlog.queues import ConsumeQueues
@@ -24,8 +24,6 @@ from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.checksum import crc32c
-from ledgermq.protocol.errors import RemoteProtocolError
-from ledgermq.protocol.record import decode_record_head
 
 # Bytes of the data log: absolute position and size; fewer or LookupError where it does not reach.
 ReadAt = Callable[[int, int], bytes]
@@ -38,11 +36,10 @@ TagsMatcher = Callable[[int], bool]
 # over most of them.
 _READ_UNITS_MIN: Final = 64
 _SCANNED_UNITS_MIN: Final = 800
-_SIZE: Final = Struct(">i")
+# Of a record, in a unit.
+_PLACE: Final = Struct(">q")
 # Of a record, so that all that proves it is there.
 _PROVEN_BYTES_MIN: Final = PROOF.size - HEAD_BYTES
-_NO_BYTES: Final = memoryview(b"")
-_QUERY_ROUNDS: Final = 3
 
 # What records are given as: copies, or views of the log.
 Records = TypeVar("Records", bytes, memoryview)
@@ -79,15 +76,6 @@ class GetMessageResult(NamedTuple, Generic[Records]):
     behind_bytes: int
 
 
-class QueryResult(NamedTuple):
-    """Records that may have a key, oldest first."""
-
-    parts: list[bytes]
-    # Store time and place of the last record in the index.
-    last_update_timestamp: int
-    last_update_physical_offset: int
-
-
 class LogReader:
     """Reads what was dispatched."""
 
@@ -97,7 +85,6 @@ class LogReader:
         read_at: ReadAt,
         dispatcher: Dispatcher,
         queues: ConsumeQueues,
-        key_index: KeyIndex,
         config: StoreConfig,
         *,
         segment_at: SegmentAt,
@@ -108,7 +95,6 @@ class LogReader:
         self._segment_at = segment_at
         self._dispatcher = dispatcher
         self._queues = queues
-        self._key_index = key_index
         self._config = config
         # Told before damage is raised; whoever runs the store repairs it.
         self.on_damage: OnDamage = lambda damage: None
@@ -166,34 +152,36 @@ class LogReader:
         end_position = self._dispatcher.dispatched_position
         disk_before = end_position - self._memory_bytes
         in_memory, on_disk = self._limits(count_max)
-        first_position, queue_id = self._store.first_position, queue.queue_id
-        unpack = PROOF.unpack_from
-        parts: list[memoryview] = []
-        count = found_bytes = physical_offset = 0
-        next_offset = offset
+        first_position = self._store.first_position
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         plain_end = self._plain_end
         # The queue has no unit that points below: there a bit of one has flipped.
-        removed_before = lowest = self._first_place(queue.dropped_position)
-        first_place = first_position + (first_position >= plain_end)
-        # The segment that the last record stood in, and its places.
-        buffer, segment_begin, segment_end = _NO_BYTES, 0, 0
-        # Not a call more in the loop than it takes: this is the way of every message.
+        removed_before = lowest = first_place(queue.dropped_position, plain_end)
+        not_removed = first_position + (first_position >= plain_end)
+        parts: list[memoryview] = []
+        found_bytes = physical_offset = 0
+        if matcher is None:
+            usual_from = max(lowest, not_removed, plain_end, disk_before)
+            parts, found_bytes, physical_offset = self._usual(
+                units, queue.queue_id, offset, usual_from, *in_memory
+            )
+        next_offset = offset + len(parts)
+        units = units[len(parts) * QUEUE_UNIT_BYTES :]
         for physical_offset, size_bytes, tags_code in QUEUE_UNIT.iter_unpack(units):
             if physical_offset < removed_before:
                 if physical_offset < lowest:
                     raise self._not_proven(b"", queue, next_offset, physical_offset)
                 next_offset += 1
                 continue
-            if count:
+            if parts:
                 # One record passes whatever its size; limits count from the second on.
                 bytes_max, count_max = on_disk if physical_offset < disk_before else in_memory
-                if count >= count_max or found_bytes + size_bytes > bytes_max:
+                if len(parts) >= count_max or found_bytes + size_bytes > bytes_max:
                     break
             if matcher is not None and not matcher(tags_code):
                 next_offset += 1
                 continue
-            if size_bytes > 0 and physical_offset < first_place:
+            if size_bytes > 0 and physical_offset < not_removed:
                 if not parts:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 removed_before = self._next_segment(physical_offset)
@@ -201,48 +189,99 @@ class LogReader:
                 continue
             if physical_offset < plain_end:
                 plain = self._plain_record(queue, next_offset, physical_offset, size_bytes)
-                record = memoryview(plain)
+                parts.append(memoryview(plain))
             else:
-                if not segment_begin <= physical_offset < segment_end:
-                    buffer, segment_begin = self._segment(queue, next_offset, physical_offset)
-                    segment_end = segment_begin + len(buffer)
-                place = physical_offset - segment_begin
-                record = buffer[place : place + size_bytes]
-                if (
-                    len(record) != size_bytes
-                    or size_bytes < _PROVEN_BYTES_MIN
-                    or place < HEAD_BYTES
-                ):
-                    raise self._not_proven(b"", queue, next_offset, physical_offset)
-                chain_crc, body_crc, at_queue, at_offset, at = unpack(buffer, place - HEAD_BYTES)
-                if (
-                    at != physical_offset
-                    or at_offset != next_offset
-                    or at_queue != queue_id
-                    or (crc32c(record) != body_crc and (chain_crc or body_crc))
-                ):
-                    raw = bytes(buffer[place - HEAD_BYTES : place + size_bytes])
-                    if not is_light_entry(raw, queue.topic, next_offset, physical_offset):
-                        raise self._not_proven(raw, queue, next_offset, physical_offset)
-            parts.append(record)
-            count += 1
+                parts.append(self._ledger_record(queue, next_offset, physical_offset, size_bytes))
             next_offset += 1
             found_bytes += size_bytes
             removed_before = lowest
         if parts:
             status = GetMessageStatus.FOUND
         low, high, behind = queue.min_offset, queue.max_offset, end_position - physical_offset
-        return GetMessageResult(status, next_offset, low, high, parts, count, found_bytes, behind)
+        return GetMessageResult(
+            status, next_offset, low, high, parts, len(parts), found_bytes, behind
+        )
 
-    def _segment(
-        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int
-    ) -> tuple[memoryview, int]:
-        """Returns the segment that a record stands in and where it begins."""
+    def _usual(
+        self,
+        units: bytes,
+        queue_id: int,
+        queue_offset: int,
+        lowest: int,
+        bytes_max: int,
+        count_max: int,
+    ) -> tuple[list[memoryview], int, int]:
+        """Lends records at the front of some units, up to the first that needs a closer look.
+
+        This is the way of nearly every message; not a call more in the loop than it takes.
+
+        Args:
+            units: of the queue, the first of which has the offset `queue_offset`.
+            lowest: records below are not for this loop, nor those of a second segment.
+            bytes_max, count_max: of one answer.
+
+        Returns:
+            The records, their bytes, and the place of the last.
+        """
+        parts: list[memoryview] = []
+        found_bytes = physical_offset = 0
+        (first,) = _PLACE.unpack_from(units)
+        if first < lowest:
+            return parts, 0, 0
+        try:
+            segment = self._segment_at(first)
+        except IndexError:
+            return parts, 0, 0
+        buffer, begin = segment.buffer, segment.start_offset
+        lowest, end = max(lowest, begin + HEAD_BYTES), begin + len(buffer)
+        unpack, append = PROOF.unpack_from, parts.append
+        for at, size_bytes, _ in QUEUE_UNIT.iter_unpack(units[: count_max * QUEUE_UNIT_BYTES]):
+            found_bytes += size_bytes
+            if (
+                at < lowest
+                or at + size_bytes > end
+                or size_bytes < _PROVEN_BYTES_MIN
+                or (found_bytes > bytes_max and parts)
+            ):
+                return parts, found_bytes - size_bytes, physical_offset
+            place = at - begin
+            record = buffer[place : place + size_bytes]
+            chain_crc, body_crc, at_queue, at_offset, own_place = unpack(buffer, place - HEAD_BYTES)
+            if (
+                own_place != at
+                or at_offset != queue_offset
+                or at_queue != queue_id
+                or (crc32c(record) != body_crc and (chain_crc or body_crc))
+            ):
+                return parts, found_bytes - size_bytes, physical_offset
+            append(record)
+            physical_offset = at
+            queue_offset += 1
+        return parts, found_bytes, physical_offset
+
+    def _ledger_record(
+        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size_bytes: int
+    ) -> memoryview:
+        """Returns a record of the ledger, once it is proven to be the one that a unit names."""
         try:
             segment = self._segment_at(physical_offset)
         except IndexError:
             raise self._not_proven(b"", queue, queue_offset, physical_offset) from None
-        return segment.buffer, segment.start_offset
+        buffer, place = segment.buffer, physical_offset - segment.start_offset
+        record = buffer[place : place + size_bytes]
+        if len(record) != size_bytes or size_bytes < _PROVEN_BYTES_MIN or place < HEAD_BYTES:
+            raise self._not_proven(b"", queue, queue_offset, physical_offset)
+        chain_crc, body_crc, at_queue, at_offset, at = PROOF.unpack_from(buffer, place - HEAD_BYTES)
+        if (
+            at != physical_offset
+            or at_offset != queue_offset
+            or at_queue != queue.queue_id
+            or (crc32c(record) != body_crc and (chain_crc or body_crc))
+        ):
+            raw = bytes(buffer[place - HEAD_BYTES : place + size_bytes])
+            if not is_light_entry(raw, queue.topic, queue_offset, physical_offset):
+                raise self._not_proven(raw, queue, queue_offset, physical_offset)
+        return record
 
     def _limits(self, count_max: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """Returns bytes and records of one answer: of those in memory, and of those on disk."""
@@ -251,10 +290,6 @@ class LogReader:
             (config.memory_bytes_max, min(config.memory_count_max, count_max)),
             (config.disk_bytes_max, min(config.disk_count_max, count_max)),
         )
-
-    def _first_place(self, position: int) -> int:
-        """Where the record of what begins at `position` stands."""
-        return position if position < self._plain_end else position + HEAD_BYTES
 
     def _plain_record(
         self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size_bytes: int
@@ -284,95 +319,10 @@ class LogReader:
         segment_bytes = self._store.segment_bytes
         return physical_offset - physical_offset % segment_bytes + segment_bytes
 
-    def record_at(self, physical_offset: int) -> bytes | None:
-        """Return the committed record that stands at a place, or None when there is none."""
-        store = self._store
-        end_position = self._dispatcher.dispatched_position
-        if not self._first_place(store.first_position) <= physical_offset < end_position:
-            return None
-        try:
-            size_bytes = _SIZE.unpack(self._read_at(physical_offset, _SIZE.size))[0]
-            if size_bytes <= 0 or physical_offset + size_bytes > end_position:
-                return None
-            record = self._read_at(physical_offset, size_bytes)
-            head = decode_record_head(record)
-        except (StructError, LookupError, RemoteProtocolError):
-            return None
-        # A record says where it stands, so bytes inside of another one do not pass for one.
-        if head.size_bytes != size_bytes or head.physical_offset != physical_offset:
-            return None
-        return record
 
-    def store_time_from(self, position: int) -> int | None:
-        """Return the store time of what begins at a position of the log, None when nothing does."""
-        return self.store_time_at(self._first_place(position))
-
-    def store_time_at(self, physical_offset: int) -> int | None:
-        """Return the store time of the committed record at a place, None when there is none."""
-        record = self.record_at(physical_offset)
-        return None if record is None else decode_record_head(record).store_timestamp
-
-    def store_time(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
-        """Return the store time of a message, None when it is not there."""
-        if not queue.min_offset <= queue_offset < queue.max_offset:
-            return None
-        return self.store_time_at(queue.unit(queue_offset).physical_offset)
-
-    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int) -> int:
-        """Return the offset of the message stored nearest to a time; the earlier one on a tie.
-
-        Returns: 0 for an empty queue; the first or last offset when the time lies outside.
-        """
-        low, high = queue.min_offset, queue.max_offset
-        if low >= high:
-            return 0
-        first, behind = low, high
-        # The first message stored at that time or later; store times never fall along a queue.
-        while low < high:
-            middle = (low + high) // 2
-            stored = self.store_time(queue, middle)
-            if stored is None:
-                return 0
-            if stored < timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        if low == behind:
-            return behind - 1
-        if low == first:
-            return first
-        right, left = self.store_time(queue, low), self.store_time(queue, low - 1)
-        if right is None or left is None:
-            return 0
-        return low if right - timestamp_ms < timestamp_ms - left else low - 1
-
-    def query(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-    ) -> QueryResult:
-        """Return the newest records that are entered under a key, oldest of them first.
-
-        Records of other keys with the same hash may be among them; the client compares.
-        """
-        parts: list[bytes] = []
-        count_max = min(count_max, self._config.query_count_max)
-        end = end_ms
-        for _ in range(_QUERY_ROUNDS):
-            places = sorted(self._key_index.lookup(topic, key, count_max, begin_ms, end))
-            oldest = end
-            for place in places:
-                record = self.record_at(place)
-                if record is None:
-                    continue
-                stored = decode_record_head(record).store_timestamp
-                oldest = min(oldest, stored)
-                if begin_ms <= stored <= end_ms:
-                    parts.append(record)
-            if parts or not places or oldest < begin_ms or oldest == end:
-                break
-            end = oldest
-        return QueryResult(
-            parts, self._key_index.end_timestamp, max(0, self._key_index.end_physical_offset)
-        )
+def first_place(position: int, plain_end: int) -> int:
+    """Returns where the record stands of what begins at `position` of the log."""
+    return position if position < plain_end else position + HEAD_BYTES
 
 
 def no_segment(position: int) -> Segment:

@@ -27,6 +27,7 @@ from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.light_queues import is_light_queue
+from ledgermq.commitlog.look_up import LookUp, QueryResult
 from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.proof import OnDamage
@@ -36,7 +37,6 @@ from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.reading import (
     GetMessageResult,
     LogReader,
-    QueryResult,
     ReadAt,
     SegmentAt,
     TagsMatcher,
@@ -99,10 +99,12 @@ class MessageStore:
             read_at,
             self._dispatcher,
             self._queues,
-            self._key_index,
             config,
             segment_at=segment_at,
             plain_end=plain_end,
+        )
+        self._look_up = LookUp(
+            store, read_at, self._dispatcher, self._key_index, config, plain_end=plain_end
         )
         self._checkpoints = Checkpoints(file_system, config.root)
         self._queue_offsets = QueueOffsets()
@@ -273,18 +275,18 @@ class MessageStore:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the offset of the message stored nearest to a time, 0 for an empty queue."""
         queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else self._reader.offset_by_time(queue, timestamp_ms)
+        return 0 if queue is None else self._look_up.offset_by_time(queue, timestamp_ms)
 
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
         """Return the store time of a message, None when it is not there."""
         queue = self._queues.find(topic, queue_id)
-        return None if queue is None else self._reader.store_time(queue, queue_offset)
+        return None if queue is None else self._look_up.store_time(queue, queue_offset)
 
     def earliest_store_time(self, topic: str | None = None, queue_id: int = 0) -> int | None:
         """Return the store time of a queue's first message, or of the log's first record."""
         if topic is not None:
             return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
-        return self._reader.store_time_from(self._store.first_position)
+        return self._look_up.store_time_from(self._store.first_position)
 
     def queue_units(
         self, topic: str, queue_id: int, offset: int, count_max: int
@@ -295,13 +297,13 @@ class MessageStore:
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the committed record that stands at a place, or None."""
-        return self._reader.record_at(physical_offset)
+        return self._look_up.record_at(physical_offset)
 
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
     ) -> QueryResult:
         """Return the newest records with a key in a span of store time, oldest of them first."""
-        return self._reader.query(topic, key, count_max, begin_ms, end_ms)
+        return self._look_up.query(topic, key, count_max, begin_ms, end_ms)
 
     def queues(self, topic: str) -> list[int]:
         """Return the ids of a topic's queues that have had messages."""
@@ -481,7 +483,7 @@ class MessageStore:
             if position >= self._dispatcher.dispatched_position or position > limit:
                 return ages
             # A segment's last record is about as old as the first of the next one.
-            stored = self._reader.store_time_from(position)
+            stored = self._look_up.store_time_from(position)
             if stored is None:
                 return ages
             ages.append(SegmentAge(position, stored))

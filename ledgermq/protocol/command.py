@@ -143,7 +143,7 @@ def encode_parts(
 
     Args:
         command: its own body is not used.
-        body_parts: pieces of the body in order; they stay the caller's.
+        body_parts: pieces of the body in order, views of single bytes; they stay the caller's.
 
     Returns:
         The head of the frame and then the pieces as they were given.
@@ -151,10 +151,7 @@ def encode_parts(
     Raises:
         LocalProtocolError: as for encode.
     """
-    size = 0
-    for part in body_parts:
-        size += len(part) if isinstance(part, bytes) else part.nbytes
-    return [_head(command, size), *body_parts]
+    return [_head(command, sum(map(len, body_parts))), *body_parts]
 
 
 def decode(frame: bytes) -> RemotingCommand:

@@ -170,8 +170,7 @@ class CommandProtocol(Protocol):
         """
         if not self._is_open:
             return
-        for part in parts:
-            self._outbox.append(part)
+        self._outbox.extend(parts)
         self._flush_early()
         self._outbox.own()
 

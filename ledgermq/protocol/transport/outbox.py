@@ -7,6 +7,7 @@ and no timer: the caller decides when to send and what to do when the socket tak
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+# A view is one of single bytes.
 Part = bytes | memoryview
 
 # Above this joining costs more than the longer system call.
@@ -36,7 +37,12 @@ class Outbox:
     def append(self, part: Part) -> None:
         """Adds a piece; a view must stay valid until it is sent or `own` was called."""
         self._parts.append(part)
-        self.size_bytes += len(part) if isinstance(part, bytes) else part.nbytes
+        self.size_bytes += len(part)
+
+    def extend(self, parts: Sequence[Part]) -> None:
+        """Adds pieces as `append` does."""
+        self._parts += parts
+        self.size_bytes += sum(map(len, parts))
 
     def own(self) -> None:
         """Copies the views among the unsent pieces, so that their owner may close the buffer."""
@@ -84,7 +90,7 @@ class Outbox:
         for part in self._parts:
             if wanted <= 0:
                 break
-            piece = memoryview(part).cast("B")[:wanted]
+            piece = memoryview(part)[:wanted]
             taken.append(piece)
             wanted -= len(piece)
         front = b"".join(taken)
@@ -98,9 +104,9 @@ class Outbox:
         count = 0
         while sent:
             part = parts[count]
-            size = len(part) if isinstance(part, bytes) else part.nbytes
+            size = len(part)
             if sent < size:
-                parts[count] = memoryview(part).cast("B")[sent:]
+                parts[count] = memoryview(part)[sent:]
                 break
             sent -= size
             count += 1

@@ -67,6 +67,30 @@ def test_bytes_are_bounded_but_one_message_always_passes(tmp_path, spare, count)
     assert broker.pull(offset=9).message_count == 1
 
 
+@pytest.mark.parametrize("limits", [{}, {"memory_bytes_max": 5000}, {"machine_memory_bytes": 9000}])
+def test_the_short_loop_reads_what_the_long_one_reads(tmp_path, limits):
+    """A matcher that wants everything sends every record through the long one."""
+    broker = Broker(tmp_path, segment_bytes=8192, **limits).lead()
+    for n in range(60):
+        broker.send(message(bytes(n * 37 % 2500), queue_id=n % 2))
+    broker.ledger_store.drop_before(8192)
+    for offset in range(-1, 32):
+        for count_max in (0, 1, 5, 32):
+            short = broker.pull(offset=offset, count_max=count_max)
+            assert short == broker.pull(
+                offset=offset, count_max=count_max, matcher=lambda code: True
+            )
+    broker.close()
+
+
+def test_lent_records_are_views_of_the_log(broker):
+    broker.send(*[message(b"%d" % n) for n in range(3)])
+    lent = broker.store.lend_message("TopicTest", 0, 0, 32, None)
+    assert all(isinstance(part, memoryview) for part in lent.parts)
+    assert lent == broker.pull()._replace(parts=lent.parts)
+    assert [bytes(part) for part in lent.parts] == broker.pull().parts
+
+
 def test_records_beyond_the_memory_come_in_smaller_portions(tmp_path):
     broker = Broker(
         tmp_path, machine_memory_bytes=20_000, memory_ratio_percent=50, disk_count_max=3

@@ -1,0 +1,144 @@
+"""Looking up messages: by place, by time, by key. Committed data only.
+
+A look-up by place is checked against the position up to which was dispatched, and against the
+record's own claim to stand there.
+Source: ConsumeQueue.getOffsetInQueueByTime, DefaultMessageStore.queryMessage of 4.9.3.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.dispatch import Dispatcher
+from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.reading import ReadAt, first_place
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.record import decode_record_head
+
+# Of a record, its first field.
+_SIZE: Final = Struct(">i")
+_QUERY_ROUNDS: Final = 3
+
+
+class QueryResult(NamedTuple):
+    """Records that may have a key, oldest first."""
+
+    parts: list[bytes]
+    # Store time and place of the last record in the index.
+    last_update_timestamp: int
+    last_update_physical_offset: int
+
+
+class LookUp:
+    """Finds what was dispatched."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        read_at: ReadAt,
+        dispatcher: Dispatcher,
+        key_index: KeyIndex,
+        config: StoreConfig,
+        *,
+        plain_end: int,
+    ) -> None:
+        self._store = store
+        self._read_at = read_at
+        self._dispatcher = dispatcher
+        self._key_index = key_index
+        self._config = config
+        # Records below have no head in front of them: they stand in a plain log.
+        self._plain_end = plain_end
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """Return the committed record that stands at a place, or None when there is none."""
+        store = self._store
+        end_position = self._dispatcher.dispatched_position
+        if not first_place(store.first_position, self._plain_end) <= physical_offset < end_position:
+            return None
+        try:
+            size_bytes = _SIZE.unpack(self._read_at(physical_offset, _SIZE.size))[0]
+            if size_bytes <= 0 or physical_offset + size_bytes > end_position:
+                return None
+            record = self._read_at(physical_offset, size_bytes)
+            head = decode_record_head(record)
+        except (StructError, LookupError, RemoteProtocolError):
+            return None
+        # A record says where it stands, so bytes inside of another one do not pass for one.
+        if head.size_bytes != size_bytes or head.physical_offset != physical_offset:
+            return None
+        return record
+
+    def store_time_from(self, position: int) -> int | None:
+        """Return the store time of what begins at a position of the log, None when nothing does."""
+        return self.store_time_at(first_place(position, self._plain_end))
+
+    def store_time_at(self, physical_offset: int) -> int | None:
+        """Return the store time of the committed record at a place, None when there is none."""
+        record = self.record_at(physical_offset)
+        return None if record is None else decode_record_head(record).store_timestamp
+
+    def store_time(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
+        """Return the store time of a message, None when it is not there."""
+        if not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        return self.store_time_at(queue.unit(queue_offset).physical_offset)
+
+    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int) -> int:
+        """Return the offset of the message stored nearest to a time; the earlier one on a tie.
+
+        Returns: 0 for an empty queue; the first or last offset when the time lies outside.
+        """
+        low, high = queue.min_offset, queue.max_offset
+        if low >= high:
+            return 0
+        first, behind = low, high
+        # The first message stored at that time or later; store times never fall along a queue.
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store_time(queue, middle)
+            if stored is None:
+                return 0
+            if stored < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == behind:
+            return behind - 1
+        if low == first:
+            return first
+        right, left = self.store_time(queue, low), self.store_time(queue, low - 1)
+        if right is None or left is None:
+            return 0
+        return low if right - timestamp_ms < timestamp_ms - left else low - 1
+
+    def query(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> QueryResult:
+        """Return the newest records that are entered under a key, oldest of them first.
+
+        Records of other keys with the same hash may be among them; the client compares.
+        """
+        parts: list[bytes] = []
+        count_max = min(count_max, self._config.query_count_max)
+        end = end_ms
+        for _ in range(_QUERY_ROUNDS):
+            places = sorted(self._key_index.lookup(topic, key, count_max, begin_ms, end))
+            oldest = end
+            for place in places:
+                record = self.record_at(place)
+                if record is None:
+                    continue
+                stored = decode_record_head(record).store_timestamp
+                oldest = min(oldest, stored)
+                if begin_ms <= stored <= end_ms:
+                    parts.append(record)
+            if parts or not places or oldest < begin_ms or oldest == end:
+                break
+            end = oldest
+        return QueryResult(
+            parts, self._key_index.end_timestamp, max(0, self._key_index.end_physical_offset)
+        )
