@@ -8,17 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgermq.protocol.command import RemotingCommand, decode, encode
-from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.command import RemotingCommand, decode, encode, encode_parts
+from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
+from ledgermq.protocol.framing import FRAME_BYTES_MAX
 from ledgermq.protocol.header_codec import decode_binary_header, decode_json_header
 from ledgermq.protocol.headers import (
+    PullMessageResponseHeader,
     SendMessageResponseHeader,
     decode_pull_header,
     decode_send_header,
+    encode_found_head,
     encode_send_response,
 )
 
 int16 = st.integers(-(2**15), 2**15 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 fields = st.one_of(st.none(), st.dictionaries(texts, texts, max_size=8))
@@ -74,7 +78,7 @@ def test_binary_command_comes_back(
     assert decode(encode(command)[4:]) == command
 
 
-@given(int32, st.integers(0, 1), texts, int32, st.integers(-(2**63), 2**63 - 1), texts)
+@given(int32, st.integers(0, 1), texts, int32, int64, texts)
 def test_send_answer_equals_the_general_encoder(
     opaque: int, serialize_type: int, msg_id: str, queue_id: int, queue_offset: int, region: str
 ) -> None:
@@ -85,6 +89,25 @@ def test_send_answer_equals_the_general_encoder(
     command.ext_fields = {**header.to_ext_fields(), "MSG_REGION": region, "TRACE_ON": "true"}
     frame = encode_send_response(opaque, serialize_type, msg_id, queue_id, queue_offset, region)
     assert decode(frame[4:]) == command
+
+
+@given(int32, st.tuples(int64, int64, int64, int64), st.integers(0, FRAME_BYTES_MAX - 512))
+def test_head_of_found_messages_equals_the_general_encoder(
+    opaque: int, numbers: tuple[int, int, int, int], body_bytes: int
+) -> None:
+    names = ("suggest_which_broker_id", "next_begin_offset", "min_offset", "max_offset")
+    header = PullMessageResponseHeader(**dict(zip(names, numbers, strict=True)))
+    answer = RemotingCommand(code=0, opaque=opaque).response(0, "FOUND", header)
+    body = [memoryview(bytes(body_bytes))]
+    assert encode_found_head(opaque, header, body_bytes) == encode_parts(answer, body)[0]
+
+
+def test_found_messages_beyond_a_frame_are_refused() -> None:
+    header = PullMessageResponseHeader(
+        suggest_which_broker_id=0, next_begin_offset=1, min_offset=0, max_offset=1
+    )
+    with pytest.raises(LocalProtocolError, match="frame length"):
+        encode_found_head(1, header, FRAME_BYTES_MAX - 100)
 
 
 @given(st.binary(max_size=200))

@@ -46,6 +46,7 @@ from ledgermq.protocol.headers import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
     decode_pull_header,
+    encode_found_head,
 )
 from ledgermq.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from ledgermq.protocol.transport import CommandProtocol
@@ -239,8 +240,12 @@ class PullProcessor:
         if status is GetMessageStatus.FOUND:
             self._count_found(header.topic, group.name, result)
             fields = self._fields_of(header, group, result)
-            answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
-            connection.send_parts(encode_parts(answer, result.parts))
+            if command.serialize_type:
+                answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
+                connection.send_parts(encode_parts(answer, result.parts))
+            else:
+                head = encode_found_head(command.opaque, fields, result.bytes)
+                connection.send_parts([head, *result.parts])
             return None
         self.missed_count += 1
         if (

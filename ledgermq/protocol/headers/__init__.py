@@ -71,6 +71,7 @@ from ledgermq.protocol.headers.pull import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
     decode_pull_header,
+    encode_found_head,
 )
 from ledgermq.protocol.headers.send import (
     ConsumerSendMsgBackRequestHeader,
@@ -174,6 +175,7 @@ __all__ = [
     "WipeWritePermOfBrokerRequestHeader",
     "WipeWritePermOfBrokerResponseHeader",
     "decode_pull_header",
+    "encode_found_head",
     "decode_send_header",
     "encode_send_response",
     "send_response_pieces",

@@ -4,11 +4,23 @@ VIEW_MESSAGE_BY_ID (33), QUERY_CONSUME_QUEUE (321).
 Source: PullMessageRequestHeader.java and its neighbors.
 """
 
-from typing import Protocol
+from struct import Struct
+from typing import Final, Protocol
 
 import msgspec
 
+from ledgermq.protocol.codes import VERSION_4_9_3
+from ledgermq.protocol.errors import LocalProtocolError
+from ledgermq.protocol.framing import FRAME_BYTES_MAX, LENGTH_BYTES
 from ledgermq.protocol.headers.header import Header, Int32, Int64
+
+# 4 length of all that follows, 4 length of the header; its type is 0: JSON
+_PREFIX: Final = Struct(">II")
+_FOUND: Final = (
+    b'{"code":0,"extFields":{"suggestWhichBrokerId":"%%d","nextBeginOffset":"%%d",'
+    b'"minOffset":"%%d","maxOffset":"%%d"},"flag":1,"language":"JAVA","opaque":%%d,'
+    b'"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":%d}'
+) % VERSION_4_9_3
 
 
 class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
@@ -92,3 +104,27 @@ def decode_pull_header(command: _PullCommand) -> PullMessageRequestHeader:
             the key.
     """
     return PullMessageRequestHeader.from_ext_fields(command.ext_fields or {})
+
+
+def encode_found_head(opaque: int, header: PullMessageResponseHeader, body_bytes: int) -> bytes:
+    """Writes all that stands before the messages of a successful pull's answer, as JSON.
+
+    Args:
+        opaque: of the request.
+        header: numbers of 64 bits.
+        body_bytes: of all messages.
+
+    Raises:
+        LocalProtocolError: the messages do not fit in a frame.
+    """
+    text = _FOUND % (
+        header.suggest_which_broker_id,
+        header.next_begin_offset,
+        header.min_offset,
+        header.max_offset,
+        opaque,
+    )
+    length = 4 + len(text) + body_bytes
+    if length + LENGTH_BYTES > FRAME_BYTES_MAX:
+        raise LocalProtocolError("frame length", length + LENGTH_BYTES, FRAME_BYTES_MAX)
+    return _PREFIX.pack(length, len(text)) + text
