@@ -102,18 +102,6 @@ class LogReader:
         # Records below have no head in front of them: they stand in a plain log.
         self._plain_end = plain_end
 
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        count_max: int,
-        matcher: TagsMatcher | None,
-    ) -> GetMessageResult[bytes]:
-        """Return records of a queue from `offset` on, or why there are none."""
-        lent = self.lend_message(topic, queue_id, offset, count_max, matcher)
-        return GetMessageResult(*lent[:4], [bytes(part) for part in lent.parts], *lent[5:])
-
     def lend_message(
         self,
         topic: str,
@@ -122,7 +110,10 @@ class LogReader:
         count_max: int,
         matcher: TagsMatcher | None,
     ) -> GetMessageResult[memoryview]:
-        """Return the same as views of the log, which are good for this turn of the reactor."""
+        """Return records of a queue from `offset` on, or why there are none.
+
+        Records are views of the log, which are good for this turn of the reactor.
+        """
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return _nothing(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)

@@ -249,7 +249,8 @@ class MessageStore:
         matcher: TagsMatcher | None,
     ) -> GetMessageResult[bytes]:
         """Return records of a queue from `offset` on, or why there are none."""
-        return self._reader.get_message(topic, queue_id, offset, count_max, matcher)
+        lent = self._reader.lend_message(topic, queue_id, offset, count_max, matcher)
+        return GetMessageResult(*lent[:4], [bytes(part) for part in lent.parts], *lent[5:])
 
     def lend_message(
         self,
