@@ -1,6 +1,8 @@
 """Settings and limits of the message store; the key of broker.conf stands above each field."""
 
-from dataclasses import dataclass
+import resource
+from dataclasses import dataclass, field
+from typing import Final
 
 # Delay levels as messageDelayLevel gives them by default, in ms: level 1 is the first.
 DEFAULT_DELAYS_MS = tuple(
@@ -10,6 +12,27 @@ DEFAULT_DELAYS_MS = tuple(
 )
 # The topic in which delayed messages wait.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+# Mapped files, the least and the most: each costs two descriptors, one of them the mapping's own.
+_FILES_MIN: Final = 2_000
+_FILES_MAX: Final = 8_000
+
+
+def files_max_of(descriptors_max: int) -> int:
+    """Return how many files to keep mapped in a process that may have so many descriptors.
+
+    A half of them is for files. With more queues in use than files open, nearly each message opens
+    one and closes another, which costs ten times what the message does.
+
+    Args:
+        descriptors_max: -1 for no limit.
+    """
+    if descriptors_max < 0:
+        return _FILES_MAX
+    return max(_FILES_MIN, min(descriptors_max // 4, _FILES_MAX))
+
+
+def _files_max() -> int:
+    return files_max_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -54,7 +77,7 @@ class StoreConfig:
     disk_force_percent: int = 85
     disk_full_percent: int = 90
     # Mapped files kept open for reading; those written since the last flush come on top.
-    open_files_max: int = 2_000
+    open_files_max: int = field(default_factory=_files_max)
     # Records of own proposals kept until they commit; beyond that they are read back from the log.
     pending_records_max: int = 200_000
     # A flush is due after this time, or after this many records.

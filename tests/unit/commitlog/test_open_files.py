@@ -1,10 +1,12 @@
 """A bounded number of mappings, and none closed that still has to be synced."""
 
 import re
+import resource
 from pathlib import Path
 
 import pytest
 
+from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.dledger.store.filesystem import RealFileSystem
 
@@ -121,3 +123,13 @@ def test_lease_ends_with_a_flush_and_with_each_file_that_is_closed_while_written
         leases.append(files.lease)
     assert leases == sorted(set(leases))
     files.synced()
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "files"),
+    [(1024, 2000), (8000, 2000), (20_000, 5000), (1 << 20, 8000), (-1, 8000)],
+)
+def test_more_files_stay_open_where_a_process_may_have_more(descriptors, files, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (descriptors, 1 << 30))
+    assert StoreConfig(root="").open_files_max == files
+    assert StoreConfig(root="", open_files_max=5).open_files_max == 5
