@@ -181,8 +181,7 @@ def main() -> int:
         "topics": {
             f"{count:,} topic{'s' * (count > 1)}": ("--topics", count, "--queues", 1)
             for count in TOPICS
-        }
-        | {f"{TOPICS[-1]:,} x 4 queues": ("--topics", TOPICS[-1], "--queues", 4)},
+        },
         "connections": {
             f"{count:,} connections": ("--connections", count, "--in-flight", IN_FLIGHT // count)
             for count in CONNECTIONS
