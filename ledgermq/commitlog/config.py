@@ -20,8 +20,8 @@ _FILES_MAX: Final = 8_000
 def files_max_of(descriptors_max: int) -> int:
     """Return how many files to keep mapped in a process that may have so many descriptors.
 
-    A half of them is for files. With more queues in use than files open, nearly each message opens
-    one and closes another, which costs ten times what the message does.
+    A half of them is for files. With more queues in use than files open, flush follows flush, and
+    each closes files that the next messages open again.
 
     Args:
         descriptors_max: -1 for no limit.
