@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from ledgermq.broker.config import BrokerConfig, effective_properties, load_broker_config
 from ledgermq.broker.errors import BrokerError, ConfigError
 from ledgermq.broker.service import BrokerService
+from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.failure import fail
 from ledgermq.cli.program import print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
@@ -123,6 +124,7 @@ def run(options: argparse.Namespace) -> int:
         print(format_properties(effective_properties(config)), end="")
         return 0
     start_log()
+    use_all_descriptors()
     try:
         service = _Announced(config, options.json)
     except TlsSettingsError as error:

@@ -23,6 +23,7 @@ from ledgermq import kernel
 from ledgermq.broker.access.rules_folder import file_path, merge, read_folder
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
 from ledgermq.broker.errors import AccessRulesError, ConfigError
+from ledgermq.cli.descriptors import descriptors_to_have
 from ledgermq.cli.failure import fail
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import Security
@@ -32,6 +33,8 @@ from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, lo
 
 CONNECT_TIMEOUT_S: Final = 2.0
 SYNC_ROUNDS: Final = 20
+# With fewer, a thousand queues or clients are too many.
+DESCRIPTORS_MIN: Final = 4096
 # A durable write slower than this makes every acknowledged send slow under SYNC_FLUSH.
 SLOW_SYNC_MS: Final = 30.0
 CLOCK_BACK_S_MAX: Final = 2.0
@@ -69,8 +72,8 @@ def run(options: argparse.Namespace) -> int:
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
         _check_kernel, _check_address, _check_ports, _check_outgoing_ports, _check_access,
-        _check_tls, _check_space, _check_sync, _check_store, _check_clock, _check_members,
-        _check_master, _check_name_servers,
+        _check_tls, _check_space, _check_descriptors, _check_sync, _check_store, _check_clock,
+        _check_members, _check_master, _check_name_servers,
     )  # fmt: skip
     for check in checks:
         findings += check(config)
@@ -173,6 +176,13 @@ def _check_space(config: BrokerConfig) -> list[Finding]:
         limit = config.disk_used_percent_max
         return [Finding("disk space", "warning", f"{text}; diskMaxUsedSpaceRatio is {limit}")]
     return [Finding("disk space", "good", text)]
+
+
+def _check_descriptors(config: BrokerConfig) -> list[Finding]:
+    count = descriptors_to_have()
+    text = f"a broker may have {count}: one for a connection, two for a queue in use"
+    verdict = "good" if count >= DESCRIPTORS_MIN else "warning"
+    return [Finding("descriptors", verdict, text)]
 
 
 def _check_sync(config: BrokerConfig) -> list[Finding]:

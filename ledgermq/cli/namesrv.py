@@ -13,6 +13,7 @@ from pathlib import Path
 
 from twisted.internet.defer import Deferred
 
+from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.failure import fail
 from ledgermq.cli.program import print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
@@ -73,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         print(format_properties(config.texts), end="")
         return 0
     start_log()
+    use_all_descriptors()
     try:
         service = _Announced(config, options.json)
     except TlsSettingsError as error:

@@ -13,7 +13,7 @@ DEFAULT_DELAYS_MS = tuple(
 # The topic in which delayed messages wait.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 # Mapped files, the least and the most: each costs two descriptors, one of them the mapping's own.
-_FILES_MIN: Final = 2_000
+_FILES_MIN: Final = 128
 _FILES_MAX: Final = 8_000
 
 

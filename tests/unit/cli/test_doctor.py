@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def test_an_empty_directory_is_good(tmp_path: Path, capsys: pytest.CaptureFixtur
         "kernel": found["kernel"]["verdict"],
         "address": "good",
         "disk space": found["disk space"]["verdict"],
+        "descriptors": found["descriptors"]["verdict"],
         "durable write": found["durable write"]["verdict"],
         "store": "good",
         "clock": "good",
@@ -52,6 +54,19 @@ def test_an_empty_directory_is_good(tmp_path: Path, capsys: pytest.CaptureFixtur
     }
     assert "starts anew" in found["store"]["text"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("hard", "verdict"), [(1024, "warning"), (4096, "good"), (-1, "good")])
+def test_few_descriptors_are_a_warning(
+    hard: int,
+    verdict: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (256, hard))
+    _, found = findings(capsys, tmp_path)
+    assert found["descriptors"]["verdict"] == verdict
 
 
 def test_a_store_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +161,7 @@ def test_findings_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["good", "configuration"]
-    assert len(lines) == 8
+    assert len(lines) == 9
 
 
 def test_an_uncompiled_kernel_is_told(

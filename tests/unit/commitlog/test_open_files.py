@@ -127,7 +127,7 @@ def test_lease_ends_with_a_flush_and_with_each_file_that_is_closed_while_written
 
 @pytest.mark.parametrize(
     ("descriptors", "files"),
-    [(1024, 2000), (8000, 2000), (20_000, 5000), (1 << 20, 8000), (-1, 8000)],
+    [(256, 128), (1024, 256), (8000, 2000), (20_000, 5000), (1 << 20, 8000), (-1, 8000)],
 )
 def test_more_files_stay_open_where_a_process_may_have_more(descriptors, files, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda what: (descriptors, 1 << 30))
