@@ -48,7 +48,7 @@ def is_known(reader: blocking.PullConsumer, topic: str) -> bool:
 
 
 def test_round_trip_of_up(name_server: str) -> None:
-    assert "read back" in check_round_trip(name_server)
+    assert "read back" in asyncio.run(check_round_trip(name_server))
 
 
 def test_what_is_sent_is_what_is_pulled(name_server: str) -> None:
