@@ -14,8 +14,8 @@ DESCRIPTORS_MAX: Final = 1 << 17
 
 def use_all_descriptors() -> None:
     """Raises the soft limit of this process to the hard one, as far as that is of use."""
+    wanted = descriptors_to_have()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard < 0 else min(hard, DESCRIPTORS_MAX)
     if 0 <= soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
