@@ -15,7 +15,7 @@ MODULES = (
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.dledger.entry_loops",
-    "ledgermq.protocol.plain_sends",
+    "ledgermq.protocol.plain_frames",
 )
 
 EXTENSIONS = cythonize(

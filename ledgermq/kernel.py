@@ -24,7 +24,7 @@ MODULES: Final[tuple[str, ...]] = (
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.dledger.entry_loops",
-    "ledgermq.protocol.plain_sends",
+    "ledgermq.protocol.plain_frames",
 )
 PURE_VARIABLE: Final = "LEDGERMQ_PURE"
 

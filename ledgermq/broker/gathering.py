@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ledgermq.broker.waiting import Request
 from ledgermq.commitlog import AppendMessage
-from ledgermq.protocol.plain_sends import PlainSend
+from ledgermq.protocol.plain_frames import PlainSend
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
 from ledgermq.protocol.sysflag import TRANSACTION_MASK

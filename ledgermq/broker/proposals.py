@@ -47,7 +47,7 @@ from ledgermq.dledger.errors import (
 )
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.headers import encode_send_response, send_response_pieces
-from ledgermq.protocol.plain_sends import PlainSend
+from ledgermq.protocol.plain_frames import PlainSend
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
 
 

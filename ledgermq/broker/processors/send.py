@@ -41,7 +41,7 @@ from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageRequestHeader, decode_send_header
-from ledgermq.protocol.plain_sends import read_plain_sends
+from ledgermq.protocol.plain_frames import read_plain_sends
 from ledgermq.protocol.properties import (
     CLUSTER,
     DELAY_TIME_LEVEL,

@@ -27,7 +27,7 @@ from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import built_in_topics
 from ledgermq.broker.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
-from ledgermq.protocol.plain_sends import COMPILED
+from ledgermq.protocol.plain_frames import COMPILED
 from ledgermq.protocol.record import decode_record_head
 
 _HOUR_MS: Final = 3_600_000

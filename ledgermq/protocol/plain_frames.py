@@ -5,7 +5,7 @@ without blanks, one message, no property that means something to a broker but `W
 left out. Everything else, and everything that is wrong, is left to `command.py` and the headers,
 which decide what a frame means: a plain send is read here as it would be there.
 
-Part of the kernel (`ledgermq/kernel.py`): compiled with the types of `plain_sends.pxd`. Uncompiled
+Part of the kernel (`ledgermq/kernel.py`): compiled with the types of `plain_frames.pxd`. Uncompiled
 it gives the same, but walks byte by byte in Python; then the other road is the quicker one.
 """
 

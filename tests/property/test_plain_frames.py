@@ -14,7 +14,7 @@ from ledgermq.protocol.errors import ProtocolError
 from tests.kernel_forms import forms_of
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
-FORMS = forms_of("ledgermq.protocol.plain_sends")
+FORMS = forms_of("ledgermq.protocol.plain_frames")
 GATHER_FORMS = forms_of("ledgermq.broker.gathering")
 TAIL = b"CLUSTER\x01DefaultCluster"
 

@@ -1,4 +1,4 @@
-# C types for plain_sends.py.
+# C types for plain_frames.py.
 
 cimport cython
 
