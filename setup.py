@@ -13,6 +13,7 @@ MODULES = (
     "ledgermq.broker.gathering",
     "ledgermq.commitlog.index_loops",
     "ledgermq.commitlog.row_loops",
+    "ledgermq.commitlog.run_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.dledger.entry_loops",
     "ledgermq.protocol.plain_frames",

@@ -22,6 +22,7 @@ MODULES: Final[tuple[str, ...]] = (
     "ledgermq.broker.gathering",
     "ledgermq.commitlog.index_loops",
     "ledgermq.commitlog.row_loops",
+    "ledgermq.commitlog.run_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.dledger.entry_loops",
     "ledgermq.protocol.plain_frames",

@@ -59,6 +59,9 @@ class ClientTable:
         self._consumer_groups_of: dict[Hashable, set[str]] = {}
         self._producer_groups_of: dict[Hashable, set[str]] = {}
         self._memberships_count = 0
+        # Changes of what consumer groups are and subscribe to: whoever caches something of it
+        # compares it. Members come and go without.
+        self.generation = 0
 
     def register_consumer(
         self,
@@ -85,6 +88,9 @@ class ClientTable:
             self._check_room(self._consumers, group_name)
         if group is None:
             group = self._consumers[group_name] = ConsumerGroup(group_name)
+            self.generation += 1
+        if group.message_model != message_model:
+            self.generation += 1
         group.consume_type = consume_type
         group.message_model = message_model
         group.consume_from_where = consume_from_where
@@ -107,8 +113,10 @@ class ClientTable:
                 changed = True
             if old is None or subscription.version > old.version:
                 group.subscriptions[topic] = subscription
+                self.generation += 1
         for topic in [topic for topic in group.subscriptions if topic not in wanted]:
             del group.subscriptions[topic]
+            self.generation += 1
             changed = True
         return changed
 
@@ -134,6 +142,7 @@ class ClientTable:
         _discard(self._consumer_groups_of, connection, group_name)
         if not group.members:
             del self._consumers[group_name]
+            self.generation += 1
         return True
 
     def unregister_producer(self, connection: Hashable, group_name: str) -> None:

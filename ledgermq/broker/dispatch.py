@@ -87,29 +87,29 @@ class Dispatcher:
             on_connection_lost: told about each connection that is gone.
         """
         self._processors: dict[int, Processor] = {}
-        self._take_sends: TakeFrames | None = None
+        self._take_frames: TakeFrames | None = None
         self._send_fields = dict(send_fields)
         self._on_connection_lost = on_connection_lost
         self._unknown_codes: set[int] = set()
 
     def install(
-        self, processors: Mapping[int, Processor], take_sends: TakeFrames | None = None
+        self, processors: Mapping[int, Processor], take_frames: TakeFrames | None = None
     ) -> None:
         """Takes over the processors; called before the first connection.
 
         Args:
             processors: by request code.
-            take_sends: takes sends from the front of a chunk before they become commands; None:
-                all frames become commands.
+            take_frames: takes frames from the front of a chunk before they become commands; None:
+                all frames do.
         """
         self._processors = dict(processors)
-        self._take_sends = take_sends
+        self._take_frames = take_frames
 
     def connection_made(self, connection: CommandProtocol) -> None:
         """Notes the client's address in the form that records need."""
         host, _, port = connection.peer.rpartition(":")
         connection.context = born_host(host, int(port))
-        connection.take_frames = self._take_sends
+        connection.take_frames = self._take_frames
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         """Tells the broker that a client is gone."""

@@ -73,6 +73,8 @@ class SubscriptionGroupTable:
         self._knows_light_queues = knows_light_queues
         # Compared for equality by tools and other brokers.
         self.version = DataVersion()
+        # Changes of this table in this process: whoever caches something compares it.
+        self.generation = 0
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -102,6 +104,7 @@ class SubscriptionGroupTable:
             return False
         self._groups[group.name] = group
         self.version = self.version.next(now_ms)
+        self.generation += 1
         return True
 
     def remove(self, name: str, now_ms: int) -> bool:
@@ -109,12 +112,14 @@ class SubscriptionGroupTable:
         if self._groups.pop(name, None) is None:
             return False
         self.version = self.version.next(now_ms)
+        self.generation += 1
         return True
 
     def replace_all(self, groups: Iterable[SubscriptionGroup], version: DataVersion) -> None:
         """Takes over the whole table of a leader or a file."""
         self._groups = {group.name: group for group in groups}
         self.version = version
+        self.generation += 1
 
     def follow(
         self, put: Iterable[SubscriptionGroup], removed: Iterable[str], version: DataVersion
@@ -125,6 +130,7 @@ class SubscriptionGroupTable:
         for name in removed:
             self._groups.pop(name, None)
         self.version = version
+        self.generation += 1
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of subscriptionGroup.json, which is also the body of code 201."""

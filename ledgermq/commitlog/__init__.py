@@ -5,6 +5,7 @@ are drawn in `layout.py`, what a crash may leave is told in `recovery.py`. No Tw
 """
 
 from ledgermq.commitlog.config import SCHEDULE_TOPIC, StoreConfig
+from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog
 from ledgermq.commitlog.encoding import RECORD_BYTES_MAX, AppendMessage
 from ledgermq.commitlog.errors import (
@@ -39,7 +40,7 @@ from ledgermq.commitlog.mixed_store import MixedLog, MixedMessageStore
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_recovery import PlainReport
 from ledgermq.commitlog.plain_store import PlainMessageStore
-from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus
+from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus, Run
 from ledgermq.commitlog.recovery import StoreReport
 from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
 from ledgermq.commitlog.store import MessageStore
@@ -58,6 +59,7 @@ __all__ = [
     "CleanDecision",
     "CleanReason",
     "CommitLogError",
+    "ConsumeQueue",
     "DLedgerCommitLog",
     "DamagedFileError",
     "DispatchError",
@@ -75,6 +77,7 @@ __all__ = [
     "PlainMessageStore",
     "PlainReport",
     "QueryResult",
+    "Run",
     "StoreConfig",
     "StoreInUseError",
     "StoreLock",

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dispatch import Dispatcher, Watcher
 from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog, Ledger
 from ledgermq.commitlog.encoding import AppendMessage
@@ -103,6 +104,8 @@ class MessageStore:
             segment_at=segment_at,
             plain_end=plain_end,
         )
+        # The quick road of readers: see LogReader.find_run.
+        self.find_run = self._reader.find_run
         self._look_up = LookUp(
             store, read_at, self._dispatcher, self._key_index, config, plain_end=plain_end
         )
@@ -262,6 +265,10 @@ class MessageStore:
     ) -> GetMessageResult[memoryview]:
         """Return the same as views of the log, which are good for this turn of the reactor."""
         return self._reader.lend_message(topic, queue_id, offset, count_max, matcher)
+
+    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue, which is the same for ever; None while it has had no message."""
+        return self._queues.find(topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset whose record is still there, 0 for an unknown queue."""

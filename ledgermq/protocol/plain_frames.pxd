@@ -4,10 +4,13 @@ cimport cython
 
 cdef int _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _ZERO, _NINE, _OPEN, _CLOSE, _SPACE, _DELETE
 cdef int _NAME_END, _VALUE_END, _DIGITS_MAX, _SEND_MESSAGE_V2, _RESPONSE_BIT, _REQUIRED, _A, _FIELDS
+cdef int _PULL_MESSAGE, _LITE_PULL_MESSAGE, _ONE_WAY_BIT, _PULL_TEXTS, _PULL_INT32, _PULL_REQUIRED
 cdef long long _INT32_MAX
 
 @cython.locals(sends=list, frame=bytes, send=object)
 cpdef list read_plain_sends(list frames)
+
+cpdef object read_plain_pull(bytes frame)
 
 @cython.locals(
     data="const unsigned char*", size=Py_ssize_t, end=Py_ssize_t, code="long long",
@@ -15,7 +18,7 @@ cpdef list read_plain_sends(list frames)
     fields_end=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, name_at=Py_ssize_t,
     value_at=Py_ssize_t, value_end=Py_ssize_t, length=Py_ssize_t, is_remark=bint,
 )
-cdef object _read_send(bytes frame)
+cdef object _read_frame(bytes frame, bint is_pull)
 
 @cython.locals(
     data="const unsigned char*", seen=int, key=int, is_false=bint, topic_at=Py_ssize_t,
@@ -28,6 +31,15 @@ cdef object _read_fields(
     bytes frame, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t body_at, long long opaque,
     long long flag
 )
+
+@cython.locals(
+    data="const unsigned char*", starts="Py_ssize_t[13]", ends="Py_ssize_t[13]",
+    numbers="long long[13]", seen=int, key=int, at=Py_ssize_t, name_end=Py_ssize_t,
+    value_at=Py_ssize_t, value_end=Py_ssize_t, text=bytes,
+)
+cdef object _read_pull(bytes frame, Py_ssize_t start, Py_ssize_t stop, long long opaque)
+
+cdef int _pull_field(const unsigned char* data, Py_ssize_t at, Py_ssize_t length) noexcept
 
 @cython.locals(
     data="const unsigned char*", room=bytearray, out="unsigned char*", at=Py_ssize_t,

@@ -1,15 +1,16 @@
-"""Plain sends read in one pass: most frames that a busy broker gets.
+"""Plain sends and pulls read in one pass: most frames that a busy broker gets.
 
-A send is plain when nothing about it needs thought: SEND_MESSAGE_V2 with a JSON header in ASCII
-without blanks, one message, no property that means something to a broker but `WAIT=true`, which is
-left out. Everything else, and everything that is wrong, is left to `command.py` and the headers,
-which decide what a frame means: a plain send is read here as it would be there.
+A frame is plain when nothing about it needs thought: it has a JSON header in ASCII without blanks.
+A plain send is SEND_MESSAGE_V2 with one message and no property that means something to a broker
+but `WAIT=true`, which is left out. A plain pull wants an answer, and its fields have no escapes.
+Everything else, and everything that is wrong, is left to `command.py` and the headers, which decide
+what a frame means: a plain one is read here as it would be there.
 
 Part of the kernel (`ledgermq/kernel.py`): compiled with the types of `plain_frames.pxd`. Uncompiled
 it gives the same, but walks byte by byte in Python; then the other road is the quicker one.
 """
 
-from typing import Final
+from typing import Any, Final
 
 # Whether this is the compiled form: the path is that of a library.
 COMPILED: Final = not __file__.endswith(".py")
@@ -18,8 +19,13 @@ COMPILED: Final = not __file__.endswith(".py")
 # timestamp, reconsume times, properties without WAIT, each with its separator behind it, body.
 PlainSend = tuple[int, int, bytes, int, int, int, int, int, bytes, bytes]
 
+# opaque, queue offset, number of messages, offset to commit, and all else that the request says:
+# two pulls with the same such text differ in those numbers alone.
+PlainPull = tuple[int, int, int, int, bytes]
+
 # Longer headers are left to the other road, as are numbers with more digits.
 HEADER_BYTES_MAX: Final = 65_536
+PULL_BYTES_MAX: Final = 1024
 _QUOTE = 0x22
 _BACKSLASH = 0x5C
 _COMMA = 0x2C
@@ -36,11 +42,19 @@ _VALUE_END = 2
 _DIGITS_MAX = 18
 _INT32_MAX = 0x7FFFFFFF
 _SEND_MESSAGE_V2 = 310
+_PULL_MESSAGE = 11
+_LITE_PULL_MESSAGE = 361
 _RESPONSE_BIT = 1
+_ONE_WAY_BIT = 2
 # Fields a to n of the header, as bits; all of a to h must be there.
 _REQUIRED = 0xFF
 _A = 0x61
 _FIELDS = 14
+# Fields of a pull by their numbers (`_pull_field`): texts come first, then numbers of 64 bits, from
+# 8 on of 32. Not needed are subscription (2), expressionType (3) and those from 11 on.
+_PULL_TEXTS = 4
+_PULL_INT32 = 8
+_PULL_REQUIRED = 0x7F3
 
 
 def read_plain_sends(frames: list[bytes]) -> list[PlainSend]:
@@ -51,14 +65,25 @@ def read_plain_sends(frames: list[bytes]) -> list[PlainSend]:
     """
     sends = []
     for frame in frames:
-        send = _read_send(frame)
+        send = _read_frame(frame, False)
         if send is None:
             break
         sends.append(send)
     return sends
 
 
-def _read_send(frame: bytes) -> PlainSend | None:
+def read_plain_pull(frame: bytes) -> PlainPull | None:
+    """Return what a frame says when it is a plain pull, else None.
+
+    Args:
+        frame: without its length bytes.
+    """
+    pull: PlainPull | None = _read_frame(frame, True)
+    return pull
+
+
+def _read_frame(frame: bytes, is_pull: bool) -> Any:
+    """Return a plain pull or a plain send, whichever is wanted; None when it is none."""
     data = frame
     size = len(frame)
     if size < 6 or data[0] != 0:
@@ -97,6 +122,8 @@ def _read_send(frame: bytes) -> PlainSend | None:
                     return None
                 if _is_text(data, name_at, length, b"code", 4):
                     code = number
+                    if is_pull != (code == _PULL_MESSAGE or code == _LITE_PULL_MESSAGE):
+                        return None
                 elif _is_text(data, name_at, length, b"opaque", 6):
                     opaque = number
                 elif _is_text(data, name_at, length, b"flag", 4):
@@ -110,9 +137,13 @@ def _read_send(frame: bytes) -> PlainSend | None:
             break
         if data[value_end] != _COMMA:
             return None
-    if at != end or not fields_end or code != _SEND_MESSAGE_V2 or opaque < 0 or flag < 0:
+    if at != end or not fields_end or opaque < 0 or flag < 0 or flag & _RESPONSE_BIT:
         return None
-    if flag & _RESPONSE_BIT:
+    if is_pull:
+        if code < 0 or flag & _ONE_WAY_BIT or size > PULL_BYTES_MAX:
+            return None
+        return _read_pull(frame, fields_at + 1, fields_end, opaque)
+    if code != _SEND_MESSAGE_V2:
         return None
     return _read_fields(frame, fields_at + 1, fields_end, end, opaque, flag)
 
@@ -179,6 +210,87 @@ def _read_fields(
     return (
         opaque, flag, topic, queue_id, own_flag, sys_flag, born, times, properties, body
     )  # fmt: skip
+
+
+def _read_pull(frame: bytes, start: int, stop: int, opaque: int) -> PlainPull | None:
+    """Read the members of a pull's extFields, as _read_fields does those of a send.
+
+    Members of other names say nothing.
+    """
+    data = frame
+    starts, ends, numbers = [0] * 13, [0] * 13, [0] * 13
+    seen = 0
+    at = start
+    while at < stop:
+        name_end = _string_end(data, at, stop)
+        if name_end < 0 or name_end + 2 >= stop or data[name_end + 1] != _COLON:
+            return None
+        value_at = name_end + 3
+        value_end = _string_end(data, name_end + 2, stop)
+        if value_end < 0 or _has_escape(data, at, value_end):
+            return None
+        key = _pull_field(data, at + 1, name_end - at - 1)
+        if key >= 0:
+            if seen >> key & 1:
+                return None
+            seen |= 1 << key
+            starts[key], ends[key] = value_at, value_end
+            if key >= _PULL_TEXTS:
+                if _number_end(data, value_at, value_end + 1) != value_end:
+                    return None
+                numbers[key] = _number(data, value_at, value_end)
+                if key >= _PULL_INT32 and not -_INT32_MAX <= numbers[key] <= _INT32_MAX:
+                    return None
+        at = value_end + 2
+        if data[value_end + 1] != (_COMMA if at < stop else _CLOSE):
+            return None
+    if seen & _PULL_REQUIRED != _PULL_REQUIRED or at != stop:
+        return None
+    # In a field there is no byte below a blank.
+    text = b"\0".join(
+        (
+            frame[starts[0] : ends[0]],
+            frame[starts[1] : ends[1]],
+            frame[starts[2] : ends[2]],
+            frame[starts[3] : ends[3]],
+            frame[starts[6] : ends[6]],
+            frame[starts[8] : ends[8]],
+            frame[starts[9] : ends[9]],
+        )
+    )
+    return opaque, numbers[4], numbers[10], numbers[5], text
+
+
+def _pull_field(data: bytes, at: int, length: int) -> int:
+    """Return the number of a pull's field, -1 for a name that is none.
+
+    Numbers: 0 to 3 texts, 4 to 7 of 64 bits, the others of 32.
+    """
+    if length == 5:
+        return 1 if _is_text(data, at, 5, b"topic", 5) else -1
+    if length == 7:
+        if _is_text(data, at, 7, b"queueId", 7):
+            return 8
+        return 9 if _is_text(data, at, 7, b"sysFlag", 7) else -1
+    if length == 10:
+        if _is_text(data, at, 10, b"maxMsgNums", 10):
+            return 10
+        return 6 if _is_text(data, at, 10, b"subVersion", 10) else -1
+    if length == 11:
+        if _is_text(data, at, 11, b"queueOffset", 11):
+            return 4
+        return 11 if _is_text(data, at, 11, b"maxMsgBytes", 11) else -1
+    if length == 12:
+        if _is_text(data, at, 12, b"commitOffset", 12):
+            return 5
+        return 2 if _is_text(data, at, 12, b"subscription", 12) else -1
+    if length == 13:
+        if _is_text(data, at, 13, b"consumerGroup", 13):
+            return 0
+        return 12 if _is_text(data, at, 13, b"requestSource", 13) else -1
+    if length == 14:
+        return 3 if _is_text(data, at, 14, b"expressionType", 14) else -1
+    return 7 if _is_text(data, at, length, b"suspendTimeoutMillis", 20) else -1
 
 
 def _read_properties(frame: bytes, start: int, end: int) -> bytes | None:

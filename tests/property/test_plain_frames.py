@@ -1,4 +1,4 @@
-"""Plain sends mean what the same frames mean on the long road, whatever they hold."""
+"""Plain sends and pulls mean what the same frames mean on the long road, whatever they hold."""
 
 import json
 from typing import Any
@@ -11,6 +11,7 @@ from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.batch import BatchMessage, decode_batch, encode_batch
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
+from ledgermq.protocol.headers import decode_pull_header
 from tests.kernel_forms import forms_of
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
@@ -219,3 +220,93 @@ def test_usual_sends_of_a_chunk_are_plain() -> None:
     other = frame_of({**header, "code": 11}, b"", list(header), compact=True)
     for form in FORMS:
         assert len(form.read_plain_sends([usual, usual, other, usual])) == 2
+
+
+_pull_fields = {
+    "consumerGroup": "g", "topic": "T", "queueId": "3", "queueOffset": "17", "maxMsgNums": "32",
+    "sysFlag": "6", "commitOffset": "5", "suspendTimeoutMillis": "15000", "subVersion": "9",
+}  # fmt: skip
+_pull_changes = st.dictionaries(
+    st.sampled_from([*_pull_fields, "subscription", "expressionType", "maxMsgBytes", "x", "bname"]),
+    st.one_of(_numbers, st.sampled_from(["*", "TAG", "a || b", "\\", "\x01", ""]), st.text()),
+    max_size=3,
+)
+_pull_members = st.one_of(
+    st.fixed_dictionaries({"code": st.sampled_from([10, 11, 361, 310, "11"])}), _members
+)
+
+
+@st.composite
+def pull_frames(draw: st.DrawFn) -> bytes:
+    """Mostly plain pulls, one or two of whose parts are odd."""
+    fields = dict(_pull_fields)
+    header: dict[str, Any] = {
+        "code": 11, "extFields": fields, "flag": draw(st.sampled_from([0, 0, 0, 1, 2])),
+        "language": "JAVA", "opaque": draw(st.integers(0, 2**31 - 1)),
+        "serializeTypeCurrentRPC": "JSON", "version": 399,
+    }  # fmt: skip
+    oddity = draw(st.integers(0, 7))
+    if oddity == 0:
+        fields.update(draw(_pull_changes))
+    elif oddity == 1:
+        header.update(draw(_pull_members))
+    elif oddity == 2:
+        fields.pop(draw(st.sampled_from(list(_pull_fields))))
+    order = draw(st.permutations(list(header)))
+    return frame_of(header, b"", order, compact=oddity != 3)
+
+
+def check_pull(frame: bytes) -> bool:
+    """Compares all forms and both roads; tells whether the frame is a plain pull."""
+    results = [form.read_plain_pull(frame) for form in FORMS]
+    assert all(result == results[0] for result in results)
+    if results[0] is None:
+        return False
+    command = decode(frame)
+    header = decode_pull_header(command)
+    assert command.code in (11, 361)
+    assert command.flag & 3 == 0
+    texts = (
+        header.consumer_group, header.topic, header.subscription or "",
+        header.expression_type or "", str(header.sub_version), str(header.queue_id),
+        str(header.sys_flag),
+    )  # fmt: skip
+    assert results[0] == (
+        command.opaque,
+        header.queue_offset,
+        header.max_msg_nums,
+        header.commit_offset,
+        "\0".join(texts).encode(),
+    )
+    return True
+
+
+@given(pull_frames())
+def test_plain_pull_says_what_it_says_on_the_long_road(frame: bytes) -> None:
+    check_pull(frame)
+    assert not any(form.read_plain_sends([frame]) for form in FORMS)
+
+
+@given(pull_frames(), st.integers(0, 400), st.binary(max_size=3), st.integers(0, 4))
+def test_damaged_pulls_are_read_alike(frame: bytes, at: int, put: bytes, gone: int) -> None:
+    check_pull(frame[:at] + put + frame[at + gone :])
+
+
+@given(st.one_of(st.binary(max_size=60), frames()))
+def test_what_is_no_pull_is_none(frame: bytes) -> None:
+    assert not check_pull(frame)
+
+
+def test_usual_pulls_are_plain() -> None:
+    header = {"code": 11, "extFields": _pull_fields, "flag": 0, "language": "JAVA", "opaque": 7}
+    order = list(header)
+    assert check_pull(frame_of(header, b"", order, compact=True))
+    assert check_pull(frame_of({**header, "code": 361}, b"", order, compact=True))
+    more = {**_pull_fields, "subscription": "a || b", "expressionType": "TAG", "bname": "b"}
+    assert check_pull(frame_of({**header, "extFields": more}, b"", order, compact=True))
+    for name in _pull_fields:
+        less = {key: value for key, value in _pull_fields.items() if key != name}
+        assert not check_pull(frame_of({**header, "extFields": less}, b"", order, compact=True))
+    escaped = {**_pull_fields, "subscription": "\u00fc"}
+    assert not check_pull(frame_of({**header, "extFields": escaped}, b"", order, compact=True))
+    assert not check_pull(frame_of(header, bytes(2000), order, compact=True))

@@ -52,11 +52,11 @@ from ledgermq.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PUL
 from ledgermq.protocol.transport import CommandProtocol
 
 # No stock client asks for more; more would only let one pull hold the reactor for longer.
-_COUNT_MAX: Final = 1024
+COUNT_MAX: Final = 1024
 # No stock client waits for longer than 30 s.
 _SUSPEND_MS_MAX: Final = 120_000
 # Unsent answers of one connection above which its pulls are told to come again.
-_UNSENT_BYTES_MAX: Final = 8 << 20
+UNSENT_BYTES_MAX: Final = 8 << 20
 
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -145,8 +145,9 @@ class PullProcessor:
         """
         self._config = config
         self._leadership = leadership
-        self._state = state
-        self._clients = clients
+        # Read by the quick road, too.
+        self.state = state
+        self.clients = clients
         self._store = store
         self._parked = parked
         self._clock_ms = clock_ms
@@ -223,14 +224,10 @@ class PullProcessor:
     ) -> Answer:
         """Answers or parks a pull; `parked` is what it was until now when it was parked."""
         is_first = parked is None
-        group = self._check(header)
-        subscription = self._subscription(header, group)
-        leadership = self._leadership
-        if is_first and header.sys_flag & PULL_COMMIT_OFFSET and leadership.is_serving:
-            self._state.offsets.commit(
-                group.name, header.topic, header.queue_id, header.commit_offset
-            )
-        if connection.unsent_bytes > _UNSENT_BYTES_MAX:
+        group, subscription = self.admit(header)
+        if is_first and header.sys_flag & PULL_COMMIT_OFFSET:
+            self.commit_offset(group.name, header.topic, header.queue_id, header.commit_offset)
+        if connection.unsent_bytes > UNSENT_BYTES_MAX:
             remark = f"{connection.unsent_bytes} bytes of answers wait for the client to read them"
             fields = _fields(0, header.queue_offset, 0, 0)
             return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
@@ -238,13 +235,20 @@ class PullProcessor:
         result = self._read(header, subscription, matcher)
         status = result.status
         if status is GetMessageStatus.FOUND:
-            self._count_found(header.topic, group.name, result)
+            self.count_found(header.topic, group.name, result.message_count, result.bytes)
             fields = self._fields_of(header, group, result)
             if command.serialize_type:
                 answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
                 connection.send_parts(encode_parts(answer, result.parts))
             else:
-                head = encode_found_head(command.opaque, fields, result.bytes)
+                head = encode_found_head(
+                    command.opaque,
+                    fields.suggest_which_broker_id,
+                    fields.next_begin_offset,
+                    fields.min_offset,
+                    fields.max_offset,
+                    result.bytes,
+                )
                 connection.send_parts([head, *result.parts])
             return None
         self.missed_count += 1
@@ -286,7 +290,7 @@ class PullProcessor:
         subscription: Subscription,
         matcher: Matcher | None,
     ) -> Found:
-        count = min(max(header.max_msg_nums, 1), _COUNT_MAX)
+        count = min(max(header.max_msg_nums, 1), COUNT_MAX)
         wants = subscription.property_matcher
         topic, queue_id = header.topic, header.queue_id
         if wants is None:
@@ -299,6 +303,26 @@ class PullProcessor:
             wants,
         )
 
+    def admit(self, header: PullMessageRequestHeader) -> tuple[SubscriptionGroup, Subscription]:
+        """Checks all that a pull says about its group, its queue and what it wants.
+
+        The same is found again while topics, groups and subscriptions of members stay as they are.
+
+        Raises:
+            BrokerError: the pull is refused.
+        """
+        group = self._check(header)
+        return group, self._subscription(header, group)
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Stores the offset that a pull brings with it, where offsets are stored.
+
+        Raises:
+            BrokerError: the offset is refused.
+        """
+        if self._leadership.is_serving:
+            self.state.offsets.commit(group, topic, queue_id, offset)
+
     def _check(self, header: PullMessageRequestHeader) -> SubscriptionGroup:
         """Checks broker, group, topic and queue, in upstream's order."""
         config = self._config
@@ -307,12 +331,12 @@ class PullProcessor:
                 f"the broker[{config.address_host}] pulling message is forbidden:"
                 f" brokerPermission is {config.broker_permission} without the bit {PERM_READ}"
             )
-        group = self._state.group_for_use(header.consumer_group)
+        group = self.state.group_for_use(header.consumer_group)
         if not group.can_consume:
             raise NoPermissionError(
                 f"subscription group no permission, {group.name}: consumeEnable is false"
             )
-        topic = self._state.topics.get(header.topic)
+        topic = self.state.topics.get(header.topic)
         if not topic.permission & PERM_READ:
             raise NoPermissionError(
                 f"the topic[{topic.name}] pulling message is forbidden:"
@@ -338,7 +362,7 @@ class PullProcessor:
                 header.sub_version,
                 is_sql_on=self._config.filters_by_properties,
             )
-        live = self._clients.find_group(group.name)
+        live = self.clients.find_group(group.name)
         if live is None:
             raise SubscriptionMissingError(
                 f"the consumer's group info not exist: no member of [{group.name}] has sent a"
@@ -414,16 +438,21 @@ class PullProcessor:
         next_offset = result.next_begin_offset
         if result.status in _CORRECTED and self._keeps_offset:
             next_offset = header.queue_offset
-        suggested = 0
-        if self._config.steers_reads_to_slaves:
-            is_slow = result.behind_bytes > self._memory_bytes
-            suggested = group.slow_reader_broker_id if is_slow else group.broker_id
+        suggested = self.suggested_broker(group, result.behind_bytes)
         return _fields(suggested, next_offset, result.min_offset, result.max_offset)
 
-    def _count_found(self, topic: str, group: str, result: Found) -> None:
-        self._statistics.got(topic, group, result.message_count, result.bytes)
+    def suggested_broker(self, group: SubscriptionGroup, behind_bytes: int) -> int:
+        """Returns which broker a reader so far behind the end of the log should ask next."""
+        if not self._config.steers_reads_to_slaves:
+            return 0
+        is_slow = behind_bytes > self._memory_bytes
+        return group.slow_reader_broker_id if is_slow else group.broker_id
+
+    def count_found(self, topic: str, group: str, count: int, size_bytes: int) -> None:
+        """Counts a pull that found so many messages."""
+        self._statistics.got(topic, group, count, size_bytes)
         self.found_count += 1
-        self.message_count += result.message_count
+        self.message_count += count
 
 
 def _fields(

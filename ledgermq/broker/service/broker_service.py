@@ -312,7 +312,7 @@ class BrokerService:
             )
         )
         self._store_host = store_host
-        self._dispatcher.install(self._processors.table, self._processors.take_sends)
+        self._dispatcher.install(self._processors.table, self._processors.take_frames)
         self._replication = new_replication(
             config, self._reactor, self._storage, self._proposals, self._registration.find_ha_master
         )

@@ -13,6 +13,7 @@ from ledgermq.broker.processors.admin import AdminProcessor
 from ledgermq.broker.processors.heartbeat import ClientProcessor
 from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.offsets import OffsetProcessor
+from ledgermq.broker.processors.plain_pulls import PlainPulls
 from ledgermq.broker.processors.pull import PullProcessor
 from ledgermq.broker.processors.query import QueryProcessor, find_record
 from ledgermq.broker.processors.reply import ReplyProcessor
@@ -29,6 +30,7 @@ from ledgermq.broker.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.plain_frames import COMPILED
 from ledgermq.protocol.record import decode_record_head
+from ledgermq.protocol.transport import CommandProtocol
 
 _HOUR_MS: Final = 3_600_000
 
@@ -43,8 +45,8 @@ class Processors:
     transactions: Transactions
     statistics: Statistics
     table: dict[int, Processor]
-    # The quick road of plain sends; None where there is none.
-    take_sends: TakeFrames | None
+    # The quick road of plain sends and pulls; None where there is none.
+    take_frames: TakeFrames | None
 
 
 def bind_processors(parts: Parts) -> Processors:
@@ -111,8 +113,21 @@ def bind_processors(parts: Parts) -> Processors:
         statistics=statistics,
         table=by_number,
         # Access control looks at commands, and uncompiled the road is none.
-        take_sends=sends.send_plain if COMPILED and parts.rules is None else None,
+        take_frames=_quick_road(parts, pulls, sends) if COMPILED and parts.rules is None else None,
     )
+
+
+def _quick_road(parts: Parts, pulls: PullProcessor, sends: SendProcessor) -> TakeFrames:
+    """Takes plain pulls from the front of a chunk, then plain sends; few clients mix them."""
+    take_pulls, take_sends = PlainPulls(pulls, parts.messages).take, sends.send_plain
+
+    def take(connection: CommandProtocol, frames: list[bytes]) -> int:
+        taken = take_pulls(connection, frames)
+        if not taken:
+            return take_sends(connection, frames)
+        return taken if taken == len(frames) else taken + take_sends(connection, frames[taken:])
+
+    return take
 
 
 def _access(parts: Parts) -> dict[RequestCode, Processor]:

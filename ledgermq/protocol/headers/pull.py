@@ -106,24 +106,25 @@ def decode_pull_header(command: _PullCommand) -> PullMessageRequestHeader:
     return PullMessageRequestHeader.from_ext_fields(command.ext_fields or {})
 
 
-def encode_found_head(opaque: int, header: PullMessageResponseHeader, body_bytes: int) -> bytes:
+def encode_found_head(
+    opaque: int,
+    broker_id: int,
+    next_offset: int,
+    min_offset: int,
+    max_offset: int,
+    body_bytes: int,
+) -> bytes:
     """Writes all that stands before the messages of a successful pull's answer, as JSON.
 
     Args:
         opaque: of the request.
-        header: numbers of 64 bits.
+        broker_id, next_offset, min_offset, max_offset: as in PullMessageResponseHeader.
         body_bytes: of all messages.
 
     Raises:
         LocalProtocolError: the messages do not fit in a frame.
     """
-    text = _FOUND % (
-        header.suggest_which_broker_id,
-        header.next_begin_offset,
-        header.min_offset,
-        header.max_offset,
-        opaque,
-    )
+    text = _FOUND % (broker_id, next_offset, min_offset, max_offset, opaque)
     length = 4 + len(text) + body_bytes
     if length + LENGTH_BYTES > FRAME_BYTES_MAX:
         raise LocalProtocolError("frame length", length + LENGTH_BYTES, FRAME_BYTES_MAX)

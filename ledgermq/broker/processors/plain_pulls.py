@@ -1,0 +1,138 @@
+"""The quick road of pulls: plain ones (`plain_frames.py`) that find usual messages.
+
+Which group asks for which queue of which topic, and what it wants of it, is the same from pull to
+pull. What passed all of `PullProcessor.admit` once is remembered, until a topic, a group or what
+members subscribe to is changed. Whatever else there is to say of a pull is left to `PullProcessor`:
+it decides, and answers a pull that was taken here with the same bytes.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from ledgermq.broker.errors import BrokerError
+from ledgermq.broker.processors.pull import COUNT_MAX, UNSENT_BYTES_MAX, PullProcessor
+from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.commitlog import ConsumeQueue, Run
+from ledgermq.protocol.command import decode
+from ledgermq.protocol.errors import ProtocolError
+from ledgermq.protocol.headers import decode_pull_header, encode_found_head
+from ledgermq.protocol.plain_frames import PlainPull, read_plain_pull
+from ledgermq.protocol.sysflag import PULL_COMMIT_OFFSET
+from ledgermq.protocol.transport import CommandProtocol
+
+# Pulls that are remembered; one more, and all are forgotten. Each takes a kilobyte at most for its
+# text, some hundred bytes as a rule, and as much for the rest.
+KNOWN_MAX: Final = 16_384
+
+
+class _Known(NamedTuple):
+    """What is remembered of a pull that passed its checks."""
+
+    group: SubscriptionGroup
+    topic: str
+    queue: ConsumeQueue
+    commits_offset: bool
+
+
+class RunReader(Protocol):
+    """What is needed of a message store."""
+
+    @property
+    def find_run(self) -> Callable[[ConsumeQueue, int, int], Run | None]: ...
+
+    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+
+class PlainPulls:
+    """Answers plain pulls."""
+
+    def __init__(self, pulls: PullProcessor, store: RunReader) -> None:
+        """Binds the parts.
+
+        Args:
+            pulls: checks and counts.
+            store: where messages are read.
+        """
+        self._pulls = pulls
+        self._store = store
+        self._find_run = store.find_run
+        self._state = pulls.state
+        self._topics, self._groups = pulls.state.topics, pulls.state.groups
+        self._clients = pulls.clients
+        # By the text of the pull; valid for these generations.
+        self._known: dict[bytes, _Known] = {}
+        self._topics_generation = self._groups_generation = self._clients_generation = -1
+
+    def take(self, connection: CommandProtocol, frames: list[bytes]) -> int:
+        """Answers the plain pulls at the front of a chunk, up to a frame that is none.
+
+        Args:
+            connection: who asks.
+            frames: without their length bytes.
+
+        Returns: how many were answered.
+        """
+        taken = 0
+        for frame in frames:
+            pull = read_plain_pull(frame)
+            if pull is None or not self._is_answered(connection, frame, pull):
+                break
+            taken += 1
+        return taken
+
+    def _is_answered(self, connection: CommandProtocol, frame: bytes, pull: PlainPull) -> bool:
+        opaque, offset, count, commit_offset, text = pull
+        if (
+            self._topics.generation != self._topics_generation
+            or self._groups.generation != self._groups_generation
+            or self._clients.generation != self._clients_generation
+        ):
+            self._forget()
+        known = self._known.get(text) or self._admitted(frame, text)
+        if known is None or connection.unsent_bytes > UNSENT_BYTES_MAX:
+            return False
+        group, topic, queue, commits_offset = known
+        try:
+            run = self._find_run(queue, offset, min(max(count, 1), COUNT_MAX))
+            if run is None:
+                return False
+            next_offset = offset + run.message_count
+            broker_id = self._pulls.suggested_broker(group, run.behind_bytes)
+            low, high = queue.min_offset, queue.max_offset
+            head = encode_found_head(opaque, broker_id, next_offset, low, high, run.size_bytes)
+            answer = run.behind(head)
+            if answer is None:
+                return False
+            if commits_offset:
+                self._pulls.commit_offset(group.name, topic, queue.queue_id, commit_offset)
+        except Exception:
+            # Whatever it is, the other road comes upon it, and says so to whom it must.
+            return False
+        self._pulls.count_found(topic, group.name, run.message_count, run.size_bytes)
+        connection.send_frame(answer)
+        return True
+
+    def _forget(self) -> None:
+        self._known = {}
+        self._topics_generation = self._topics.generation
+        self._groups_generation = self._groups.generation
+        self._clients_generation = self._clients.generation
+
+    def _admitted(self, frame: bytes, text: bytes) -> _Known | None:
+        """Has a pull checked that is not remembered; remembers it when it needs no filter."""
+        try:
+            header = decode_pull_header(decode(frame))
+            group, subscription = self._pulls.admit(header)
+        except (BrokerError, ProtocolError):
+            return None
+        queue = self._store.find_queue(header.topic, header.queue_id)
+        is_filtered = subscription.matcher is not None or subscription.property_matcher is not None
+        if queue is None or is_filtered:
+            return None
+        known = _Known(group, header.topic, queue, bool(header.sys_flag & PULL_COMMIT_OFFSET))
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        # The group may have been made just now.
+        if self._groups.generation == self._groups_generation:
+            self._known[text] = known
+        return known
