@@ -11,7 +11,9 @@ from setuptools import Extension, setup
 MODULES = (
     "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
+    "ledgermq.commitlog.consume_queue",
     "ledgermq.commitlog.index_loops",
+    "ledgermq.commitlog.row",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.run_loops",
     "ledgermq.commitlog.encoding",

@@ -1,10 +1,10 @@
 """The kernel: modules that exist twice, as source and as what a C compiler made of it.
 
-Python takes the compiled form where there is one, as it stands beside the source. With
-`LEDGERMQ_PURE=1` in the environment the source is taken: to see which of them a difference comes
-from, and for tests, which run both ways. Both give the same values for the same arguments. A source
-that was changed after it was compiled, in a checkout that was brought up to date and not installed
-again, is taken, too: what was compiled of it is of another release.
+Python takes the compiled forms, which stand beside the sources. With `LEDGERMQ_PURE=1` in the
+environment the sources are taken: to see which of them a difference comes from, and for tests,
+which run both ways. Both give the same values for the same arguments. The modules know each other's
+classes, so they are taken all in one form: where one was not compiled, or was changed after it was,
+in a checkout that was brought up to date and not installed again, the sources are taken, too.
 
 Imported with the package itself, so it imports next to nothing.
 """
@@ -20,7 +20,9 @@ from typing import Final
 MODULES: Final[tuple[str, ...]] = (
     "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
+    "ledgermq.commitlog.consume_queue",
     "ledgermq.commitlog.index_loops",
+    "ledgermq.commitlog.row",
     "ledgermq.commitlog.row_loops",
     "ledgermq.commitlog.run_loops",
     "ledgermq.commitlog.encoding",
@@ -71,24 +73,29 @@ def is_stale(module: str) -> bool:
     return os.path.getmtime(source_of(module)) - os.path.getmtime(compiled) > _INSTALLATION_S
 
 
+def why_pure() -> str:
+    """Returns why the sources are taken; empty when they are not."""
+    if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
+        return f"{PURE_VARIABLE} is set"
+    missing = [module for module in MODULES if compiled_of(module) is None]
+    if missing:
+        names = "nothing" if len(missing) == len(MODULES) else f"all but {', '.join(missing)}"
+        return f"at installation {names} was compiled: a C compiler is needed"
+    stale = [module for module in MODULES if is_stale(module)]
+    return f"changed since they were compiled: {', '.join(stale)}" if stale else ""
+
+
 def choose() -> None:
     """Has sources taken where they must be; called before any room is imported."""
-    if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
-        modules = MODULES
-    else:
-        modules = tuple(module for module in MODULES if is_stale(module))
-    if modules:
-        sys.meta_path.insert(0, _SourceFinder(modules))
+    if why_pure():
+        sys.meta_path.insert(0, _SourceFinder(MODULES))
+
+
+def is_compiled() -> bool:
+    """Tells which form was chosen in this process."""
+    return not any(isinstance(finder, _SourceFinder) for finder in sys.meta_path)
 
 
 def describe() -> str:
     """Returns which form runs in this process, in a few words."""
-    taken = {name for finder in sys.meta_path for name in getattr(finder, "modules", ())}
-    if taken.issuperset(MODULES):
-        return f"pure Python ({PURE_VARIABLE} is set, or it was compiled of another release)"
-    missing = [name for name in MODULES if name in taken or compiled_of(name) is None]
-    if not missing:
-        return "compiled"
-    if len(missing) == len(MODULES):
-        return "pure Python (no C compiler was there at installation)"
-    return f"compiled, but not {', '.join(missing)}"
+    return "compiled" if is_compiled() else f"pure Python ({why_pure()})"

@@ -8,11 +8,13 @@ from ledgermq import kernel
 
 
 def forms_of(name: str) -> list[ModuleType]:
-    """The source of a module of the kernel, and what was compiled of it, if anything was."""
+    """The source of a module of the kernel, and what was compiled of it, if that runs here: its
+    classes are those of the whole kernel.
+    """
     assert name in kernel.MODULES
     source, compiled = kernel.source_of(name), kernel.compiled_of(name)
     forms = [_load(ModuleSpec(name, SourceFileLoader(name, source), origin=source))]
-    if compiled is not None:
+    if compiled is not None and kernel.is_compiled():
         loader = ExtensionFileLoader(name, compiled)
         forms.append(_load(ModuleSpec(name, loader, origin=compiled)))
     return forms

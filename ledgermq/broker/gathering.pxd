@@ -6,14 +6,19 @@ cdef Py_ssize_t _FIXED, _PROPERTIES_MAX, _ELEMENT_FIXED, _COUNT_MAX
 cdef long long _TRANSACTION, _ONE_WAY
 cdef object _new_tuple
 
+@cython.final
+cdef class OpenTopic:
+    cdef str _name
+    cdef long long _queue_count, _sys_flag, _messages, _bytes
+
 @cython.locals(
     total=Py_ssize_t, born_host=object, name=bytes,
     queue_id="long long", sys_flag="long long", flag="long long", properties=bytes, body=bytes,
-    topic=tuple, topic_name=object, counter=list, text=bytes, size=Py_ssize_t, fields=tuple,
+    topic=OpenTopic, text=bytes, size=Py_ssize_t, fields=tuple,
     receiver=object,
 )
 cpdef Py_ssize_t gather(
-    list sends, dict topics, dict puts, object connection, tuple store_host, bytes last_property,
+    list sends, dict topics, object connection, tuple store_host, bytes last_property,
     Py_ssize_t record_bytes_max, list messages, list requests
 ) except -1
 

@@ -15,11 +15,6 @@ from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
 
-# What a plain send needs to know of a topic that has passed all checks: name, number of queues,
-# and the bits that are set in the sysFlag of each of its messages.
-OpenTopic = tuple[str, int, int]
-
-
 # Whether this is the compiled form: the path is that of a library.
 COMPILED: Final = not __file__.endswith(".py")
 
@@ -35,10 +30,30 @@ _ONE_WAY = 2
 _new_tuple = tuple.__new__
 
 
+class OpenTopic:
+    """What a plain send needs to know of a topic that has passed all checks, and what was sent."""
+
+    __slots__ = ("_bytes", "_messages", "_name", "_queue_count", "_sys_flag")
+
+    def __init__(self, name: str, queue_count: int, sys_flag: int) -> None:
+        """Begins with nothing sent; `sys_flag` has bits that are set in each of its messages."""
+        self._name = name
+        self._queue_count = queue_count
+        self._sys_flag = sys_flag
+        # Since the last `take_count`.
+        self._messages = 0
+        self._bytes = 0
+
+    def take_count(self) -> tuple[str, int, int]:
+        """Returns name, messages and bytes since it was asked last."""
+        count = (self._name, self._messages, self._bytes)
+        self._messages = self._bytes = 0
+        return count
+
+
 def gather(
     sends: Sequence[PlainSend],
     topics: Mapping[bytes, OpenTopic],
-    puts: Mapping[str, list[int]],
     connection: Any,
     store_host: Host,
     last_property: bytes,
@@ -49,8 +64,7 @@ def gather(
     """Gather sends, in order, up to one that is to be looked at by itself.
 
     Args:
-        topics: those that need no more checks.
-        puts: counters of messages and bytes by topic; those of the sends are advanced.
+        topics: those that need no more checks; they count what is gathered.
         connection: who sends; its context is the host that bore the messages.
         store_host: of this broker.
         last_property: put behind the properties of each.
@@ -65,23 +79,21 @@ def gather(
     born_host = connection.context
     for opaque, flag, name, queue_id, own_flag, sys_flag, born, times, properties, body in sends:
         topic = topics.get(name)
-        if topic is None or queue_id < 0 or queue_id >= topic[1] or sys_flag & _TRANSACTION:
+        if topic is None or not 0 <= queue_id < topic._queue_count or sys_flag & _TRANSACTION:
             break
-        topic_name = topic[0]
-        counter = puts.get(topic_name)
         text = properties + last_property
         size = _FIXED + len(body) + len(name) + len(text)
-        if counter is None or size > record_bytes_max or len(text) > _PROPERTIES_MAX:
+        if size > record_bytes_max or len(text) > _PROPERTIES_MAX:
             break
         fields = (
-            topic_name, queue_id, own_flag, sys_flag | topic[2], born, born_host, store_host, times,
-            0, body, text,
+            topic._name, queue_id, own_flag, sys_flag | topic._sys_flag, born, born_host,
+            store_host, times, 0, body, text,
         )  # fmt: skip
         messages.append(_new_tuple(AppendMessage, fields))
         receiver = None if flag & _ONE_WAY else connection
         requests.append((receiver, opaque, 0, queue_id, 1, size, None))
-        counter[0] += 1
-        counter[1] += size
+        topic._messages += 1
+        topic._bytes += size
         total += size
     return total
 

@@ -187,7 +187,6 @@ class Proposals:
         self,
         sends: list[PlainSend],
         topics: Mapping[bytes, OpenTopic],
-        puts: Mapping[str, list[int]],
         connection: Connection,
         store_host: Host,
         last_property: bytes,
@@ -206,7 +205,7 @@ class Proposals:
         messages, requests = self._messages, self._requests
         before = len(messages)
         self.bytes += gather(
-            sends, topics, puts, connection, store_host, last_property, record_bytes_max,
+            sends, topics, connection, store_host, last_property, record_bytes_max,
             messages, requests,
         )  # fmt: skip
         taken = len(messages) - before

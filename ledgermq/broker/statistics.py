@@ -8,7 +8,7 @@ did not grow for a day is dropped. Source: `BrokerStatsManager.java`, `StatsItem
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ledgermq.protocol.bodies import BrokerStatsData, BrokerStatsItem
@@ -39,7 +39,8 @@ class Statistics:
     """All counters of one broker.
 
     Attributes:
-        puts: by topic; senders count in it without a call for each message.
+        puts: by topic; senders count in it without a call for each message. What they count apart
+            (`count_from`) is in it after `catch_up`.
         gets: by topic@group.
         send_backs: by topic@group.
     """
@@ -57,6 +58,23 @@ class Statistics:
         self._spans: dict[tuple[str, str], _Spans] = {}
         self._start_ms = now_ms
         self._samples_count = 0
+        self._take_counts: Callable[[], Iterable[tuple[str, int, int]]] = tuple
+
+    def count_from(self, take_counts: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
+        """Has somebody asked for what he counted apart, whenever counters are looked at.
+
+        Args:
+            take_counts: returns topic, messages and bytes of what was put since it was called last.
+        """
+        self._take_counts = take_counts
+
+    def catch_up(self) -> None:
+        """Adds what was counted apart."""
+        for topic, messages, size_bytes in self._take_counts():
+            if messages:
+                counter = self.put_counter(topic)
+                counter[0] += messages
+                counter[1] += size_bytes
 
     def put_counter(self, topic: str) -> Counter:
         """Returns the counter of a topic; one that nobody reads when there are too many."""
@@ -76,6 +94,7 @@ class Statistics:
     def sample(self, now_ms: int) -> None:
         """Looks at all counters; called once in SAMPLE_MS."""
         self._samples_count += 1
+        self.catch_up()
         self._add_up()
         count = self._samples_count
         for kind, counters in self._kinds().items():
@@ -97,6 +116,7 @@ class Statistics:
 
     def view(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
         """Returns the numbers of one counter by upstream's name; None when there is none."""
+        self.catch_up()
         kind, is_size = _NAMES.get(name, ("", False))
         if kind in ("broker put", "broker get"):
             self._add_up()

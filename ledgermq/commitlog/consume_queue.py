@@ -7,11 +7,15 @@ no longer in the log) fills its first segment up to there with pre-blank units, 
 
 The queue does not say how much of it is durable: a checkpoint does (`checkpoint.py`), and after an
 unclean stop `restore` goes back to it.
+
+Part of the kernel (`ledgermq/kernel.py`): compiled, its numbers stand in the object itself, side by
+side, not each somewhere in memory. Where a message goes to one of thousands of queues, what it
+costs is how many places of memory it touches that nobody touched lately.
 Source: ConsumeQueue.java of 4.9.3.
 """
 
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ledgermq.commitlog.errors import DispatchError
 from ledgermq.commitlog.layout import (
@@ -22,8 +26,15 @@ from ledgermq.commitlog.layout import (
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.dledger.store.segment import NAME_DIGITS, segment_name
 
+if TYPE_CHECKING:
+    import cython
+
+# Which of its two forms this module is.
+COMPILED: Final = not __file__.endswith(".py")
+
 _CHUNK_BYTES: Final = 1 << 16
 _NO_BUFFER: Final = memoryview(b"")
+_UNIT_BYTES: Final = QUEUE_UNIT_BYTES
 
 
 class QueueUnit(NamedTuple):
@@ -38,22 +49,24 @@ class ConsumeQueue:
     """One queue of one topic."""
 
     __slots__ = (
+        "_base",
+        "_buffer",
+        "_buffer_start",
         "_directory",
         "_last_path",
+        "_lease",
         "_segment_bytes",
         "_starts",
-        "buffer",
-        "buffer_start",
         "dropped_position",
         "files",
-        "gathered",
-        "gathered_end",
-        "lease",
         "max_offset",
         "min_offset",
         "queue_id",
         "topic",
     )
+
+    # Address of `_buffer`, in the compiled form only.
+    _base: Any
 
     def __init__(
         self, topic: str, queue_id: int, directory: str, files: OpenFiles, segment_bytes: int
@@ -66,14 +79,11 @@ class ConsumeQueue:
         self.max_offset = 0
         # No unit of the queue points below: what did went with the log's head. 0 when not known.
         self.dropped_position = 0
-        # Units that dispatch has gathered and not yet put, and the offset behind them.
-        self.gathered: list[bytes] = []
-        self.gathered_end = 0
         # Where the next unit goes: mapping of the last segment, and its first byte. To be written
-        # without asking `files` while `lease` is theirs; -1 is never theirs.
-        self.buffer = _NO_BUFFER
-        self.buffer_start = 0
-        self.lease = -1
+        # without asking `files` while `_lease` is theirs; -1 is never theirs.
+        self._buffer = _NO_BUFFER
+        self._buffer_start = 0
+        self._lease = -1
         self.files = files
         self._directory = directory
         self._segment_bytes = segment_bytes
@@ -85,6 +95,30 @@ class ConsumeQueue:
     def has_files(self) -> bool:
         """Whether there is any segment."""
         return bool(self._starts)
+
+    def add(self, offset: int, unit: bytes, lease: int) -> bool:
+        """Add one unit the short way, if it is the next one and the last segment has room.
+
+        Args:
+            lease: that of `files` now; theirs is the segment, open and dirty, when it was the same
+                at the last `put`.
+
+        Returns: False when nothing was added: that is for `put`.
+        """
+        at = offset * _UNIT_BYTES - self._buffer_start
+        if (
+            self._lease != lease
+            or self.max_offset != offset
+            or not 0 <= at < self._segment_bytes
+            or len(unit) != _UNIT_BYTES
+        ):
+            return False
+        if COMPILED:
+            _copy_unit(self._base + at, unit)
+        else:
+            self._buffer[at : at + _UNIT_BYTES] = unit
+        self.max_offset = offset + 1
+        return True
 
     def put(self, first_offset: int, data: bytes, index: int) -> None:
         """Add units, the first of which has the offset `first_offset`.
@@ -112,12 +146,14 @@ class ConsumeQueue:
             if not self._starts or start > self._starts[-1]:
                 self._add_segment(start, at - start)
             count = min(len(data) - written, start + self._segment_bytes - at)
-            buffer = self.files.writable(self._last_path)
+            view = buffer = self.files.writable(self._last_path)
             buffer[at - start : at - start + count] = data[written : written + count]
-            self.buffer, self.buffer_start, self.lease = buffer, start, self.files.lease
+            self._buffer, self._buffer_start, self._lease = buffer, start, self.files.lease
+            if COMPILED:
+                self._base = cython.address(view[0])
             written += count
             at += count
-        self.max_offset = self.gathered_end = at // QUEUE_UNIT_BYTES
+        self.max_offset = at // QUEUE_UNIT_BYTES
 
     def _begun_at(self, first_offset: int, data: bytes, index: int) -> bytes:
         """Start an empty queue elsewhere: its former units are gone everywhere."""
@@ -214,9 +250,8 @@ class ConsumeQueue:
         for start in self._starts:
             self.files.remove(self._directory, segment_name(start))
         self._starts.clear()
-        self.buffer, self.lease = _NO_BUFFER, -1
-        self.min_offset = self.gathered_end = self.max_offset
-        self.gathered.clear()
+        self._buffer, self._lease = _NO_BUFFER, -1
+        self.min_offset = self.max_offset
 
     def load(self, names: list[str]) -> None:
         """Take up the segments with these names; `restore` must follow."""
@@ -241,7 +276,7 @@ class ConsumeQueue:
         """
         end = max_offset * QUEUE_UNIT_BYTES
         first = min_offset * QUEUE_UNIT_BYTES
-        self.buffer, self.lease = _NO_BUFFER, -1
+        self._buffer, self._lease = _NO_BUFFER, -1
         for start in list(self._starts):
             # A segment that ends before the first unit, or begins behind the last one.
             if start + self._segment_bytes <= first or start >= end:
@@ -249,8 +284,6 @@ class ConsumeQueue:
                 self._starts.remove(start)
         self.min_offset, self.max_offset = min_offset, max_offset
         self.dropped_position = 0
-        self.gathered_end = max_offset
-        self.gathered.clear()
         if self._starts:
             self._last_path = f"{self._directory}/{segment_name(self._starts[-1])}"
             if wipe:
@@ -263,6 +296,12 @@ class ConsumeQueue:
                 stop = min(range_end, start + _CHUNK_BYTES)
                 if bytes(file.buffer[start:stop]).strip(b"\0"):
                     self.files.writable(self._last_path)[start:stop] = bytes(stop - start)
+
+
+def _copy_unit(room: Any, unit: bytes) -> None:
+    """Copies a unit to an address."""
+    for i in range(_UNIT_BYTES):
+        room[i] = unit[i]
 
 
 def _is_segment_name(name: str) -> bool:

@@ -18,7 +18,7 @@ from ledgermq.commitlog.dledger_commit_log import AppendedRun
 from ledgermq.commitlog.errors import CommitLogError, DispatchError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.row import Arrival, Row
-from ledgermq.commitlog.row_loops import gather_rows, put_gathered
+from ledgermq.commitlog.row_loops import put_rows
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
@@ -235,12 +235,7 @@ class Dispatcher:
         *,
         with_keys: bool = True,
     ) -> None:
-        def put_apart(queue: ConsumeQueue, queue_offset: int, unit: bytes) -> None:
-            put_gathered([queue], first)
-            queue.put(queue_offset, unit, first)
-
-        touched, key_rows = gather_rows(rows, arrivals, put_apart, _gather_light)
-        put_gathered(touched, first)
+        key_rows = put_rows(rows, first, arrivals, _put_light)
         if key_rows and with_keys:
             self._key_index.add(key_rows, self._clock_ms())
 
@@ -257,18 +252,15 @@ def rows_for(rows: Sequence[Row], queues: set[ConsumeQueue]) -> list[Row]:
     return wanted
 
 
-def _gather_light(row: Row, touched: list[ConsumeQueue]) -> None:
-    """Gather a row's unit for its light queues, each where it goes on; elsewhere leave it out.
+def _put_light(row: Row, index: int) -> None:
+    """Put a row's unit into its light queues, each where it goes on; elsewhere leave it out.
 
     Records of ours always go on. A Java broker of 4.9.3 begins to count at 0 again after its
     restart, and leaves out the same ones.
     """
     for queue, offset in row.light:
-        if offset > queue.gathered_end and not queue.has_files and not queue.gathered:
+        if offset > queue.max_offset and not queue.has_files:
             # Its former units went with the log's head.
             queue.restore(offset, offset)
-        if offset == queue.gathered_end:
-            if not queue.gathered:
-                touched.append(queue)
-            queue.gathered.append(row.unit)
-            queue.gathered_end = offset + 1
+        if offset == queue.max_offset:
+            queue.put(offset, row.unit, index)

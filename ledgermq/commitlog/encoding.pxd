@@ -2,15 +2,17 @@
 
 cimport cython
 
+from ledgermq.commitlog.row cimport TopicQueue
+
 cdef long long _MAGIC, _CRC_MASK, _INT32_MAX, _PORT_MAX, _V6, _PREPARED
 cdef Py_ssize_t _FIXED, _RECORD_MAX, _TOPIC_MAX, _PROPERTIES_MAX
 
 @cython.locals(
-    known=object, records=list, numbers=list, changed=dict, born_host=tuple, store_host=tuple,
+    queue=TopicQueue, records=list, numbers=list, changed=dict, born_host=tuple, store_host=tuple,
     body=bytes, properties=bytes, key=tuple, queue_offset="long long", record=bytes,
 )
 cpdef tuple encode_messages(
-    list messages, long long timestamp, dict ends, dict next_offsets, dict queues,
+    list messages, long long timestamp, long long turn, dict queues,
     object find_queue, object give_light_offsets, Py_ssize_t body_bytes_max
 )
 

@@ -52,30 +52,24 @@ class AppendMessage(NamedTuple):
     properties: bytes
 
 
-# Offset behind the last message of each topic and queue id.
-Ends = dict[tuple[str, int], int]
-
-
 def encode_messages(
     messages: Sequence[AppendMessage],
     timestamp: int,
-    ends: Ends,
-    next_offsets: Ends,
+    turn: int,
     queues: dict[tuple[str, int], TopicQueue],
     find_queue: Callable[[AppendMessage, int], TopicQueue],
-    give_light_offsets: Callable[[AppendMessage, int, Ends], bytes] | None,
+    give_light_offsets: Callable[[AppendMessage, int], bytes] | None,
     body_bytes_max: int,
 ) -> tuple[list[bytes], list[tuple[TopicQueue, int]], dict[int, AppendMessage]]:
     """Return records, queue and queue offset of each, and messages that are stored otherwise.
 
     Args:
         timestamp: store time of all, ms.
-        ends: gets the offsets behind those given out; nothing of it holds when this raises.
-        next_offsets: of queues that `ends` does not have yet; 0 where there is none.
+        turn: claims the offsets; nothing of it holds when this raises.
         queues: those that are known.
         find_queue: gets the first message of a queue that is not known, and its number.
-        give_light_offsets: gets a message that may be for light queues, its offset and `ends`;
-            returns its properties with offsets. None: there are no light queues.
+        give_light_offsets: gets a message that may be for light queues, and its offset; returns
+            its properties with offsets. None: there are no light queues.
 
     Raises:
         MessageIllegalError: one of them breaks a limit.
@@ -92,14 +86,9 @@ def encode_messages(
         queue = queues.get(key)
         if queue is None:
             queue = queues[key] = find_queue(message, len(records))
-        known = ends.get(key)
-        queue_offset = next_offsets.get(key, 0) if known is None else known
-        if sys_flag & _PREPARED:
-            queue_offset = 0
-        else:
-            ends[key] = queue_offset + 1
+        queue_offset = 0 if sys_flag & _PREPARED else queue.claim(turn)
         if give_light_offsets is not None and MULTI_MARK in properties:
-            properties = give_light_offsets(message, queue_offset, ends)
+            properties = give_light_offsets(message, queue_offset)
             changed[len(records)] = message._replace(properties=properties)
         if len(body) > body_bytes_max:
             raise MessageIllegalError("body bytes", len(body), body_bytes_max, len(records))

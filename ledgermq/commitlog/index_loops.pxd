@@ -8,13 +8,22 @@ cdef long long _SIGN, _MASK, _SECONDS_MAX
 @cython.locals(
     b="unsigned char[::1]", size=Py_ssize_t, is_sound=bint, at=Py_ssize_t, slots_used=Py_ssize_t,
     start="long long", topic_hash="long long", key=bytes, physical_offset="long long",
-    timestamp="long long", unsigned="long long", slot_at=Py_ssize_t, previous="long long",
-    seconds="long long", i=int, shift=int,
+    timestamp="long long", unsigned="long long", entry_at=Py_ssize_t, slot_at=Py_ssize_t,
+    previous="long long", seconds="long long", i=int, shift=int,
 )
 cpdef Py_ssize_t enter_keys(
     object buffer, object keys, Py_ssize_t slot_count, Py_ssize_t number, long long first_base,
     long long base
 ) except -1
+
+cdef extern from *:
+    """
+    #define LEDGERMQ_FETCH(place) __builtin_prefetch(place, 1)
+    """
+    void fetch "LEDGERMQ_FETCH"(const void*) noexcept
+
+@cython.locals(value="long long")
+cdef long long _u32(unsigned char[::1] b, Py_ssize_t at) noexcept
 
 @cython.locals(value="unsigned long long", t="const unsigned char*", i=Py_ssize_t)
 cdef long long _hash(long long prefix, bytes text, Py_ssize_t count) noexcept

@@ -3,13 +3,19 @@
 Part of the kernel: `index_loops.pxd` gives the types. Hash, slot and entry of a key are what
 `hashes_of` and `IndexFile.add` make of it in Python, which are quicker where this is not compiled.
 Nothing is read or written outside of the buffer, whatever its numbers say.
+
+Slots lie anywhere in 20 MB, so nearly each of them has to come from memory. All keys are hashed
+first and their slots asked for, so that they come together and not one after the other.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ledgermq.commitlog.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
 from ledgermq.protocol.java_hash import joined_hash
+
+if TYPE_CHECKING:
+    import cython
 
 # Which of its two forms this module is.
 COMPILED: Final = not __file__.endswith(".py")
@@ -52,19 +58,26 @@ def enter_keys(
     at = _HEADER_BYTES + _SLOT_BYTES * slot_count + _ENTRY_BYTES * number
     if not is_sound or at + _ENTRY_BYTES * len(keys) > size:
         raise ValueError(f"entry {number} and {len(keys)} in all, in {size} bytes")
-    slots_used = 0
-    start = first_base
-    for topic_hash, key, physical_offset, timestamp in keys:
+    entry_at = at
+    for topic_hash, key, _, _ in keys:
         unsigned = _hash(topic_hash, key, len(key))
         if unsigned < 0:
             unsigned = joined_hash(topic_hash, key)
         if unsigned >= _SIGN:
             # Java's abs, and 0 for the one number whose abs is negative.
             unsigned = (_MASK + 1 - unsigned) & (_SIGN - 1)
+        for i in range(4):
+            b[entry_at + i] = (unsigned >> (24 - 8 * i)) & 255
+        entry_at += _ENTRY_BYTES
+        if COMPILED:
+            slot_at = _HEADER_BYTES + _SLOT_BYTES * (unsigned % slot_count)
+            fetch(cython.address(b[slot_at]))  # type: ignore[name-defined]  # noqa: F821
+    slots_used = 0
+    start = first_base
+    for _, _, physical_offset, timestamp in keys:
+        unsigned = _u32(b, at)
         slot_at = _HEADER_BYTES + _SLOT_BYTES * (unsigned % slot_count)
-        previous = (b[slot_at] << 8) | b[slot_at + 1]
-        previous = (previous << 8) | b[slot_at + 2]
-        previous = (previous << 8) | b[slot_at + 3]
+        previous = _u32(b, slot_at)
         if previous == 0 or previous >= number:
             # Numbers above the sign are negative ones, and larger than any.
             previous = 0
@@ -76,7 +89,6 @@ def enter_keys(
                 seconds = _SECONDS_MAX
         for i in range(4):
             shift = 24 - 8 * i
-            b[at + i] = (unsigned >> shift) & 255
             b[at + 4 + i] = (physical_offset >> (32 + shift)) & 255
             b[at + 8 + i] = (physical_offset >> shift) & 255
             b[at + 12 + i] = (seconds >> shift) & 255
@@ -86,6 +98,13 @@ def enter_keys(
         number += 1
         start = base
     return slots_used
+
+
+def _u32(b: memoryview, at: int) -> int:
+    """Returns the unsigned number in 4 bytes of a buffer."""
+    value = (b[at] << 8) | b[at + 1]
+    value = (value << 8) | b[at + 2]
+    return (value << 8) | b[at + 3]
 
 
 def _hash(prefix: int, text: bytes, count: int) -> int:

@@ -13,7 +13,6 @@ from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.encoding import (
     RECORD_BYTES_MAX,
     AppendMessage,
-    Ends,
     encode_messages,
 )
 from ledgermq.commitlog.errors import LeaderNotReadyError, MessageIllegalError
@@ -63,8 +62,6 @@ class _Encoded(NamedTuple):
     records: list[bytes]
     # Queue and queue offset of each.
     numbers: list[tuple[TopicQueue, int]]
-    # Offsets behind them all.
-    ends: Ends
     # As they are stored: with their offsets in light queues.
     messages: Sequence[AppendMessage]
 
@@ -96,6 +93,8 @@ class MessageWriter:
         self._row_maker = row_maker
         # What the messages of each topic and queue id share, once their names were checked.
         self._topic_queues: dict[tuple[str, int], TopicQueue] = {}
+        # Light queues in which this turn claimed offsets.
+        self._light_claimed: list[TopicQueue] = []
         # Store time of the last append; it never falls, whatever the clock does.
         self._last_timestamp = 0
 
@@ -115,19 +114,22 @@ class MessageWriter:
         if not self._queue_offsets.is_open:
             raise LeaderNotReadyError()
         timestamp = max(self._clock_ms(), self._last_timestamp)
-        bodies, numbers, ends, messages = self._encode(messages, timestamp)
+        self._queue_offsets.begin_turn()
+        self._light_claimed = []
+        bodies, numbers, messages = self._encode(messages, timestamp)
         segment: int | None = self._segment()
         if segment == self._queue_offsets.told_in_segment:
             segment = None
         first: list[AppendMessage] = []
         if segment is not None:
-            # They stand before the turn's messages, so the table is right as it is now.
+            # They stand before the turn's messages, so the ends are right as they are now.
             first = self._queue_ends(messages[0].store_host, timestamp)
-            first_bodies, first_numbers, _, _ = self._encode(first, timestamp)
+            first_bodies, first_numbers, _ = self._encode(first, timestamp)
             bodies, numbers = first_bodies + bodies, first_numbers + numbers
         results = self._append_records(bodies, [*first, *messages], numbers, timestamp)
         self._last_timestamp = timestamp
-        self._queue_offsets.advance(ends)
+        self._queue_offsets.keep([queue for queue, _ in numbers])
+        self._queue_offsets.keep(self._light_claimed)
         if segment is not None:
             self._queue_offsets.told_in_segment = segment
         return results[len(first) :]
@@ -168,12 +170,11 @@ class MessageWriter:
             body=b"",
             properties=b"",
         )
-        bodies = encode_queue_ends(self._queue_offsets.table)
+        bodies = encode_queue_ends(self._queue_offsets.ends())
         return [shape._replace(body=body) for body in bodies]
 
     def _encode(self, messages: Sequence[AppendMessage], timestamp: int) -> _Encoded:
         """Encode messages one behind the other; nothing here is given out yet."""
-        ends: Ends = {}
 
         def find_queue(message: AppendMessage, position: int) -> TopicQueue:
             _check_queue(message, position)
@@ -182,8 +183,7 @@ class MessageWriter:
         records, numbers, changed = encode_messages(
             messages if isinstance(messages, list) else list(messages),
             timestamp,
-            ends,
-            self._queue_offsets.table,
+            self._queue_offsets.turn,
             self._topic_queues,
             find_queue,
             self._with_light_offsets if self._has_light_queues else None,
@@ -191,14 +191,13 @@ class MessageWriter:
         )
         if changed:
             messages = [changed.get(at, message) for at, message in enumerate(messages)]
-        return _Encoded(records, numbers, ends, messages)
+        return _Encoded(records, numbers, messages)
 
-    def _with_light_offsets(self, message: AppendMessage, queue_offset: int, ends: Ends) -> bytes:
+    def _with_light_offsets(self, message: AppendMessage, queue_offset: int) -> bytes:
         """Return the properties of a message with its offsets in light queues, and count on there.
 
         Args:
             queue_offset: in its own queue.
-            ends: offsets behind all messages so far.
         """
         properties = without_offsets(message.properties)
         if message.sys_flag & TRANSACTION_PREPARED:
@@ -210,10 +209,9 @@ class MessageWriter:
         offsets = {own[0]: queue_offset} if own[1] == LIGHT_QUEUE_ID else {}
         for name in names:
             if name not in offsets:
-                key = (name, LIGHT_QUEUE_ID)
-                offset = ends.get(key, -1)
-                offsets[name] = offset if offset >= 0 else self._queue_offsets.next_offset(*key)
-                ends[key] = offsets[name] + 1
+                queue = self._row_maker.topic_queue(name.encode("ascii"), LIGHT_QUEUE_ID)
+                offsets[name] = queue.claim(self._queue_offsets.turn)
+                self._light_claimed.append(queue)
         return with_offsets(properties, [offsets[name] for name in names])
 
 

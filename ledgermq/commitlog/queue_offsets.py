@@ -1,44 +1,57 @@
 """QueueOffsets: the number that the next message of each queue gets, known to the leader alone.
 
-The table is right only while this member leads and only after `rebuild` in its term: the queues'
-ends, taken when all that the log holds is committed and dispatched. Before that, and after
-`close`, it answers nothing: an offset given out then could name two messages.
-Source: DLedgerCommitLog.topicQueueTable of 4.9.3, without the window at its start.
+The numbers stand in the TopicQueues. They are right only while this member leads and only after
+`open` in its term: the queues' ends, taken when all that the log holds is committed and dispatched.
+Before that, and after `close`, nothing may be asked: an offset given out then could name two
+messages. Source: DLedgerCommitLog.topicQueueTable of 4.9.3, without the window at its start.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.commitlog.row import TopicQueue
+from ledgermq.commitlog.rows import RowMaker
 
 
 class QueueOffsets:
-    """Next queue offsets by (topic, queue id)."""
+    """Gives out queue offsets, turn by turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, queues: ConsumeQueues, row_maker: RowMaker) -> None:
+        self._queues = queues
+        self._row_maker = row_maker
         # Whether offsets may be given out.
         self.is_open = False
-        # Queues without an entry begin at 0.
-        self.table: dict[tuple[str, int], int] = {}
-        # Segment of the log in which this leader last told the table, -1 for none.
+        # Segment of the log in which this leader last told the ends, -1 for none.
         self.told_in_segment = -1
+        # Number of the turn under way.
+        self.turn = 0
 
-    def rebuild(self, queues: Iterable[ConsumeQueue]) -> None:
+    def open(self) -> None:
         """Start from the ends of the queues: this member leads, and all is dispatched."""
-        self.table = {
-            (queue.topic, queue.queue_id): queue.max_offset for queue in queues if queue.max_offset
-        }
+        for topic_queue in self._row_maker.topic_queues.values():
+            topic_queue.restart()
         self.told_in_segment = -1
         self.is_open = True
 
     def close(self) -> None:
-        """Forget everything: this member may no longer lead."""
-        self.table = {}
+        """Give out nothing more: this member may no longer lead."""
         self.is_open = False
 
-    def next_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that the next message of a queue gets."""
-        return self.table.get((topic, queue_id), 0)
+    def begin_turn(self) -> int:
+        """Return the number with which the messages of a turn claim their offsets."""
+        self.turn += 1
+        return self.turn
 
-    def advance(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Note the offsets behind messages that were appended."""
-        self.table.update(ends)
+    def keep(self, claimed: Iterable[TopicQueue]) -> None:
+        """Count on behind what this turn claimed: its messages were appended."""
+        turn = self.turn
+        for topic_queue in claimed:
+            topic_queue.keep(turn)
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the next offset of each queue that has had messages, by topic and id."""
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self._queues}
+        for topic_queue in self._row_maker.topic_queues.values():
+            if topic_queue.queue is not None:
+                ends[topic_queue.topic, topic_queue.queue_id] = topic_queue.next_offset
+        return {key: end for key, end in ends.items() if end}

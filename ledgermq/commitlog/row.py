@@ -1,4 +1,7 @@
-"""Row: what dispatch needs to know of one committed record, and what records of a queue share."""
+"""Row: what dispatch needs to know of one committed record, and what records of a queue share.
+
+Part of the kernel (`ledgermq/kernel.py`), so that what is shared stands in one place of memory.
+"""
 
 from typing import NamedTuple
 
@@ -31,10 +34,17 @@ class Row(NamedTuple):
 
 
 class TopicQueue:
-    """What all records of one topic and queue id share."""
+    """What all records of one topic and queue id share, and on a leader the next one's offset.
+
+    The messages of one turn claim their offsets with the number of the turn. `keep` makes them
+    final; without it the next turn begins where this one began.
+    """
 
     __slots__ = (
+        "_turn",
+        "_turn_end",
         "is_schedule",
+        "next_offset",
         "queue",
         "queue_id",
         "topic",
@@ -51,7 +61,32 @@ class TopicQueue:
         self.queue: ConsumeQueue | None = None
         if is_queue_name(self.topic, queue_id):
             self.queue = queues.get(self.topic, queue_id)
+        # Unsigned.
         self.topic_hash = topic_hash(topic_bytes)
         self.is_schedule = self.topic == SCHEDULE_TOPIC
         # Whether bodies are handed to somebody at dispatch.
         self.watched = False
+        # Right only as QueueOffsets says.
+        self.next_offset = 0
+        self.restart()
+        # Last turn that claimed offsets, and the one behind them.
+        self._turn = 0
+        self._turn_end = 0
+
+    def restart(self) -> None:
+        """Go on where the queue ends: nothing is on its way to it."""
+        self.next_offset = 0 if self.queue is None else self.queue.max_offset
+
+    def claim(self, turn: int) -> int:
+        """Return the offset of the next message of a turn; turns are numbered from 1 on."""
+        if self._turn != turn:
+            self._turn = turn
+            self._turn_end = self.next_offset
+        offset = self._turn_end
+        self._turn_end = offset + 1
+        return offset
+
+    def keep(self, turn: int) -> None:
+        """Count on from what a turn claimed: its messages were appended."""
+        if self._turn == turn:
+            self.next_offset = self._turn_end

@@ -2,9 +2,12 @@
 
 cimport cython
 
+from ledgermq.commitlog.consume_queue cimport ConsumeQueue
+from ledgermq.commitlog.row cimport TopicQueue
+
 cdef long long _MAGIC, _V6, _PREPARED, _TRANSACTION, _ROLLBACK
-cdef Py_ssize_t _BODY_AT, _TAIL_BYTES_MIN, _PROPERTIES_BYTES_MAX, _UNIT_BYTES
-cdef long long _SIGN_32
+cdef Py_ssize_t _BODY_AT, _TAIL_BYTES_MIN, _PROPERTIES_BYTES_MAX
+cdef long long _SIGN_32, _NO_LEASE
 cdef unsigned long long _SIGN_64
 cdef int _SEPARATOR, _MULTI_BEGIN
 cdef bytes _TAGS, _KEYS, _UNIQUE, _MULTI
@@ -13,7 +16,7 @@ cdef object _new_row
 @cython.locals(
     p="const unsigned char*", total="Py_ssize_t", rows=list, topic_queues=dict, topic=bytes,
     start="Py_ssize_t", stop="Py_ssize_t", at="Py_ssize_t", topic_at="Py_ssize_t",
-    topic_end="Py_ssize_t",
+    topic_end="Py_ssize_t", shared=TopicQueue,
 )
 cpdef list rows_between(
     bytes data, object starts, object stops, Py_ssize_t head_bytes, object maker
@@ -21,7 +24,7 @@ cpdef list rows_between(
 
 @cython.locals(
     rows=list, index="long long", base="long long", at=Py_ssize_t, starts=list,
-    start="long long", shared=object, queue_offset="long long", properties=bytes,
+    start="long long", shared=TopicQueue, queue_offset="long long", properties=bytes,
     place="long long", size=Py_ssize_t, row=object,
 )
 cpdef list appended_rows(
@@ -30,16 +33,10 @@ cpdef list appended_rows(
 )
 
 @cython.locals(
-    touched=list, key_rows=list, row=object, queue=object, queue_offset="long long",
-    gathered=list,
+    key_rows=list, row=object, queue=ConsumeQueue, queue_offset="long long", unit=bytes,
+    lease="long long",
 )
-cpdef tuple gather_rows(object rows, list arrivals, object put_apart, object gather_light)
-
-@cython.locals(
-    lease="long long", queue=object, gathered=list, count=Py_ssize_t, data=bytes,
-    end="long long", first="long long", buffer=object, at=Py_ssize_t, stop=Py_ssize_t,
-)
-cpdef object put_gathered(list touched, object index)
+cpdef list put_rows(object rows, object index, list arrivals, object put_light)
 
 @cython.locals(
     body_at="Py_ssize_t", topic_at="Py_ssize_t", topic_end="Py_ssize_t",
@@ -52,10 +49,10 @@ cdef Py_ssize_t _topic_of(
 @cython.locals(
     end="Py_ssize_t", tags_at="Py_ssize_t", tags_end="Py_ssize_t", keys_at="Py_ssize_t",
     keys_end="Py_ssize_t", unique_at="Py_ssize_t", unique_end="Py_ssize_t",
-    keys=tuple, tags_codes=dict, fields=tuple, code="long long",
+    keys=tuple, tags_codes=dict, fields=tuple, code="long long", queue=ConsumeQueue,
 )
 cdef object _row_of(
-    const unsigned char* p, Py_ssize_t at, Py_ssize_t stop, object shared, long long sys_flag,
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t stop, TopicQueue shared, long long sys_flag,
     long long queue_offset, long long physical_offset, long long size_bytes,
     long long store_timestamp, object body, object maker
 )

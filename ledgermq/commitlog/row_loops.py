@@ -1,4 +1,4 @@
-"""The loops over rows: one call makes or gathers the rows of a whole turn.
+"""The loops over rows: one call makes or puts the rows of a whole turn.
 
 Part of the kernel: `row_loops.pxd` gives the types. What is made of a record here is what
 `RowMaker.row` makes of it, by one walk over its properties instead of searches. Records of which
@@ -13,9 +13,7 @@ of their own.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.key_index import KeyRow
-from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.commitlog.row import Arrival, Row, TopicQueue
 from ledgermq.dledger.entry import HEAD_BYTES, EntrySlice
 from ledgermq.protocol.record import RECORD_MAGIC
@@ -41,7 +39,8 @@ _ROLLBACK: Final = TRANSACTION_ROLLBACK
 _BODY_AT: Final = 88
 _TAIL_BYTES_MIN: Final = 3
 _PROPERTIES_BYTES_MAX: Final = 0x7FFF
-_UNIT_BYTES: Final = QUEUE_UNIT_BYTES
+# What no files have; theirs is asked for again.
+_NO_LEASE: Final = -2
 _SIGN_32: Final = 1 << 31
 _SIGN_64: Final = 1 << 63
 _new_row = tuple.__new__
@@ -183,80 +182,46 @@ def appended_rows(
     return rows
 
 
-def gather_rows(
+def put_rows(
     rows: Sequence[Row],
+    index: int,
     arrivals: list[Arrival] | None,
-    put_apart: Callable[[ConsumeQueue, int, bytes], None],
-    gather_light: Callable[[Row, list[ConsumeQueue]], None],
-) -> tuple[list[ConsumeQueue], list[KeyRow]]:
-    """Gathers the units of rows, each for its queue, and the keys of all.
+    put_light: Callable[[Row, int], None],
+) -> list[KeyRow]:
+    """Puts the units of rows, each into its queue.
 
     Args:
-        rows: in the order of the log.
+        rows: in the order of the log, of one store.
+        index: about where they are in the log, for errors.
         arrivals: gets what long polling is told; None when nobody wants it.
-        put_apart: takes a unit that does not continue what its queue has.
-        gather_light: takes a row that stands in light queues.
+        put_light: takes a row that stands in light queues, and `index`.
 
     Returns:
-        The queues that have units gathered now, and the keys to be entered.
+        The keys to be entered.
+
+    Raises:
+        DispatchError: see `ConsumeQueue.put`; the rows before that one are put.
     """
-    touched: list[ConsumeQueue] = []
     key_rows: list[KeyRow] = []
+    lease = _NO_LEASE
     for row in rows:
         queue, queue_offset, unit, tags_code, keys, _, _, light = row
         if queue is not None:
-            if queue_offset != queue.gathered_end:
-                put_apart(queue, queue_offset, unit)
-            else:
-                gathered = queue.gathered
-                if not gathered:
-                    touched.append(queue)
-                gathered.append(unit)
-                queue.gathered_end = queue_offset + 1
+            if not queue.add(queue_offset, unit, lease):
+                queue.put(queue_offset, unit, index)
+                lease = queue.files.lease
             if arrivals is not None:
                 arrivals.append((queue.topic, queue.queue_id, queue_offset + 1, tags_code))
         if keys:
             key_rows += keys
         if light:
-            gather_light(row, touched)
+            put_light(row, index)
+            lease = _NO_LEASE
             if arrivals is not None:
                 arrivals += [
                     (other.topic, other.queue_id, at + 1, tags_code) for other, at in light
                 ]
-    return touched, key_rows
-
-
-def put_gathered(touched: list[ConsumeQueue], index: int) -> None:
-    """Puts the units that were gathered for queues.
-
-    Args:
-        touched: of one store; those that have nothing gathered any more are left out.
-        index: about where the units are in the log, for errors.
-
-    Raises:
-        DispatchError: see `ConsumeQueue.put`; queues before that one have theirs.
-    """
-    lease = touched[0].files.lease if touched else 0
-    for queue in touched:
-        gathered = queue.gathered
-        count = len(gathered)
-        if not count:
-            continue
-        data = gathered[0] if count == 1 else b"".join(gathered)
-        gathered.clear()
-        end = queue.gathered_end
-        first = end - count
-        if queue.lease == lease and queue.max_offset == first:
-            # The last segment is open and counts as dirty.
-            buffer = queue.buffer
-            at = first * _UNIT_BYTES - queue.buffer_start
-            stop = at + len(data)
-            if stop <= len(buffer):
-                buffer[at:stop] = data
-                queue.max_offset = end
-                continue
-        queue.put(first, data, index)
-        lease = queue.files.lease
+    return key_rows
 
 
 def _topic_of(p: bytes, at: int, stop: int, total: int) -> int:

@@ -110,7 +110,7 @@ class MessageStore:
             store, read_at, self._dispatcher, self._key_index, config, plain_end=plain_end
         )
         self._checkpoints = Checkpoints(file_system, config.root)
-        self._queue_offsets = QueueOffsets()
+        self._queue_offsets = QueueOffsets(self._queues, self._row_maker)
         self._commit_log: MessageWriter | None = None
         self._flushed_at_ms = 0
         # Position behind the last entry that the mark on disk names.
@@ -201,7 +201,7 @@ class MessageStore:
             raise self._dispatcher.failure
         if self._dispatcher.dispatched_index < self._store.last_index:
             raise LeaderNotReadyError()
-        self._queue_offsets.rebuild(self._queues)
+        self._queue_offsets.open()
 
     def resign(self) -> None:
         """Forget the queue offsets: this member may no longer lead."""

@@ -8,6 +8,10 @@ from hypothesis import strategies as st
 
 from ledgermq.commitlog import AppendMessage
 from ledgermq.commitlog.errors import MessageIllegalError
+from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
+from ledgermq.commitlog.row import TopicQueue
+from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.errors import LocalProtocolError
 from ledgermq.protocol.record import encode_record
 from tests.kernel_forms import forms_of
@@ -16,11 +20,13 @@ FORMS = forms_of("ledgermq.commitlog.encoding")
 STORED_MS = 1_700_000_000_000
 
 
-class Queue:
-    """What the encoder needs of a queue."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic_bytes = topic.encode()
+def begun_queue(topic: str, queue_id: int) -> TopicQueue:
+    """A queue whose next message gets the offset 100."""
+    files = OpenFiles(RealFileSystem(), 10)
+    queues = ConsumeQueues(RealFileSystem(), "/nowhere", files, 6_000_000)
+    if is_queue_name(topic, queue_id):
+        queues.get(topic, queue_id).restore(100, 100)
+    return TopicQueue(topic.encode(), queue_id, queues)
 
 
 def whole(bits: int) -> st.SearchStrategy[int]:
@@ -68,24 +74,23 @@ _odd = st.builds(
 
 def encoded(form: Any, messages: list[AppendMessage]) -> tuple[Any, ...]:
     """Records and offsets as a form gives them, or the field that it refuses."""
-    ends: dict[tuple[str, int], int] = {}
+    queues: dict[tuple[str, int], TopicQueue] = {}
 
-    queues: dict[tuple[str, int], Queue] = {}
-    next_offsets = {(message.topic, message.queue_id): 100 for message in messages}
-
-    def find(message: AppendMessage, position: int) -> Queue:
+    def find(message: AppendMessage, position: int) -> TopicQueue:
         assert (message.topic, message.queue_id) not in queues
-        return Queue(message.topic)
+        return begun_queue(message.topic, message.queue_id)
 
     try:
         records, numbers, changed = form.encode_messages(
-            messages, STORED_MS, ends, next_offsets, queues, find, None, 4_000_000
+            messages, STORED_MS, 1, queues, find, None, 4_000_000
         )
     except Exception as error:
         assert type(error).__name__ == MessageIllegalError.__name__
         return (str(error), error.args[-1])
     assert changed == {}
-    return records, [number for _, number in numbers], ends
+    for queue, _ in numbers:
+        queue.keep(1)
+    return records, [number for _, number in numbers], [queue.next_offset for queue, _ in numbers]
 
 
 @given(st.lists(_usual, min_size=1, max_size=6))
@@ -109,7 +114,8 @@ def test_what_does_not_fit_is_refused_by_all_forms_alike(message: AppendMessage)
     assert all(result == results[0] for result in results)
     fields = list(message)
     fields[0] = message.topic.encode()
-    number = 0 if message.sys_flag & 4 else 100
+    is_counted = is_queue_name(message.topic, message.queue_id) and not message.sys_flag & 4
+    number = 100 if is_counted else 0
     fields[3:3] = [number, 0]
     fields.insert(8, STORED_MS)
     if len(results[0]) == 2:

@@ -116,12 +116,11 @@ def check(frame: bytes) -> bool:
         return False
     leader = parts()
     connection = ListConnection()
-    topics = {b"T": ("T", 4, 0), b"U": ("U", 4, 0)}
     for form in GATHER_FORMS:
-        puts = {"T": [0, 0, 0], "U": [0, 0, 0]}
+        topics = {name.encode(): form.OpenTopic(name, 4, 0) for name in ("T", "U")}
         messages, requests = [], []
         total = form.gather(
-            results[0], topics, puts, connection, HOST, TAIL, 4_000_000, messages, requests
+            results[0], topics, connection, HOST, TAIL, 4_000_000, messages, requests
         )
         if not messages:
             assert (total, requests) == (0, [])
@@ -130,7 +129,10 @@ def check(frame: bytes) -> bool:
         found = messages[0], opaque, receiver is connection
         assert long_road(leader, frame) == found
         assert (kind, queue_id, count, done) == (0, found[0].queue_id, 1, None)
-        assert size == total == puts[found[0].topic][1]
+        topic = topics[found[0].topic.encode()]
+        assert topic.take_count() == (found[0].topic, 1, size)
+        assert topic.take_count() == (found[0].topic, 0, 0)
+        assert size == total
     return True
 
 

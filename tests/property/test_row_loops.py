@@ -169,11 +169,11 @@ class _Ledger:
 
 def _append(messages: list[AppendMessage], cut: int, *, has_light: bool) -> Any:
     """What an append returns, and what dispatch gets of it."""
-    offsets, runs = QueueOffsets(), list[AppendedRun]()
-    offsets.rebuild([])
+    maker, runs = _maker(), list[AppendedRun]()
+    offsets = QueueOffsets(maker._queues, maker)
+    offsets.open()
     offsets.told_in_segment = 0
     limits = StoreConfig(root="/nowhere", has_light_queues=has_light)
-    maker: Any = _maker()
     ledger: Any = _Ledger(cut)
     log = DLedgerCommitLog(ledger, offsets, lambda: AT_MS, limits, maker, runs.append)
     results = log.append(messages)

@@ -122,17 +122,14 @@ def queues_ahead_of_commit() -> list[Patch]:
 
 
 def queue_offsets_from_memory() -> list[Patch]:
-    original = QueueOffsets.rebuild
+    original = QueueOffsets.open
 
-    def rebuild(self: Any, queues: Any) -> None:
-        if not self.table:
-            original(self, queues)
+    def open_again(self: Any) -> None:
+        if not self.turn:
+            original(self)
         self.is_open = True
 
-    def close(self: Any) -> None:
-        self.is_open = False
-
-    return [(QueueOffsets, "rebuild", rebuild), (QueueOffsets, "close", close)]
+    return [(QueueOffsets, "open", open_again)]
 
 
 def offsets_not_saved_with_mark() -> list[Patch]:
@@ -211,7 +208,7 @@ def serving_when_elected() -> list[Patch]:
         )
 
     def become_leader(self: Any) -> None:
-        self._queue_offsets.rebuild(self._queues)
+        self._queue_offsets.open()
 
     return [(Applying, "change_role", change_role), (MessageStore, "become_leader", become_leader)]
 

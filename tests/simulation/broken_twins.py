@@ -127,7 +127,7 @@ def old_terms_counted_without_opening() -> list[Patch]:
     """Without an opening record a leader is ready too early, so that guard goes, too."""
 
     def become_leader(self: Any) -> None:
-        self._queue_offsets.rebuild(self._queues)
+        self._queue_offsets.open()
 
     return [
         *old_terms_counted(),

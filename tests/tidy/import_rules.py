@@ -51,6 +51,13 @@ ROOMS: dict[str, Room] = {
         packages=_TWISTED | {"msgspec"},
     ),
     "commitlog": Room(rooms=frozenset({"commitlog", "dledger", "dledger.store", "protocol"})),
+    # Of the kernel; they name C's pointers for the type checker. It is not there at run time.
+    "commitlog.consume_queue": Room(
+        rooms=frozenset({"commitlog", "dledger.store"}), packages=frozenset({"cython"})
+    ),
+    "commitlog.index_loops": Room(
+        rooms=frozenset({"commitlog", "protocol"}), packages=frozenset({"cython"})
+    ),
     "broker": Room(
         rooms=frozenset({"broker", "commitlog", "dledger", "dledger.replica", "protocol"}),
         packages=_TWISTED | {"msgspec", "yaml"},

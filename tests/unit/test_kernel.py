@@ -70,19 +70,15 @@ def test_sources_are_taken_when_the_environment_says_so() -> None:
 @pytest.mark.parametrize("unset", ["", "0"])
 def test_what_was_compiled_is_taken_otherwise(unset: str) -> None:
     said, files = _files(unset)
-    missing = [
-        name for name in kernel.MODULES if kernel.compiled_of(name) is None or kernel.is_stale(name)
-    ]
-    assert files == [
-        kernel.source_of(name) if name in missing else kernel.compiled_of(name)
-        for name in kernel.MODULES
-    ]
-    if not missing:
-        assert said == "compiled"
-    elif len(missing) == len(kernel.MODULES):
-        assert said.startswith("pure Python")
+    missing = [name for name in kernel.MODULES if kernel.compiled_of(name) is None]
+    stale = [name for name in kernel.MODULES if not missing and kernel.is_stale(name)]
+    if missing or stale:
+        assert said.startswith("pure Python (")
+        assert all(name in said for name in stale)
+        assert files == [kernel.source_of(name) for name in kernel.MODULES]
     else:
-        assert said == f"compiled, but not {', '.join(missing)}"
+        assert said == "compiled"
+        assert files == [kernel.compiled_of(name) for name in kernel.MODULES]
 
 
 def test_source_that_was_changed_after_it_was_compiled_is_taken(
@@ -104,4 +100,17 @@ def test_source_that_was_changed_after_it_was_compiled_is_taken(
     kernel.choose()
     (finder,) = finders
     assert tuple(getattr(finder, "modules", ())) == kernel.MODULES
-    assert kernel.describe().startswith("pure Python")
+    assert kernel.describe().startswith("pure Python (changed since")
+    assert not kernel.is_compiled()
+
+
+def test_all_sources_are_taken_where_one_was_not_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missing = kernel.MODULES[2]
+    monkeypatch.setattr(kernel, "compiled_of", lambda name: None if name == missing else __file__)
+    monkeypatch.setattr(kernel, "is_stale", lambda name: False)
+    monkeypatch.setattr(sys, "meta_path", [])
+    monkeypatch.delenv(kernel.PURE_VARIABLE, raising=False)
+    kernel.choose()
+    assert f"all but {missing} was compiled" in kernel.describe()

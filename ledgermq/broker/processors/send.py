@@ -7,7 +7,7 @@ that mean something here. A send that passes is answered by `proposals.py` when 
 committed. Source: `SendMessageProcessor.java`, `AbstractSendMessageProcessor.java`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -124,6 +124,7 @@ class SendProcessor:
         # The same for plain sends.
         self._plain_topics: dict[bytes, OpenTopic] = {}
         self._generation = -1
+        statistics.count_from(self._take_counts)
 
     def send_plain(self, connection: CommandProtocol, frames: list[bytes]) -> int:
         """Takes the plain sends at the front of a chunk, up to a frame that is none.
@@ -146,14 +147,18 @@ class SendProcessor:
         return self._proposals.add_plain(
             sends,
             self._plain_topics,
-            self._puts,
             connection,
             self._store_host,
             self._last_property,
             self._record_bytes_max,
         )
 
+    def _take_counts(self) -> Iterable[tuple[str, int, int]]:
+        """What plain sends have put since this was asked last: topic, messages, bytes."""
+        return [topic.take_count() for topic in self._plain_topics.values()]
+
     def _forget_topics(self) -> None:
+        self._statistics.catch_up()
         self._open_topics = {}
         self._plain_topics = {}
         self._generation = self._topics.generation
@@ -360,7 +365,7 @@ class SendProcessor:
         if not header.topic.startswith((names.RETRY_PREFIX, names.LIGHT_QUEUE_PREFIX)):
             self._open_topics[topic.name] = topic
             flag = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
-            self._plain_topics[topic.name.encode()] = (topic.name, topic.queue_count, flag)
+            self._plain_topics[topic.name.encode()] = OpenTopic(topic.name, topic.queue_count, flag)
         return topic
 
     def _any_queue(self, topic: TopicConfig) -> int:

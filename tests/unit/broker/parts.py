@@ -152,6 +152,7 @@ class Parts:
             is_trace_on=True,
             refuse=self.dispatcher.refuse,
         )
+        self.statistics = Statistics("DefaultCluster", self.now_ms)
         self.sends = SendProcessor(
             self.config,
             self.leadership,
@@ -160,7 +161,7 @@ class Parts:
             store_host=HOST,
             now_ms=lambda: self.now_ms,
             rng=Random(1),
-            statistics=Statistics("DefaultCluster", self.now_ms),
+            statistics=self.statistics,
             light=LightAdmission(self.config, self.store),
             waits_for_slaves=self.config.broker_role == "SYNC_MASTER",
         )

@@ -330,6 +330,24 @@ def test_plain_sends_are_taken_once_their_topic_is_open() -> None:
     assert parts.proposals.count == parts.proposals.bytes == 0
 
 
+def test_plain_sends_are_counted_when_somebody_looks_and_when_topics_change() -> None:
+    parts, connection = leader(), ListConnection()
+    open_topic(parts)
+
+    def count() -> int:
+        data = parts.statistics.view("TOPIC_PUT_NUMS", "T", parts.now_ms)
+        return 0 if data is None else data.stats_minute.sum
+
+    before = count()
+    send_plain(parts, connection, plain_frames(3))
+    assert count() == before + 3
+    assert count() == before + 3
+    send_plain(parts, connection, plain_frames(2))
+    parts.state.put_topic(TopicConfig("T", permission=4))
+    assert send_plain(parts, connection, plain_frames(1)) == 0
+    assert count() == before + 5
+
+
 def test_plain_sends_of_one_way_have_no_answer() -> None:
     parts, connection = leader(), ListConnection()
     open_topic(parts)

@@ -14,6 +14,7 @@ from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.errors import DispatchError
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
 from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.commitlog.row import Row
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from tests.kernel_forms import forms_of
 
@@ -38,6 +39,14 @@ def unit(offset: int) -> bytes:
     return QUEUE_UNIT.pack(1000 * offset + 1, 100, offset)
 
 
+def row(queue: ConsumeQueue, offset: int) -> Row:
+    return Row(queue, offset, unit(offset), 0, (), None, 0)
+
+
+def no_light(row: Row, index: int) -> None:
+    raise AssertionError(f"{row} stands in no light queue")
+
+
 class Folder:
     """Some queues over few open files, what they must hold, and what the next flush must sync."""
 
@@ -51,22 +60,22 @@ class Folder:
         self.written: set[str] = set()
 
     def put(self, loops: ModuleType, turn: list[tuple[int, int]]) -> None:
-        touched = []
+        ends = [queue.max_offset for queue in self.queues]
+        rows = []
         for number, count in turn:
-            queue = self.queues[number]
-            if not queue.gathered:
-                touched.append(queue)
-            first = queue.gathered_end
-            queue.gathered += [unit(offset) for offset in range(first, first + count)]
-            queue.gathered_end += count
+            queue, first = self.queues[number], ends[number]
+            ends[number] += count
+            rows += [row(queue, offset) for offset in range(first, first + count)]
             start = first * QUEUE_UNIT_BYTES // SEGMENT_BYTES * SEGMENT_BYTES
-            stop = queue.gathered_end * QUEUE_UNIT_BYTES
             self.written |= {
-                f"{queue._directory}/{at:020d}" for at in range(start, stop, SEGMENT_BYTES)
+                f"{queue._directory}/{at:020d}"
+                for at in range(start, ends[number] * QUEUE_UNIT_BYTES, SEGMENT_BYTES)
             }
-        loops.put_gathered(touched, 0)
-        assert all(queue.max_offset == queue.gathered_end for queue in touched)
-        assert not any(queue.gathered for queue in touched)
+        arrivals: list[tuple[str, int, int, int]] = []
+        assert loops.put_rows(rows, 0, arrivals, no_light) == []
+        assert [queue.max_offset for queue in self.queues] == ends
+        told = [(queue.topic, queue.queue_id, offset + 1, 0) for queue, offset, *_ in rows if queue]
+        assert arrivals == told
 
     def begin(self) -> None:
         if not self.in_flush:
@@ -122,15 +131,29 @@ def test_queues_hold_what_was_put_and_the_next_flush_knows_the_files(
 
 
 @forms
-def test_what_fails_leaves_the_queues_before_it_with_theirs(
-    loops: ModuleType, tmp_path: Path
-) -> None:
+def test_what_fails_leaves_the_rows_before_it_put(loops: ModuleType, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     folder.put(loops, [(0, 1), (1, 1), (2, 1)])
-    for queue in folder.queues[:3]:
-        queue.gathered, queue.gathered_end = [unit(1)], 2
-    folder.queues[1].gathered_end = 9
+    first, second, third, _ = folder.queues
     with pytest.raises(DispatchError, match="gap"):
-        loops.put_gathered(folder.queues[:3], 7)
+        loops.put_rows([row(first, 1), row(second, 8), row(third, 1)], 7, None, no_light)
     assert [queue.max_offset for queue in folder.queues[:3]] == [2, 1, 1]
+    folder.files.close()
+
+
+@forms
+def test_unit_of_another_length_is_not_put_the_short_way(loops: ModuleType, tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    folder.put(loops, [(0, 1)])
+    queue = folder.queues[0]
+    lease = folder.files.lease
+    assert not queue.add(1, unit(1)[:19], lease)
+    assert not queue.add(2, unit(2), lease)
+    assert not queue.add(1, unit(1), lease + 1)
+    assert queue.max_offset == 1
+    assert queue.add(1, unit(1), lease)
+    # The segment is full after two more.
+    assert queue.add(2, unit(2), lease) and queue.add(3, unit(3), lease)
+    assert not queue.add(4, unit(4), lease)
+    folder.check()
     folder.files.close()
