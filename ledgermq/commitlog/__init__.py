@@ -40,9 +40,10 @@ from ledgermq.commitlog.mixed_store import MixedLog, MixedMessageStore
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_recovery import PlainReport
 from ledgermq.commitlog.plain_store import PlainMessageStore
-from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus, Run
+from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus
 from ledgermq.commitlog.recovery import StoreReport
 from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
+from ledgermq.commitlog.run_loops import Run, read_run
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.commitlog.store_lock import StoreLock
 
@@ -87,6 +88,7 @@ __all__ = [
     "light_places",
     "named_queues",
     "opening_record",
+    "read_run",
     "used_percent",
     "without_offsets",
 ]

@@ -20,7 +20,7 @@ from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
 from ledgermq.commitlog.proof import PROOF, OnDamage, damage_of, is_light_entry, plain_damage_of
 from ledgermq.commitlog.queues import ConsumeQueues
-from ledgermq.commitlog.run_loops import measure_run, read_run
+from ledgermq.commitlog.run_loops import Run, measure_run
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.segment import Segment
@@ -75,30 +75,6 @@ class GetMessageResult(NamedTuple, Generic[Records]):
     bytes: int
     # How far behind the end of the log the last unit that was looked at lies, bytes.
     behind_bytes: int
-
-
-class Run(NamedTuple):
-    """Records of one queue that stand in one segment of the log; good for this turn."""
-
-    message_count: int
-    # Sum of the records.
-    size_bytes: int
-    # As in GetMessageResult.
-    behind_bytes: int
-    # Of the queue, the records' and perhaps one more.
-    units: bytes
-    queue_id: int
-    # Of the first.
-    queue_offset: int
-    segment: memoryview
-    # Position of the segment.
-    begin: int
-
-    def behind(self, head: bytes) -> bytes | None:
-        """Returns a head with the records behind it; None when one of them cannot be proven."""
-        _, _, _, units, queue_id, queue_offset, segment, begin = self
-        count = self.message_count
-        return read_run(head, units, count, queue_id, queue_offset, segment, begin, crc32c)
 
 
 class LogReader:
@@ -168,22 +144,19 @@ class LogReader:
         units = queue.units(offset, count_max + 1)
         if not units:
             return None
-        end_position = self._dispatcher.dispatched_position
-        lowest = self._usual_from(queue, end_position - self._memory_bytes)
         (first,) = _PLACE.unpack_from(units)
-        if first < lowest:
-            return None
         try:
             segment = self._segment_at(first)
         except IndexError:
             return None
+        end_position = self._dispatcher.dispatched_position
+        lowest = self._usual_from(queue, end_position - self._memory_bytes)
         buffer, begin = segment.buffer, segment.start_offset
         end, bytes_max = begin + len(buffer), self._config.memory_bytes_max
         count, found_bytes, last = measure_run(units, begin, end, lowest, bytes_max, count_max)
         if not count:
             return None
-        behind_bytes = end_position - last
-        return Run(count, found_bytes, behind_bytes, units, queue.queue_id, offset, buffer, begin)
+        return count, found_bytes, end_position - last, units, queue.queue_id, offset, buffer, begin
 
     def _usual_from(self, queue: ConsumeQueue, disk_before: int) -> int:
         """Returns the place below which no usual record of a queue stands."""

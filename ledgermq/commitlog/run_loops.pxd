@@ -16,14 +16,13 @@ cpdef tuple measure_run(
 )
 
 @cython.locals(
-    d="const unsigned char[::1]", u="const unsigned char*", head_bytes=Py_ssize_t,
-    segment_bytes=Py_ssize_t, total=Py_ssize_t, place="long long", size="long long", room=object,
-    out="unsigned char*", i=Py_ssize_t, at=Py_ssize_t, body_crc="long long",
+    count=Py_ssize_t, units=bytes, queue_id="long long", queue_offset="long long", segment=object,
+    begin="long long", checksum=object, d="const unsigned char[::1]", u="const unsigned char*",
+    head_bytes=Py_ssize_t, segment_bytes=Py_ssize_t, total=Py_ssize_t, place="long long",
+    size="long long", room=object, out="unsigned char*", i=Py_ssize_t, at=Py_ssize_t,
+    body_crc="long long",
 )
-cpdef bytes read_run(
-    bytes head, bytes units, Py_ssize_t count, long long queue_id, long long queue_offset,
-    object segment, long long begin, object crc32c
-)
+cpdef bytes read_run(bytes head, tuple run)
 
 @cython.locals(i=Py_ssize_t)
 cdef void _copy(

@@ -6,8 +6,9 @@ Part of the kernel: `run_loops.pxd` gives the types. Uncompiled they give the sa
 byte; then the loop of `LogReader` is the quicker one.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
+
+from ledgermq.protocol.checksum import crc32c
 
 # Which of its two forms this module is.
 COMPILED: Final = not __file__.endswith(".py")
@@ -20,7 +21,10 @@ _PROVEN_MIN: Final = 36
 _SIGN_32: Final = 1 << 31
 _SIGN_64: Final = 1 << 63
 
-Crc32c = Callable[[bytes | bytearray | memoryview], int]
+# Records of one queue that stand in one segment of the log, good for this turn: how many, their
+# bytes, how far behind the end of the log the last unit lies that was looked at; units of the
+# queue, from theirs on; queue id and offset of the first; the segment, and its position.
+Run = tuple[int, int, int, bytes, int, int, memoryview, int]
 
 
 def measure_run(
@@ -56,25 +60,15 @@ def measure_run(
     return count, found_bytes, at
 
 
-def read_run(
-    head: bytes,
-    units: bytes,
-    count: int,
-    queue_id: int,
-    queue_offset: int,
-    segment: memoryview,
-    begin: int,
-    crc32c: Crc32c,
-) -> bytes | None:
+def read_run(head: bytes, run: Run) -> bytes | None:
     """Returns a head and the records behind it in one piece; None unless all of them are proven.
 
     Args:
         head: what the answer begins with.
-        units: of the queue, the first of which has the offset `queue_offset`.
-        count: so many of them.
-        segment: of the log, which begins at `begin`.
-        crc32c: the checksum.
+        run: as it was measured.
     """
+    count, _, _, units, queue_id, queue_offset, segment, begin = run
+    checksum = crc32c
     d, u = segment, units
     head_bytes, segment_bytes = len(head), len(segment)
     total = head_bytes
@@ -105,7 +99,7 @@ def read_run(
             _own_u32(out, at + 12) != queue_id
             or _own_i64(out, at + 20) != queue_offset
             or _own_i64(out, at + 28) != place + begin
-            or (crc32c(view[at : at + size]) != body_crc and (body_crc or _u32(d, place - 12)))
+            or (checksum(view[at : at + size]) != body_crc and (body_crc or _u32(d, place - 12)))
         ):
             return None
         queue_offset += 1

@@ -43,10 +43,8 @@ def measured(*arguments: object) -> tuple[int, int, int]:
 
 
 def read(units: bytes, count: int, log: bytearray) -> bytes | None:
-    arguments = (
-        HEAD, units, count, QUEUE_ID, QUEUE_OFFSET, memoryview(log), BEGIN, crc32c
-    )  # fmt: skip
-    results = [form.read_run(*arguments) for form in FORMS]
+    run = (count, 0, 0, units, QUEUE_ID, QUEUE_OFFSET, memoryview(log), BEGIN)
+    results = [form.read_run(HEAD, run) for form in FORMS]
     assert all(result == results[0] for result in results)
     assert results[0] is None or type(results[0]) is bytes
     return results[0]

@@ -9,10 +9,12 @@ it decides, and answers a pull that was taken here with the same bytes.
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from twisted.logger import Logger
+
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.processors.pull import COUNT_MAX, UNSENT_BYTES_MAX, PullProcessor
 from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.commitlog import ConsumeQueue, Run
+from ledgermq.commitlog import ConsumeQueue, Run, read_run
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
 from ledgermq.protocol.headers import decode_pull_header, encode_found_head
@@ -23,6 +25,8 @@ from ledgermq.protocol.transport import CommandProtocol
 # Pulls that are remembered; one more, and all are forgotten. Each takes a kilobyte at most for its
 # text, some hundred bytes as a rule, and as much for the rest.
 KNOWN_MAX: Final = 16_384
+
+_log = Logger()
 
 
 class _Known(NamedTuple):
@@ -96,19 +100,24 @@ class PlainPulls:
             run = self._find_run(queue, offset, min(max(count, 1), COUNT_MAX))
             if run is None:
                 return False
-            next_offset = offset + run.message_count
-            broker_id = self._pulls.suggested_broker(group, run.behind_bytes)
+            found_count, found_bytes, behind_bytes = run[:3]
+            broker_id = self._pulls.suggested_broker(group, behind_bytes)
             low, high = queue.min_offset, queue.max_offset
-            head = encode_found_head(opaque, broker_id, next_offset, low, high, run.size_bytes)
-            answer = run.behind(head)
+            head = encode_found_head(
+                opaque, broker_id, offset + found_count, low, high, found_bytes
+            )
+            answer = read_run(head, run)
             if answer is None:
                 return False
             if commits_offset:
                 self._pulls.commit_offset(group.name, topic, queue.queue_id, commit_offset)
-        except Exception:
-            # Whatever it is, the other road comes upon it, and says so to whom it must.
+        except (BrokerError, ProtocolError):
             return False
-        self._pulls.count_found(topic, group.name, run.message_count, run.size_bytes)
+        except Exception:
+            # The other road comes upon it as well, or else answers.
+            _log.failure("a plain pull of {peer} failed", peer=connection.peer)
+            return False
+        self._pulls.count_found(topic, group.name, found_count, found_bytes)
         connection.send_frame(answer)
         return True
 
