@@ -34,7 +34,8 @@ class _Known(NamedTuple):
 
     group: SubscriptionGroup
     topic: str
-    queue: ConsumeQueue
+    # None: not every message is wanted, which is for the other road.
+    queue: ConsumeQueue | None
     commits_offset: bool
 
 
@@ -60,7 +61,6 @@ class PlainPulls:
         self._pulls = pulls
         self._store = store
         self._find_run = store.find_run
-        self._state = pulls.state
         self._topics, self._groups = pulls.state.topics, pulls.state.groups
         self._clients = pulls.clients
         # By the text of the pull; valid for these generations.
@@ -96,6 +96,8 @@ class PlainPulls:
         if known is None or connection.unsent_bytes > UNSENT_BYTES_MAX:
             return False
         group, topic, queue, commits_offset = known
+        if queue is None:
+            return False
         try:
             run = self._find_run(queue, offset, min(max(count, 1), COUNT_MAX))
             if run is None:
@@ -128,16 +130,17 @@ class PlainPulls:
         self._clients_generation = self._clients.generation
 
     def _admitted(self, frame: bytes, text: bytes) -> _Known | None:
-        """Has a pull checked that is not remembered; remembers it when it needs no filter."""
+        """Has a pull checked that is not remembered; None when it is refused."""
         try:
             header = decode_pull_header(decode(frame))
             group, subscription = self._pulls.admit(header)
         except (BrokerError, ProtocolError):
             return None
         queue = self._store.find_queue(header.topic, header.queue_id)
-        is_filtered = subscription.matcher is not None or subscription.property_matcher is not None
-        if queue is None or is_filtered:
+        if queue is None:
             return None
+        if subscription.matcher is not None or subscription.property_matcher is not None:
+            queue = None
         known = _Known(group, header.topic, queue, bool(header.sys_flag & PULL_COMMIT_OFFSET))
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()

@@ -302,6 +302,14 @@ def test_only_so_many_pulls_are_remembered(both: Both, monkeypatch: pytest.Monke
     assert both.quick(frame_of(subscription=" " * 1000 + "*")) is None
 
 
+def test_pull_with_a_filter_is_checked_once(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    both.parts.state.put_group(SubscriptionGroup("g"))
+    frame = frame_of(subscription="1 || 2")
+    assert both.quick(frame) is None
+    monkeypatch.setattr(both.pulls, "admit", None)
+    assert both.quick(frame) is None
+
+
 def test_pulls_are_taken_from_the_front_up_to_one_that_is_not_plain(both: Both) -> None:
     connection: Any = ListConnection()
     frames = [frame_of(n, queueOffset=n, maxMsgNums=1) for n in range(4)]
