@@ -203,8 +203,10 @@ class ConsumeQueue:
         while at < end:
             start = at - at % self._segment_bytes
             stop = min(end, start + self._segment_bytes)
-            buffer = self.files.buffer(f"{self._directory}/{segment_name(start)}")
-            parts.append(bytes(buffer[at - start : stop - start]))
+            # Most readers are near the end.
+            is_last = start == self._starts[-1]
+            path = self._last_path if is_last else f"{self._directory}/{segment_name(start)}"
+            parts.append(bytes(self.files.buffer(path)[at - start : stop - start]))
             at = stop
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

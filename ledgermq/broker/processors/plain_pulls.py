@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.processors.pull import COUNT_MAX, UNSENT_BYTES_MAX, PullProcessor
 from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.commitlog import ConsumeQueue, Run, read_run
+from ledgermq.commitlog import ConsumeQueue, Run, is_light_queue, read_run
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
 from ledgermq.protocol.headers import decode_pull_header, encode_found_head
@@ -34,7 +34,7 @@ class _Known(NamedTuple):
 
     group: SubscriptionGroup
     topic: str
-    # None: not every message is wanted, which is for the other road.
+    # None: such pulls are for the other road.
     queue: ConsumeQueue | None
     commits_offset: bool
 
@@ -139,7 +139,12 @@ class PlainPulls:
         queue = self._store.find_queue(header.topic, header.queue_id)
         if queue is None:
             return None
-        if subscription.matcher is not None or subscription.property_matcher is not None:
+        # In a light queue no record has the place that it names.
+        if (
+            subscription.matcher is not None
+            or subscription.property_matcher is not None
+            or is_light_queue(header.topic)
+        ):
             queue = None
         known = _Known(group, header.topic, queue, bool(header.sys_flag & PULL_COMMIT_OFFSET))
         if len(self._known) >= KNOWN_MAX:
