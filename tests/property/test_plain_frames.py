@@ -1,8 +1,10 @@
 """Plain sends and pulls mean what the same frames mean on the long road, whatever they hold."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +17,7 @@ from ledgermq.protocol.headers import decode_pull_header
 from tests.kernel_forms import forms_of
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
+FRAMES = Path(__file__).parents[1] / "interop" / "frames"
 FORMS = forms_of("ledgermq.protocol.plain_frames")
 GATHER_FORMS = forms_of("ledgermq.broker.gathering")
 TAIL = b"CLUSTER\x01DefaultCluster"
@@ -312,3 +315,15 @@ def test_usual_pulls_are_plain() -> None:
     escaped = {**_pull_fields, "subscription": "\u00fc"}
     assert not check_pull(frame_of({**header, "extFields": escaped}, b"", order, compact=True))
     assert not check_pull(frame_of(header, bytes(2000), order, compact=True))
+
+
+@pytest.mark.parametrize("program", ["java-4.9.3-json", "java-5.3.3-json", "go"])
+def test_recorded_pulls_are_plain(program: str) -> None:
+    recorded = [
+        path.read_bytes()
+        for code in ("00011", "00361")
+        for path in sorted((FRAMES / program).glob(f"{code}-request-*.bin"))
+    ]
+    assert recorded
+    for frame in recorded:
+        assert check_pull(frame[4:])
