@@ -11,7 +11,13 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 
-from ledgermq.commitlog import AppendMessage, MessageStore, StoreConfig, opening_record
+from ledgermq.commitlog import (
+    AppendMessage,
+    MessageStore,
+    StoreConfig,
+    opening_record,
+    read_run,
+)
 from ledgermq.dledger.entry import EntryCodec, EntrySlice, count_in_segment, place
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.filesystem import RealFileSystem
@@ -145,6 +151,15 @@ def _measure(root: str, count: int) -> None:
             store.lend_message("TopicTest", 0, offset, 32, None)
 
     show("read, 32 a pull", _timed(read), 32 * len(offsets))
+    queue = store.find_queue("TopicTest", 0)
+    assert queue is not None
+
+    def read_into_answers() -> None:
+        for offset in offsets:
+            run = store.find_run(queue, offset, 32)
+            assert run is not None and read_run(b"head", run) is not None
+
+    show("read, 32 a pull, into the answers", _timed(read_into_answers), 32 * len(offsets))
     store.close()
     _measure_follower(root, ledger, show)
 
