@@ -16,6 +16,9 @@ cpdef tuple encode_messages(
     object find_queue, object give_light_offsets, Py_ssize_t body_bytes_max
 )
 
+@cython.locals(queue=TopicQueue)
+cpdef object keep_offsets(list numbers, long long turn)
+
 @cython.locals(
     topic_bytes=Py_ssize_t, body_bytes=Py_ssize_t, properties_bytes=Py_ssize_t, size=Py_ssize_t,
     room=object, out="unsigned char*", at=Py_ssize_t,

@@ -114,6 +114,12 @@ def encode_messages(
     return records, numbers, changed
 
 
+def keep_offsets(numbers: list[tuple[TopicQueue, int]], turn: int) -> None:
+    """Count on behind what a turn claimed: its messages were appended."""
+    for queue, _ in numbers:
+        queue.keep(turn)
+
+
 def _usual_record(
     topic: bytes,
     queue_id: int,

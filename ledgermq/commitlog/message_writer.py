@@ -14,6 +14,7 @@ from ledgermq.commitlog.encoding import (
     RECORD_BYTES_MAX,
     AppendMessage,
     encode_messages,
+    keep_offsets,
 )
 from ledgermq.commitlog.errors import LeaderNotReadyError, MessageIllegalError
 from ledgermq.commitlog.light_queues import (
@@ -114,7 +115,7 @@ class MessageWriter:
         if not self._queue_offsets.is_open:
             raise LeaderNotReadyError()
         timestamp = max(self._clock_ms(), self._last_timestamp)
-        self._queue_offsets.begin_turn()
+        turn = self._queue_offsets.begin_turn()
         self._light_claimed = []
         bodies, numbers, messages = self._encode(messages, timestamp)
         segment: int | None = self._segment()
@@ -128,8 +129,9 @@ class MessageWriter:
             bodies, numbers = first_bodies + bodies, first_numbers + numbers
         results = self._append_records(bodies, [*first, *messages], numbers, timestamp)
         self._last_timestamp = timestamp
-        self._queue_offsets.keep([queue for queue, _ in numbers])
-        self._queue_offsets.keep(self._light_claimed)
+        keep_offsets(numbers, turn)
+        for queue in self._light_claimed:
+            queue.keep(turn)
         if segment is not None:
             self._queue_offsets.told_in_segment = segment
         return results[len(first) :]

@@ -6,10 +6,7 @@ Before that, and after `close`, nothing may be asked: an offset given out then c
 messages. Source: DLedgerCommitLog.topicQueueTable of 4.9.3, without the window at its start.
 """
 
-from collections.abc import Iterable
-
 from ledgermq.commitlog.queues import ConsumeQueues
-from ledgermq.commitlog.row import TopicQueue
 from ledgermq.commitlog.rows import RowMaker
 
 
@@ -41,12 +38,6 @@ class QueueOffsets:
         """Return the number with which the messages of a turn claim their offsets."""
         self.turn += 1
         return self.turn
-
-    def keep(self, claimed: Iterable[TopicQueue]) -> None:
-        """Count on behind what this turn claimed: its messages were appended."""
-        turn = self.turn
-        for topic_queue in claimed:
-            topic_queue.keep(turn)
 
     def ends(self) -> dict[tuple[str, int], int]:
         """Return the next offset of each queue that has had messages, by topic and id."""

@@ -48,6 +48,9 @@ class RecordedFile:
         if last != self.content:
             self.history.append((self.disk.next_time(), bytes(self.content)))
 
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        self.buffer[offset : offset + len(data)] = data
+
     def sync(self) -> None:
         self.disk.point("sync")
         with self.disk.lock:

@@ -62,7 +62,7 @@ class CorruptStoreError(StoreError):
 
 
 class StoreFailedError(StoreError):
-    """A sync failed earlier, so nobody knows what is on disk: this store takes no more writes."""
+    """A sync or a write failed, so nobody knows what is on disk: no more writes are taken."""
 
     def __init__(self, directory: str, reason: str) -> None:
         super().__init__(directory, reason)

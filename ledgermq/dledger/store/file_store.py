@@ -242,7 +242,7 @@ class DLedgerMmapFileStore:
         Raises:
             LedgerPositionError: they do not continue the log; nothing was written.
             DiskFullError: there is no room for the next segment; nothing was written.
-            StoreFailedError: a sync failed before.
+            StoreFailedError: a sync or a write failed, now or before; none of them is in the log.
         """
         if self._failure is not None:
             raise StoreFailedError(self.directory, str(self._failure))
@@ -256,8 +256,11 @@ class DLedgerMmapFileStore:
         self._index.write(entries)
         offset = position - tail.start_offset
         end = offset + size_bytes
-        tail.buffer[offset:end] = data
-        tail.dirty = True
+        try:
+            tail.write(offset, data)
+        except OSError as error:
+            self._failure = error
+            raise StoreFailedError(self.directory, str(error)) from error
         self.end_position = position + size_bytes
         self.last_index = entries.last_index
         if entries.last_term != self.last_term:
@@ -430,7 +433,8 @@ class DLedgerMmapFileStore:
             before = data.segment_at(end)
             offset = end - before.start_offset
             blank = BLANK.pack(BLANK_MAGIC, self.segment_bytes - offset)
-            before.write(offset, blank)
+            with self._failing_for_good():
+                before.write(offset, blank)
         else:
             tail = data.segment_at(position)
         self._tail = tail

@@ -78,9 +78,13 @@ class Segment:
         self.is_syncing = False
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """Copies `data` to `offset`; it must fit."""
-        self.buffer[offset : offset + len(data)] = data
+        """Copies `data` to `offset`; it must fit.
+
+        Raises:
+            OSError: some of it may be there.
+        """
         self.dirty = True
+        self._file.write(offset, data)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """Returns a copy of so many bytes, fewer at the end of the file."""

@@ -36,6 +36,10 @@ class SimFile:
         # Sectors whose write failed, with what should have been written: clean, and lost.
         self.lost: dict[int, bytes] = {}
 
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """As in MappedFile."""
+        self.buffer[offset : offset + len(data)] = data
+
     def sync(self) -> None:
         """As in MappedFile."""
         disk = self.disk

@@ -1,5 +1,7 @@
 """The file store on real files: the bytes upstream writes, refusals, reads, marks."""
 
+import errno
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -321,6 +323,46 @@ def test_a_full_disk_is_told_before_any_byte(tmp_path: Path) -> None:
     disk.free_bytes = None
     fill(store, 1)
     assert store.last_index == 6
+
+
+def test_a_failed_write_is_final_and_what_it_left_is_no_part_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(tmp_path)
+    store.open()
+    fill(store, 2)
+    end = store.end_position
+
+    def fail(number: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fail)
+        with pytest.raises(StoreFailedError, match="Input/output error"):
+            fill(store, 1)
+    with pytest.raises(StoreFailedError):
+        fill(store, 1)
+    assert (store.last_index, store.end_position) == (1, end)
+    store.close()
+    again = make_store(tmp_path)
+    again.open()
+    fill(again, 1)
+    assert again.last_index == 2
+    again.close()
+
+
+def test_a_write_that_takes_a_part_goes_on_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.pwrite
+    disk = RealFileSystem()
+    file = disk.create(str(tmp_path / "0"), 100)
+    monkeypatch.setattr(os, "pwrite", lambda number, data, at: write(number, data[:7], at))
+    file.write(10, b"a" * 20)
+    assert bytes(file.buffer) == bytes(10) + b"a" * 20 + bytes(70)
+    file.close()
+    with pytest.raises(OSError, match="closed"):
+        file.write(0, b"late")
 
 
 def test_a_failed_sync_is_final(tmp_path: Path) -> None:
