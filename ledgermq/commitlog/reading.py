@@ -5,7 +5,8 @@ A record is proven where it stands, in the mapped segment, and lent from there: 
 the mapping to the socket. The usual records take a short loop; the first that is anything else,
 such as one at a limit, in another segment, in a plain log, in a light queue, or a damaged one, is
 left to the loop that knows all cases. Compiled loops (`run_loops.py`) copy a whole answer of usual
-records and prove the copies: `find_run` is for them. `look_up.py` finds messages by time, key and place.
+records and prove the copies: `find_run` is for them. `look_up.py` finds messages by time, key and
+place.
 Source: DefaultMessageStore.getMessage of 4.9.3.
 """
 
