@@ -1,9 +1,9 @@
 """Dispatcher: committed entries become consume queue units and key index entries.
 
 Nothing else writes those files, and nothing that is not committed gets into them. Entries are taken
-in index order, each once; for a range of entries every queue gets one write. On the leader the rows
-come from what was known when the records were encoded (`appended`); elsewhere, and whenever those
-do not fit the log any more, they are decoded from it.
+in index order, each once, a whole range by one call. On the leader the rows come from what was
+known when the records were encoded (`appended`); elsewhere, and whenever those do not fit the log
+any more, they are decoded from it.
 
 Commit point: `dispatched_index` is advanced after the writes; before that no reader sees a unit's
 effect but through the queue's own end. The files themselves become durable by a flush (`flush.py`).
