@@ -8,16 +8,19 @@ byte; then the loop of `LogReader` is the quicker one.
 
 from typing import Any, Final
 
+from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
+from ledgermq.commitlog.proof import PROOF
+from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.protocol.checksum import crc32c
 
 # Which of its two forms this module is.
 COMPILED: Final = not __file__.endswith(".py")
 
 # Of a queue: 8 physical offset, 4 size, 8 tags code.
-_UNIT: Final = 20
+_UNIT: Final = QUEUE_UNIT_BYTES
 # Of an entry, before its record; and of a record, so that all that proves it is there.
-_HEAD: Final = 48
-_PROVEN_MIN: Final = 36
+_HEAD: Final = HEAD_BYTES
+_PROVEN_MIN: Final = PROOF.size - HEAD_BYTES
 _SIGN_32: Final = 1 << 31
 _SIGN_64: Final = 1 << 63
 

@@ -332,20 +332,26 @@ def test_a_failed_write_is_final_and_what_it_left_is_no_part_of_the_log(
     store.open()
     fill(store, 2)
     end = store.end_position
+    write, writes = os.pwrite, []
 
     def fail(number: int, data: bytes, offset: int) -> int:
-        raise OSError(errno.EIO, "Input/output error")
+        writes.append(offset)
+        if len(writes) > 1:
+            raise OSError(errno.EIO, "Input/output error")
+        return write(number, data[:60], offset)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", fail)
         with pytest.raises(StoreFailedError, match="Input/output error"):
-            fill(store, 1)
+            store.append(next_entries(store, [b"x" * 100]))
     with pytest.raises(StoreFailedError):
         fill(store, 1)
     assert (store.last_index, store.end_position) == (1, end)
+    assert writes == [end, end + 60]
     store.close()
     again = make_store(tmp_path)
     again.open()
+    assert (again.last_index, again.end_position) == (1, end)
     fill(again, 1)
     assert again.last_index == 2
     again.close()
