@@ -93,6 +93,7 @@ class _Announced:
             "role": service.role,
             "serving": service.is_serving,
             "broker_id": service.broker_id,
+            "name_servers": service.registered_with,
             "address": service.address,
             "dledger": service.ledger_address,
             "pid": os.getpid(),

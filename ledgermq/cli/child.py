@@ -64,7 +64,8 @@ class Child:
         self.words = words
         self.address = address
         self.role = STARTING
-        self.is_serving = False
+        # Whether it takes messages, and clients find it by the name server.
+        self.is_ready = False
         self.started_at = 0.0
         self.deaths = 0
         # Set while the process is asked to stop; done when it is gone.
@@ -114,7 +115,7 @@ class Child:
                 status = json.loads(line)
                 role = status.get("role", self.role)
                 self.role = STARTING if role == "UNKNOWN" else role
-                self.is_serving = bool(status.get("serving", False))
+                self.is_ready = bool(status.get("serving") and status.get("name_servers"))
                 self.cluster.changed(self)
 
     def look(self) -> None:
@@ -130,7 +131,7 @@ class Child:
         process.stdout.close()
         self._process = None
         self._partial = b""
-        self.role, self.is_serving = "DOWN", False
+        self.role, self.is_ready = "DOWN", False
         if self._stopped is not None:
             self._stopped.set_result(None)
             return

@@ -4,8 +4,8 @@ A name server and a group of brokers (n0, n1, ...) are started as children, rest
 and stopped together; one that cannot start at all ends the cluster, with the reason. Node i listens
 on base port + 10 * i, its ledger port is that + 30000. Settings go to all brokers; those that begin
 with ``namesrv.`` go to the name server instead, and those of TLS to both. Prints one line for each
-part, then ``ready`` once a leader serves; with ``--ready-file`` the same is written as JSON
-(replaced in one step whenever a process or a role changes):
+part, then ``ready`` once a leader serves that the name server knows; with ``--ready-file`` the same
+is written as JSON (replaced in one step whenever a process or a role changes):
 
     {"namesrv": "127.0.0.1:9876", "console": null,
      "brokers": [{"id": "n0", "pid": 17, "address": "127.0.0.1:10911",
@@ -41,6 +41,8 @@ SMALL_STORE: Final = {
 }
 # So many starts that fail before the cluster was ever ready, and it is given up.
 FAILED_STARTS_MAX: Final = 3
+# A cluster that is not ready by then says where to look.
+READY_PATIENCE_S: Final = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -161,9 +163,18 @@ class Cluster:
         print(f"data in {self._data}", flush=True)
         for child in (self._namesrv, *self._brokers):
             child.launch()
+        loop.call_later(READY_PATIENCE_S, self._tell_if_not_ready)
         await self._is_over.wait()
         self.is_stopping = True
         await asyncio.gather(*(child.end() for child in (*self._brokers, self._namesrv)))
+
+    def _tell_if_not_ready(self) -> None:
+        if not self._is_ready and not self.is_stopping:
+            print(
+                f"not ready after {READY_PATIENCE_S:g} s: no leader serves that the name server "
+                f"knows; see {self._data / 'logs'}",
+                flush=True,
+            )
 
     def _look(self) -> None:
         """Some process has ended."""
@@ -176,7 +187,7 @@ class Cluster:
         if child.role != STARTING and self._said.get(child.name) != text:
             self._said[child.name] = text
             print(text, flush=True)
-        if not self._is_ready and any(broker.is_serving for broker in self._brokers):
+        if not self._is_ready and any(broker.is_ready for broker in self._brokers):
             self._is_ready = True
             self._write_ready_file()
             print("ready", flush=True)

@@ -72,6 +72,29 @@ def test_up_tells_where_everything_is(up: LiveProgram, tmp_path: Path) -> None:
     assert node["address"] in {row["address"] for row in json.loads(listed.stdout)}
 
 
+def test_ready_means_that_the_name_server_knows_the_leader(tmp_path: Path) -> None:
+    base = free_first_port()
+    # The name server waits for the text of its own file as long as nobody writes it.
+    table = tmp_path / "kvConfig.json"
+    os.mkfifo(table)
+    words = [
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5, "--",
+        *SMALL_STORE, f"namesrv.kvConfigPath={table}",
+    ]  # fmt: skip
+    with LiveProgram(words, tmp_path / "up.log") as up:
+        wait_until(
+            lambda: any(line.startswith("n0 ") and line.endswith("LEADER") for line in up.lines),
+            what="a broker that leads",
+        )
+        asked = ("admin", "clusterList", "--json", "-n", f"127.0.0.1:{base + 5}")
+        assert run_ledgermq(*asked).returncode == 1
+        assert "ready" not in up.lines
+        table.write_text("{}")
+        wait_until(lambda: "ready" in up.lines, what="ready")
+        listed = run_ledgermq(*asked)
+        assert [row["id"] for row in json.loads(listed.stdout)] == [0], listed.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_up_stops_all_and_leaves_nothing(up: LiveProgram, number: signal.Signals) -> None:
     pids, data = children(up), data_of(up)

@@ -241,9 +241,12 @@ class BrokerService:
 
     @property
     def registered_with(self) -> list[str]:
-        """Addresses of the name servers that accepted the last registration."""
-        servers = self._registration.servers.items()
-        return [address for address, server in servers if server.is_registered]
+        """Addresses of the name servers that know this broker under its present id."""
+        return [
+            address
+            for address, server in self._registration.servers.items()
+            if server.is_registered and server.registered_id == self.broker_id
+        ]
 
     # Start.
 
