@@ -1,8 +1,9 @@
 """Raft: the pure core of one member. Values in, one Ready out; no I/O, no clock, no randomness.
 
 The face is six calls: `receive`, `propose`, `tick`, `take_ready`, `persisted`, `applied`, and
-`deadline_ms`, which says when `tick` is due; `set_dialect` and `unreachable` tell what the driver
-knows of connections. All effects leave in `Ready`, whose docstring is the driver's contract.
+`deadline_ms`, which says when `tick` is due; `set_dialect`, `unreachable` and `peer_ended` tell
+what the driver knows of connections. All effects leave in `Ready`, whose docstring is the driver's
+contract.
 
 Among LedgerMQ members this is Raft with pre-vote and check-quorum. As soon as one peer is known to
 be Java, votes, heart beats and times follow DLedger 0.3.1.2, but for what its peers cannot tell
@@ -283,6 +284,17 @@ class Raft:
         """Takes the news that the connection to a peer broke: its window is paused."""
         if isinstance(self._duty, Leader):
             self._duty.unreachable(peer_id, self._now_ms)
+
+    def peer_ended(self, peer_id: str, now_ms: float) -> None:
+        """Takes the news that the process of a peer has ended: a dead leader is not waited for.
+
+        Whoever still hears of that leader refuses the pre-vote, so that a mistake costs nothing.
+        With a Java member in the group there is no pre-vote, and the times are DLedger's.
+        """
+        is_followed = isinstance(self._duty, Follower) and self.leader_id == peer_id
+        if is_followed and not self._state.is_mixed:
+            self._now_ms = now_ms
+            self._become_candidate(self.term)
 
     def take_ready(self) -> Ready | None:
         """Hands out all effects since the last call; None when there are none."""

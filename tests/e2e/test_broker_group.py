@@ -124,6 +124,21 @@ def test_leader_serves_and_its_state_survives_it(group: Group) -> None:
         assert answer.ext_fields["queueOffset"] == "10"
 
 
+def test_leader_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
+    """Its silence would be noticed after six minutes only."""
+    with ExitStack() as stack:
+        group = Group(tmp_path, [*SETTINGS, "heartBeatTimeIntervalMs=120000"])
+        for number in range(3):
+            group.start(number, stack)
+        group.wait_until_all_count()
+        first = group.leader()
+        group.members[first].kill()
+        second = group.leader()
+        assert second != first
+        with WireClient(group.members[second].address) as client:
+            assert client.send("After", 0, b"x").code == 0
+
+
 def _leader_with_followers(group: Group) -> tuple[int, str]:
     """Ten messages and an offset by a leader whose followers do as they must.
 

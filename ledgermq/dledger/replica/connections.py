@@ -75,10 +75,18 @@ class Connections:
         self._output = TurnOutput(reactor)
         self._peers = {
             peer_id: Peer(
-                reactor, config, peer_id, codec, store.segment_bytes, events, self._output
+                reactor,
+                config,
+                peer_id,
+                codec,
+                store.segment_bytes,
+                events,
+                self._output,
+                self._refused,
             )
             for peer_id in peer_ids
         }
+        self._events = events
         self._listener = Listener(config, store, codec, events, clients)
         port = addresses[config.self_id].port
         self._server = CommandServer(
@@ -117,6 +125,11 @@ class Connections:
     def dialect_of(self, peer_id: str) -> PeerDialect:
         """How a peer is spoken to now; UNKNOWN while there is no connection to it."""
         return self._peers[peer_id].dialect
+
+    def _refused(self, peer_id: str) -> None:
+        """Nobody listens at a peer's address: unless it is still connected itself, it has ended."""
+        if not self._listener.is_connected(peer_id):
+            self._events.peer_ended(peer_id)
 
     def stop(self) -> Deferred[None]:
         """Closes all; fires when nothing is left. May be called again."""

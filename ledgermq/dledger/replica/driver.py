@@ -331,6 +331,12 @@ class Replica:
             self._raft.unreachable(peer_id)
             self._schedule_turn()
 
+    def peer_ended(self, peer_id: str) -> None:
+        """Tells the core that the process of a peer is no more."""
+        if self._raft is not None and self._is_running:
+            self._raft.peer_ended(peer_id, self.now_ms)
+            self._schedule_turn()
+
     # One turn.
 
     def _schedule_turn(self) -> None:

@@ -129,6 +129,10 @@ class Listener:
         if connection is not None:
             send_binary(connection, message)
 
+    def is_connected(self, peer_id: str) -> bool:
+        """Whether there is a binary connection that the peer has made."""
+        return peer_id in self._connections
+
     # Receiver of the connections.
 
     def connection_made(self, connection: CommandProtocol) -> None:

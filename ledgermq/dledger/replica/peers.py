@@ -9,6 +9,8 @@ while a connection is not ready, or while too much waits for its socket, is drop
 again what matters. On one connection messages keep their order. Nothing is scheduled here.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from twisted.internet.defer import Deferred
@@ -46,6 +48,9 @@ class MemberEvents(Protocol):
     def peer_lost(self, peer_id: str) -> None:
         """The way to a peer is closed."""
 
+    def peer_ended(self, peer_id: str) -> None:
+        """The process of a peer has ended: it closed its connections, and nobody listens there."""
+
 
 class Peer:
     """The way to one peer; the Receiver of its connection."""
@@ -59,8 +64,12 @@ class Peer:
         segment_bytes: int,
         events: MemberEvents,
         output: TurnOutput,
+        on_refused: Callable[[str], None],
     ) -> None:
-        """Opens nothing yet; the arguments are those of Connections."""
+        """Opens nothing yet; the arguments are those of Connections.
+
+        `on_refused` is told the peer's id when nobody listens at its address.
+        """
         self.peer_id = peer_id
         self._config = config
         self._codec = codec
@@ -85,6 +94,7 @@ class Peer:
             self,
             connect_timeout_ms=config.request_timeout_ms,
             back_off=self._back_off_s,
+            on_refused=partial(on_refused, peer_id),
             output=output,
         )
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from twisted.application.internet import ClientService
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
@@ -55,6 +56,23 @@ class _CommandFactory(Factory):
         return self._client.new_connection()
 
 
+class _WatchedEndpoint:
+    """An endpoint that tells when nobody listens at its address."""
+
+    def __init__(self, endpoint: Any, on_refused: Callable[[], None]) -> None:
+        self._endpoint = endpoint
+        self._on_refused = on_refused
+
+    def connect(self, factory: Factory) -> Deferred[Any]:
+        attempt: Deferred[Any] = self._endpoint.connect(factory)
+        return attempt.addErrback(self._failed)
+
+    def _failed(self, failure: Failure) -> Failure:
+        if failure.check(ConnectionRefusedError):
+            self._on_refused()
+        return failure
+
+
 class CommandClient:
     """The way to one peer."""
 
@@ -68,6 +86,7 @@ class CommandClient:
         connect_timeout_ms: int = 3000,
         back_off: Callable[[int], float] = default_back_off,
         on_connected: OnConnected | None = None,
+        on_refused: Callable[[], None] | None = None,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
         tls: ClientTls | None = None,
@@ -84,6 +103,8 @@ class CommandClient:
             back_off: seconds to wait after so many failed attempts in a row.
             on_connected: called with each new connection before requests go out on it; when the
                 Deferred it returns fails, the connection is dropped and made again.
+            on_refused: called for each attempt that the peer's machine refuses: it is there, and
+                nobody listens.
             limits: of the connection; the first-frame time does not apply.
             output: shared with other servers and clients on this reactor; None for one of its own.
             tls: asked at each attempt; None for plain connections.
@@ -101,6 +122,8 @@ class CommandClient:
         timeout_s = connect_timeout_ms / 1000
         endpoint_class: Any = TCP6ClientEndpoint if ":" in host else TCP4ClientEndpoint
         endpoint = endpoint_class(reactor, host, port, timeout=timeout_s)
+        if on_refused is not None:
+            endpoint = _WatchedEndpoint(endpoint, on_refused)
         # Twisted's interfaces are unknown to the type checker.
         factory: Any = _CommandFactory(self)
         self._service = ClientService(

@@ -187,6 +187,9 @@ class SimLinks:
             return
         is_cut = network.is_cut(self.self_id, peer_id) or network.is_cut(peer_id, self.self_id)
         if is_cut or peer_id not in network.listening:
+            if not is_cut:
+                network.hit("process of a peer found ended")
+                self._events.peer_ended(peer_id)
             self._reactor.callLater(_RECONNECT_MS / 1000, self._try, peer_id)
             return
         self._last_number += 1

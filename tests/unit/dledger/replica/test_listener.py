@@ -84,6 +84,8 @@ class FakeMember:
 
     def peer_lost(self, peer_id: str) -> None: ...
 
+    def peer_ended(self, peer_id: str) -> None: ...
+
     def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]:
         if self.error is not None:
             raise self.error

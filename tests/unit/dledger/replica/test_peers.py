@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from twisted.internet.error import ConnectionDone
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError, TimeoutError
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
@@ -40,9 +40,19 @@ class Rig:
     def __init__(self, **changes: Any) -> None:
         self.clock = MemoryReactorClock()
         self.told: list[Any] = []
+        self.refused: list[str] = []
         self.output = TurnOutput(self.clock)
         config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-10.0.0.1:2", **changes)
-        self.peer = Peer(self.clock, config, "n1", EntryCodec(crc32c), 4096, self, self.output)
+        self.peer = Peer(
+            self.clock,
+            config,
+            "n1",
+            EntryCodec(crc32c),
+            4096,
+            self,
+            self.output,
+            self.refused.append,
+        )
         self.peer.start()
         self.transport = StringTransport()
         self.decoder = FrameDecoder()
@@ -55,6 +65,9 @@ class Rig:
 
     def peer_lost(self, peer_id: str) -> None:
         self.told.append(("lost", peer_id))
+
+    def peer_ended(self, peer_id: str) -> None:
+        self.told.append(("ended", peer_id))
 
     def connect(self) -> RemotingCommand:
         """Accepts the connection; returns the HELLO that came on it."""
@@ -193,6 +206,16 @@ def test_peer_that_does_not_answer_hello_or_goes_away_is_tried_again() -> None:
     assert rig.transport.disconnecting
     rig.lose()
     rig.clock.advance(0.1)
+    rig.greeted(0)
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_attempt_that_is_refused_is_told_and_one_that_gets_no_answer_is_not() -> None:
+    rig = Rig(reconnect_min_ms=100)
+    for error in (TimeoutError(), ConnectionRefusedError()):
+        rig.clock.tcpClients.pop()[2].clientConnectionFailed(None, Failure(error))
+        rig.clock.advance(0.2)
+    assert rig.refused == ["n1"]
     rig.greeted(0)
     assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
 

@@ -1,0 +1,79 @@
+"""When a peer counts as ended: nobody listens at its address, and its own connection is closed."""
+
+from typing import Any, cast
+
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
+
+from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.messages import Message, PeerDialect
+from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.connections import Connections
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.command import RemotingCommand, encode
+
+SEGMENT_BYTES = 4096
+
+
+class Rig:
+    """The connections of n0, and what they tell of n1."""
+
+    def __init__(self) -> None:
+        self.clock = MemoryReactorClock()
+        self.ended: list[str] = []
+        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-10.0.0.1:2")
+        self.connections = Connections(
+            self.clock,
+            config,
+            DLedgerMemoryStore(SEGMENT_BYTES),
+            EntryCodec(crc32c),
+            self,
+            cast(ClientRequests, None),
+        )
+        self.connections.listen()
+        self.connections.connect()
+
+    def message_received(self, message: Message) -> None: ...
+
+    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None: ...
+
+    def peer_lost(self, peer_id: str) -> None: ...
+
+    def peer_ended(self, peer_id: str) -> None:
+        self.ended.append(peer_id)
+
+    def refuse(self) -> None:
+        """The machine of n1 says that nobody listens."""
+        factory: Any = self.clock.tcpClients.pop()[2]
+        factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
+        self.clock.advance(1)
+
+    def accept(self) -> Any:
+        """A connection that n1 makes."""
+        protocol = self.clock.tcpServers[0][1].buildProtocol(None)
+        protocol.makeConnection(StringTransport())
+        hello = wire_binary.Hello(group="g", sender="n1", target="n0", segment_bytes=SEGMENT_BYTES)
+        body = wire_binary.encode_hello(hello)
+        protocol.dataReceived(encode(RemotingCommand(code=52001, body=body, opaque=1)))
+        return protocol
+
+
+def test_peer_that_neither_listens_nor_is_connected_has_ended() -> None:
+    rig = Rig()
+    rig.refuse()
+    assert rig.ended == ["n1"]
+
+
+def test_peer_that_is_still_connected_has_not_ended() -> None:
+    """A firewall may refuse what its process does not know of."""
+    rig = Rig()
+    connection = rig.accept()
+    rig.refuse()
+    assert rig.ended == []
+    connection.connectionLost(Failure(ConnectionDone()))
+    rig.refuse()
+    assert rig.ended == ["n1"]
