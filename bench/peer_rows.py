@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,9 +21,11 @@ from bench import cold, stock
 from bench.availability import QUEUES as KILL_QUEUES
 from bench.availability import TOPIC as KILL_TOPIC
 from bench.availability import Senders
+from bench.catch_up import LOOK_S, NEAR_BYTES, log_end
 from bench.peer_table import WARM_UP, Outcome
-from bench.peers import Peer, java
+from bench.peers import PAUSE, Peer, java
 from bench.warmth import LIMIT_S, WINDOW_S, warm
+from ledgermq.cli.remote import Remote
 
 TOPIC = "PeerTopic"
 BACKLOG = "PeerBacklog"
@@ -33,6 +37,9 @@ BACKLOG_S = 20.0
 READERS_END_S = 120.0
 # Seconds of a load that are not counted: a JVM has not compiled yet what only this load runs.
 LEAD_IN_S = 3.0
+# What a follower lacks that is to catch up, and how long either half of that may take.
+LACK_BYTES = 1 << 30
+CATCH_UP_LIMIT_S = 180.0
 # One JVM alone on the machine is warm sooner than three.
 SYNC_LIMIT_S = 24.0
 REASON_MAX = 300
@@ -225,6 +232,34 @@ def start(peer: Peer, _: Plan) -> Figures:
     return {"s": peer.start_s}
 
 
+def catch_up(peer: Peer, _: Plan) -> Figures:
+    """Seconds until a member that was stopped while the others took 1 GiB has all of it."""
+    leader = peer.leader()
+    follower = next(address for address in peer.members if address != leader)
+    with Remote(peer.namesrv) as remote:
+        os.kill(peer.members[follower], signal.SIGSTOP)
+        try:
+            lacked = fill(peer, remote, leader)
+        finally:
+            os.kill(peer.members[follower], signal.SIGCONT)
+        begun = time.perf_counter()
+        while log_end(remote, leader) - log_end(remote, follower) >= NEAR_BYTES:
+            if time.perf_counter() > begun + CATCH_UP_LIMIT_S:
+                raise RuntimeError(f"not in step after {CATCH_UP_LIMIT_S:g} s")
+            PAUSE.wait(LOOK_S)
+    return {"s": time.perf_counter() - begun, "mb": lacked / 2**20}
+
+
+def fill(peer: Peer, remote: Remote, leader: str) -> int:
+    """Sends until the leader's log has grown by a gigabyte; returns by how much it has."""
+    first, begun = log_end(remote, leader), time.perf_counter()
+    while (grown := log_end(remote, leader) - first) < LACK_BYTES:
+        if time.perf_counter() > begun + CATCH_UP_LIMIT_S:
+            raise RuntimeError(f"{grown / 2**20:.0f} MiB taken in {CATCH_UP_LIMIT_S:g} s")
+        run_json("load", *words_of(peer, LOADS["10k-256"], TOPIC, LEAD_IN_S))
+    return grown
+
+
 def time_to_writable(peer: Peer, _: Plan) -> Figures:
     """Seconds without a leader that takes messages, around one ``kill -9`` of the leader."""
     peer.create_topic(KILL_TOPIC, KILL_QUEUES)
@@ -253,6 +288,7 @@ ROWS = (
     Row("cold", "32 a pull, from the disk", pull_cold),
     Row("memory", "memory of the leader, MB", memory),
     Row("start", "start of the group, s", start),
+    Row("catch-up", "a follower 1 GiB behind, nobody sending: s until in step", catch_up),
     Row("kill", "kill -9 of the leader: s until messages are taken", time_to_writable),
 )
 QUICK = ("1k-256", "1k-1", "10k-256", "pull", "mixed-4", "cold", "memory", "start", "kill")

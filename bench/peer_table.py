@@ -39,6 +39,7 @@ SHOWN = {
     "memory": ("mb",),
     "heap": ("mb",),
     "start": ("s",),
+    "catch-up": ("s",),
     "kill": ("s",),
 }
 WARM_UP = "warm-up"

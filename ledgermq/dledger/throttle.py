@@ -3,8 +3,8 @@
 A follower that comes back after hours reads cold segments from the leader's disk and fills its
 line, at the cost of all others. Far behind, it gets so many bytes a second; near the end it gets
 all there is. Source: DLedgerEntryPusher.EntryDispatcher.checkQuotaAndWait. Differs from it: batches
-count, too, and a log that grows faster than the quota raises it, for else the follower would never
-arrive.
+count, too; a log that grows faster than the quota raises it, for else the follower would never
+arrive; and one that hardly grows lifts it, for there is nobody to be spared.
 """
 
 from typing import Final
@@ -12,6 +12,9 @@ from typing import Final
 # Nearer to the end than this, nothing is held back (DLedgerEntryPusher).
 NEAR_COUNT: Final = 1000
 _SECOND_MS: Final = 1000.0
+# A log that grows by less than this part of the quota in a second hardly grows.
+_IDLE_PART: Final = 20
+_NO_LIMIT_BYTES: Final = 1 << 62
 
 
 class PushThrottle:
@@ -47,8 +50,10 @@ class PushThrottle:
         """
         if now_ms >= self._second_end_ms:
             is_next = now_ms - self._second_end_ms < _SECOND_MS
-            grown_bytes = end_position - self._end_position if is_next else 0
-            self._left_bytes = max(self._quota_bytes, 2 * grown_bytes)
+            grown_bytes = end_position - self._end_position
+            self._left_bytes = max(self._quota_bytes, 2 * grown_bytes if is_next else 0)
+            if is_next and grown_bytes * _IDLE_PART < self._quota_bytes:
+                self._left_bytes = _NO_LIMIT_BYTES
             self._second_end_ms = now_ms + _SECOND_MS
             self._end_position = end_position
         if self._left_bytes <= 0:

@@ -17,8 +17,8 @@ def test_each_second_has_its_allowance() -> None:
     taken = [throttle.take(40, 5000, now_ms) for now_ms in (0, 10, 20, 30, 999)]
     assert taken == [True, True, True, False, False]
     assert throttle.next_ms == 1000
-    assert throttle.take(1000, 5000, 1000), "a frame may exceed what is left"
-    assert not throttle.take(1, 5000, 1001)
+    assert throttle.take(1000, 5005, 1000), "a frame may exceed what is left"
+    assert not throttle.take(1, 5005, 1001)
 
 
 def test_a_log_that_grows_faster_than_the_quota_raises_it() -> None:
@@ -30,6 +30,15 @@ def test_a_log_that_grows_faster_than_the_quota_raises_it() -> None:
     assert sent == 2 * 3000
 
 
+def test_a_log_that_hardly_grows_lifts_the_quota_for_a_second() -> None:
+    throttle = PushThrottle(0, 100)
+    assert throttle.take(100, 5000, 0)
+    assert not throttle.take(1, 5000, 999), "nothing is known of the second before"
+    assert all(throttle.take(1 << 30, 5004, 1000 + number) for number in range(1000))
+    assert throttle.take(100, 5009, 2000), "clients are back"
+    assert not throttle.take(1, 5009, 2001)
+
+
 def test_leader_holds_back_what_a_far_follower_lacks() -> None:
     quota_bytes = 4096
     desk = Desk([1] * 2000, throttle_far_bytes=1, throttle_quota_bytes=quota_bytes)
@@ -39,8 +48,12 @@ def test_leader_holds_back_what_a_far_follower_lacks() -> None:
     sent_bytes: dict[int, int] = {}
     match_index = -1
     while match_index < desk.log.last_index:
-        if match_index < far_index:
-            desk.now_ms = max(desk.now_ms, min(desk.pusher.deadline_ms(), desk.now_ms + 60_000))
+        due_ms = min(desk.pusher.deadline_ms(), desk.now_ms + 60_000)
+        if due_ms > desk.now_ms:
+            desk.now_ms = due_ms
+            if match_index < far_index:
+                # Clients send on.
+                desk.propose(5)
         for push in desk.pushes():
             assert isinstance(push, AppendRequest)
             if push.entries.first_index < far_index:
@@ -64,4 +77,5 @@ def test_held_back_follower_is_not_asked_about_in_a_loop() -> None:
     desk.now_ms += 1
     assert desk.pushes() == []
     assert desk.pusher.deadline_ms() == 1000
+    desk.propose()
     assert len(desk.pushes(after_ms=999)) == 1
