@@ -22,11 +22,20 @@ cdef class ConsumeQueue:
     @cython.locals(at="long long")
     cpdef bint add(self, long long offset, bytes unit, long long lease) except *
 
+    cpdef void fetch_end(self) noexcept
+
     @cython.locals(
         at="long long", start="long long", written=Py_ssize_t, count=Py_ssize_t, buffer=object,
         view="unsigned char[::1]",
     )
     cpdef object put(self, long long first_offset, bytes data, object index)
+
+# An address that is none is no error: then nothing comes.
+cdef extern from *:
+    """
+    #define LEDGERMQ_FETCH_PLACE(base, at) __builtin_prefetch((base) + (at), 1)
+    """
+    void fetch_place "LEDGERMQ_FETCH_PLACE"(unsigned char*, long long) noexcept
 
 @cython.locals(i=Py_ssize_t)
 cdef void _copy_unit(unsigned char* room, const unsigned char* unit) noexcept

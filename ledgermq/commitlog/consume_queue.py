@@ -120,6 +120,16 @@ class ConsumeQueue:
         self.max_offset = offset + 1
         return True
 
+    def fetch_end(self) -> None:
+        """Have the place of the next unit come into the processor's caches, if there is one.
+
+        In the compiled form only.
+        """
+        if COMPILED:
+            fetch_place(  # type: ignore[name-defined]  # noqa: F821
+                self._base, self.max_offset * _UNIT_BYTES - self._buffer_start
+            )
+
     def put(self, first_offset: int, data: bytes, index: int) -> None:
         """Add units, the first of which has the offset `first_offset`.
 

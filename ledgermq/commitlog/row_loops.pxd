@@ -14,13 +14,27 @@ cdef bytes _TAGS, _KEYS, _UNIQUE, _MULTI
 cdef object _new_row
 
 @cython.locals(
-    p="const unsigned char*", total="Py_ssize_t", rows=list, topic_queues=dict, topic=bytes,
-    start="Py_ssize_t", stop="Py_ssize_t", at="Py_ssize_t", topic_at="Py_ssize_t",
-    topic_end="Py_ssize_t", shared=TopicQueue,
+    p="const unsigned char*", rows=list, found=list, start="Py_ssize_t", stop="Py_ssize_t",
+    at="Py_ssize_t", topic_at="Py_ssize_t", shared=TopicQueue,
 )
 cpdef list rows_between(
     bytes data, object starts, object stops, Py_ssize_t head_bytes, object maker
 )
+
+@cython.locals(
+    p="const unsigned char*", total="Py_ssize_t", found=list, topic_queues=dict, topic=bytes,
+    start="Py_ssize_t", stop="Py_ssize_t", at="Py_ssize_t", topic_at="Py_ssize_t",
+    topic_end="Py_ssize_t", shared=TopicQueue,
+)
+cdef list _topic_queues_of(
+    bytes data, object starts, object stops, Py_ssize_t head_bytes, object maker
+)
+
+cdef extern from *:
+    """
+    #define LEDGERMQ_FETCH_OBJECT(object) __builtin_prefetch(object, 1)
+    """
+    void fetch_object "LEDGERMQ_FETCH_OBJECT"(ConsumeQueue) noexcept
 
 @cython.locals(
     rows=list, index="long long", base="long long", at=Py_ssize_t, starts=list,
@@ -42,9 +56,11 @@ cpdef list put_rows(object rows, object index, list arrivals, object put_light)
     body_at="Py_ssize_t", topic_at="Py_ssize_t", topic_end="Py_ssize_t",
     properties_bytes="Py_ssize_t",
 )
-cdef Py_ssize_t _topic_of(
+cdef bint _is_usual(
     const unsigned char* p, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t total
 ) noexcept
+
+cdef Py_ssize_t _topic_at(const unsigned char* p, Py_ssize_t at) noexcept
 
 @cython.locals(
     end="Py_ssize_t", tags_at="Py_ssize_t", tags_end="Py_ssize_t", keys_at="Py_ssize_t",

@@ -87,27 +87,17 @@ def rows_between(
         RemoteProtocolError: such a part is no record.
     """
     rows: list[Row] = []
-    p, total = data, len(data)
-    topic_queues = maker.topic_queues
-    topic = b""
-    for start, stop in zip(starts, stops, strict=True):
+    p = data
+    found = _topic_queues_of(data, starts, stops, head_bytes, maker)
+    for start, stop, shared in zip(starts, stops, found, strict=True):
         row: Row | None = None
         at = start + head_bytes
-        topic_at = _topic_of(p, at, stop, total)
-        if topic_at:
-            topic_end = topic_at + p[topic_at - 1]
-            if topic_end - topic_at != len(topic) or not _has(
-                p, topic_at, topic_end, topic, len(topic)
-            ):
-                topic = data[topic_at:topic_end]
-            queue_id = _i32(p, at + 12)
-            shared = topic_queues.get((queue_id, topic))
-            if shared is None:
-                shared = maker.topic_queue(topic, queue_id)
+        if shared is not None:
+            topic_at = _topic_at(p, at)
             body = data[at + _BODY_AT : topic_at - 1] if shared.watched else None
             row = _row_of(
                 p,
-                topic_end + 2,
+                topic_at + p[topic_at - 1] + 2,
                 stop,
                 shared,
                 _i32(p, at + 36),
@@ -120,6 +110,40 @@ def rows_between(
             )
         rows.append(maker.rare_row(data, at, stop) if row is None else row)
     return rows
+
+
+def _topic_queues_of(
+    data: bytes, starts: Sequence[int], stops: Sequence[int], head_bytes: int, maker: Maker
+) -> list[TopicQueue | None]:
+    """Returns what the records of each queue share, None for a record that is not a usual one.
+
+    Of many queues few are in the processor's caches. All are asked for here, before the first is
+    needed, so that they come together.
+    """
+    found: list[TopicQueue | None] = []
+    p, total = data, len(data)
+    topic_queues = maker.topic_queues
+    topic = b""
+    for start, stop in zip(starts, stops, strict=True):
+        shared = None
+        at = start + head_bytes
+        if _is_usual(p, at, stop, total):
+            topic_at = _topic_at(p, at)
+            topic_end = topic_at + p[topic_at - 1]
+            if topic_end - topic_at != len(topic) or not _has(
+                p, topic_at, topic_end, topic, len(topic)
+            ):
+                topic = data[topic_at:topic_end]
+            queue_id = _i32(p, at + 12)
+            shared = topic_queues.get((queue_id, topic))
+            if shared is None:
+                shared = maker.topic_queue(topic, queue_id)
+        found.append(shared)
+    if COMPILED:
+        for shared in found:
+            if shared is not None:
+                fetch_object(shared.queue)  # type: ignore[name-defined]  # noqa: F821
+    return found
 
 
 def appended_rows(
@@ -204,6 +228,11 @@ def put_rows(
     """
     key_rows: list[KeyRow] = []
     lease = _NO_LEASE
+    if COMPILED:
+        for row in rows:
+            queue = row[0]
+            if queue is not None:
+                queue.fetch_end()
     for row in rows:
         queue, queue_offset, unit, tags_code, keys, _, _, light = row
         if queue is not None:
@@ -224,23 +253,26 @@ def put_rows(
     return key_rows
 
 
-def _topic_of(p: bytes, at: int, stop: int, total: int) -> int:
-    """Returns where the topic of a record begins; 0 when it is not one of the usual form."""
+def _is_usual(p: bytes, at: int, stop: int, total: int) -> bool:
+    """Tells whether p[at:stop] is a record of the usual form, all of whose lengths are right."""
     body_at = at + _BODY_AT
     if at < 0 or stop > total or body_at + _TAIL_BYTES_MIN > stop:
-        return 0
+        return False
     if _i32(p, at) != stop - at or _u32(p, at + 4) != _MAGIC or _i32(p, at + 36) & _V6:
-        return 0
-    topic_at = body_at + _i32(p, at + 84) + 1
+        return False
+    topic_at = _topic_at(p, at)
     if not body_at < topic_at <= stop - 2:
-        return 0
+        return False
     topic_end = topic_at + p[topic_at - 1]
     if topic_end > stop - 2:
-        return 0
+        return False
     properties_bytes = p[topic_end] * 256 + p[topic_end + 1]
-    if topic_end + 2 + properties_bytes != stop or properties_bytes > _PROPERTIES_BYTES_MAX:
-        return 0
-    return topic_at
+    return topic_end + 2 + properties_bytes == stop and properties_bytes <= _PROPERTIES_BYTES_MAX
+
+
+def _topic_at(p: bytes, at: int) -> int:
+    """Returns where the topic of a usual record begins, one byte behind its length."""
+    return at + _BODY_AT + _i32(p, at + 84) + 1
 
 
 def _row_of(

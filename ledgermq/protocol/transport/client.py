@@ -103,8 +103,7 @@ class CommandClient:
             back_off: seconds to wait after so many failed attempts in a row.
             on_connected: called with each new connection before requests go out on it; when the
                 Deferred it returns fails, the connection is dropped and made again.
-            on_refused: called for each attempt that the peer's machine refuses: it is there, and
-                nobody listens.
+            on_refused: called for each attempt that is refused: nobody listens there.
             limits: of the connection; the first-frame time does not apply.
             output: shared with other servers and clients on this reactor; None for one of its own.
             tls: asked at each attempt; None for plain connections.
