@@ -93,6 +93,8 @@ def test_the_faults_were_met() -> None:
         202,
         # Stopped in order after a flush that had failed, the simulated broker began another.
         5550,
+        # A leader heard of commits, of its successor and of a failed flush in one step.
+        21350,
     ],
 )
 def test_seed_that_found_a_defect(seed: int) -> None:

@@ -285,11 +285,16 @@ class RaftWatch:
         return index
 
     def look_last(self, member: SimMember) -> None:
-        """A process ended in the middle of a step: what it had told others as committed counts."""
+        """A process ended in the middle of a step: what it had told others as committed counts,
+        also when the same step ended its leadership.
+        """
         raft = member.replica._raft if member.replica is not None else None
         before = self._seen.get(member.id)
-        if raft is not None and before is not None and raft.role is Role.LEADER:
-            self._check_committed(member, raft, before[1] + 1, raft.term)
+        if raft is None or before is None:
+            return
+        led_term = self._led_term(member, raft)
+        if led_term is not None:
+            self._check_committed(member, raft, before[1] + 1, led_term)
 
     def _led_term(self, member: SimMember, raft: Raft) -> int | None:
         """The term that the member leads, or led when it was last looked at.
