@@ -174,7 +174,9 @@ CASES: Final = (
     _case("consumerConnection", _plain("-g", GROUP), "#ClientId"),
     _case("producerConnection", _plain("-g", "tour_producers", "-t", WORK_TOPIC), "tour"),
     _case("producerConnection", _plain("-g", "no_such_group", "-t", TOPIC), "not exist"),
-    _case("consumerProgress", _plain("-g", GROUP), "Diff Total"),
+    # A consumer tells its offsets for the first time after ten seconds.
+    _case("consumerProgress", _plain("-g", GROUP), rf"%RETRY%{GROUP}[\s\S]*Diff Total",
+          is_awaited=True),
     _case("consumerProgress", _plain("-g", GROUP, "-s", "true"), _SHARED, is_awaited=True),
     _case("consumerProgress", _plain(), GROUP),
     _case("consumerStatus", lambda side: ["-g", GROUP, "-i", side.client_id], "#Consumer"),
@@ -235,7 +237,9 @@ CASES: Final = (
     _case("exportMetadata", _export("-g"), "success", file="export/subscriptionGroup.json"),
     _case("exportConfigs", _export(), "success", file="export/configs.json"),
     _case("exportMetrics", _export(), "success", file="export/metrics.json"),
-    _case("startMonitoring", _plain(), f"running {WORK_TOPIC}", command="monitor"),
+    # It finds its own consumer in a round or in the next one.
+    _case("startMonitoring", _plain(), rf"%RETRY%__MONITOR_CONSUMER\n[\s\S]*running {WORK_TOPIC}",
+          command="monitor", is_awaited=True),
     # Access control.
     _case("updateAclConfig", _cluster(*_ACCOUNT), "success"),
     _case("updateGlobalWhiteAddr", _cluster("-g", "127.0.0.1,10.0.0.1"), "success"),
