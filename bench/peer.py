@@ -24,12 +24,14 @@ from pathlib import Path
 
 from bench import page
 from bench.peer_rows import (
+    CATCH_UP,
     HEAP,
     QUICK,
     ROWS,
     SYNC,
     Plan,
     measure,
+    measure_behind,
     measure_synced,
     smallest_heap,
     tried,
@@ -38,9 +40,10 @@ from bench.peer_table import Outcome, Report, text_of
 from bench.peers import OURS, PURE, PURE_ENVIRONMENT, Peer, java, java_name, ours
 
 Opened = Callable[[], contextlib.AbstractContextManager[Peer]]
-KEYS = (*(row.key for row in ROWS), SYNC, HEAP)
+KEYS = (*(row.key for row in ROWS), CATCH_UP, SYNC, HEAP)
 TITLES = {
     **{row.key: row.title for row in ROWS},
+    CATCH_UP: "a follower 1 GiB behind, nobody sending: s until in step",
     SYNC: "one broker, SYNC_FLUSH: 1 KiB, 256 in flight",
     HEAP: "memory of the leader with the smallest heap, MB",
 }
@@ -83,7 +86,7 @@ def groups_of(options: argparse.Namespace) -> list[Group]:
 def run_group(group: Group, plan: Plan, keys: Collection[str]) -> dict[str, Outcome]:
     """One round of one group; what cannot be measured is there with its reason."""
     found: dict[str, Outcome] = {}
-    of_three = [key for key in keys if key not in (SYNC, HEAP)]
+    of_three = [key for key in keys if key not in (CATCH_UP, SYNC, HEAP)]
     if of_three:
         try:
             with group.three() as peer:
@@ -91,14 +94,17 @@ def run_group(group: Group, plan: Plan, keys: Collection[str]) -> dict[str, Outc
         except Exception as error:
             reason = f"the group did not run: {error}"
             found |= {key: {"failed": reason[:300]} for key in of_three if key not in found}
+    if CATCH_UP in keys:
+        found[CATCH_UP] = tried(functools.partial(run_alone, group.three, measure_behind, plan))
     if SYNC in keys:
-
-        def synced() -> Outcome:
-            with group.synced() as peer:
-                return measure_synced(peer, plan)
-
-        found[SYNC] = tried(synced)
+        found[SYNC] = tried(functools.partial(run_alone, group.synced, measure_synced, plan))
     return found
+
+
+def run_alone(opened: Opened, run: Callable[[Peer, Plan], Outcome], plan: Plan) -> Outcome:
+    """One row of a group that is started for it."""
+    with opened() as peer:
+        return run(peer, plan)
 
 
 def run_rounds(groups: Sequence[Group], plan: Plan, rounds: int, keys: Collection[str]) -> Report:

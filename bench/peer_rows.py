@@ -37,7 +37,8 @@ BACKLOG_S = 20.0
 READERS_END_S = 120.0
 # Seconds of a load that are not counted: a JVM has not compiled yet what only this load runs.
 LEAD_IN_S = 3.0
-# What a follower lacks that is to catch up, and how long either half of that may take.
+# What a follower lacks that is to catch up, by a load that Apache's leader takes also while a
+# member is silent (with more in flight it begins to refuse), and how long either half may take.
 LACK_BYTES = 1 << 30
 CATCH_UP_LIMIT_S = 180.0
 # One JVM alone on the machine is warm sooner than three.
@@ -47,7 +48,7 @@ REASON_MAX = 300
 HEAPS_MB = (256, 384, 512, 768)
 HEAP_WINDOWS = 4
 # Rows that are not of a warm group of three, by their short names.
-SYNC, HEAP = "sync", "heap"
+SYNC, HEAP, CATCH_UP = "sync", "heap", "catch-up"
 Figures = dict[str, float]
 
 
@@ -90,6 +91,7 @@ LOADS = {
     "10k-256": Load("10 KiB, 256 in flight", body_bytes=10_240),
     "batch": Load("1 KiB, batches of 32, 32 in flight", batch=32, in_flight=8),
 }
+FILL = Load("10 KiB, 16 in flight", body_bytes=10_240, connections=1, in_flight=16)
 READERS = {1: "one group", 4: "4 groups", 16: "16 groups"}
 
 
@@ -232,34 +234,6 @@ def start(peer: Peer, _: Plan) -> Figures:
     return {"s": peer.start_s}
 
 
-def catch_up(peer: Peer, _: Plan) -> Figures:
-    """Seconds until a member that was stopped while the others took 1 GiB has all of it."""
-    leader = peer.leader()
-    follower = next(address for address in peer.members if address != leader)
-    with Remote(peer.namesrv) as remote:
-        os.kill(peer.members[follower], signal.SIGSTOP)
-        try:
-            lacked = fill(peer, remote, leader)
-        finally:
-            os.kill(peer.members[follower], signal.SIGCONT)
-        begun = time.perf_counter()
-        while log_end(remote, leader) - log_end(remote, follower) >= NEAR_BYTES:
-            if time.perf_counter() > begun + CATCH_UP_LIMIT_S:
-                raise RuntimeError(f"not in step after {CATCH_UP_LIMIT_S:g} s")
-            PAUSE.wait(LOOK_S)
-    return {"s": time.perf_counter() - begun, "mb": lacked / 2**20}
-
-
-def fill(peer: Peer, remote: Remote, leader: str) -> int:
-    """Sends until the leader's log has grown by a gigabyte; returns by how much it has."""
-    first, begun = log_end(remote, leader), time.perf_counter()
-    while (grown := log_end(remote, leader) - first) < LACK_BYTES:
-        if time.perf_counter() > begun + CATCH_UP_LIMIT_S:
-            raise RuntimeError(f"{grown / 2**20:.0f} MiB taken in {CATCH_UP_LIMIT_S:g} s")
-        run_json("load", *words_of(peer, LOADS["10k-256"], TOPIC, LEAD_IN_S))
-    return grown
-
-
 def time_to_writable(peer: Peer, _: Plan) -> Figures:
     """Seconds without a leader that takes messages, around one ``kill -9`` of the leader."""
     peer.create_topic(KILL_TOPIC, KILL_QUEUES)
@@ -288,7 +262,6 @@ ROWS = (
     Row("cold", "32 a pull, from the disk", pull_cold),
     Row("memory", "memory of the leader, MB", memory),
     Row("start", "start of the group, s", start),
-    Row("catch-up", "a follower 1 GiB behind, nobody sending: s until in step", catch_up),
     Row("kill", "kill -9 of the leader: s until messages are taken", time_to_writable),
 )
 QUICK = ("1k-256", "1k-1", "10k-256", "pull", "mixed-4", "cold", "memory", "start", "kill")
@@ -325,6 +298,43 @@ def measure_synced(peer: Peer, plan: Plan) -> Outcome:
         return send(FULL, peer, plan)
 
     return tried(run)
+
+
+def measure_behind(peer: Peer, _: Plan) -> Outcome:
+    """Seconds until a member that was stopped while the others took 1 GiB has all of it.
+
+    In a group of its own: one that was stopped may be of less use to its group for a while.
+    """
+    return tried(functools.partial(catch_up, peer))
+
+
+def catch_up(peer: Peer) -> Figures:
+    """Stops a member, fills, and waits for it."""
+    peer.create_topic(TOPIC, QUEUES)
+    leader = peer.leader()
+    follower = next(address for address in peer.members if address != leader)
+    with Remote(peer.namesrv) as remote:
+        os.kill(peer.members[follower], signal.SIGSTOP)
+        try:
+            lacked = fill(peer, remote, leader)
+        finally:
+            os.kill(peer.members[follower], signal.SIGCONT)
+        begun = time.perf_counter()
+        while log_end(remote, leader) - log_end(remote, follower) >= NEAR_BYTES:
+            if time.perf_counter() > begun + CATCH_UP_LIMIT_S:
+                raise RuntimeError(f"not in step after {CATCH_UP_LIMIT_S:g} s")
+            PAUSE.wait(LOOK_S)
+    return {"s": time.perf_counter() - begun, "mb": lacked / 2**20}
+
+
+def fill(peer: Peer, remote: Remote, leader: str) -> int:
+    """Sends until the leader's log has grown by a gigabyte; returns by how much it has."""
+    first, begun = log_end(remote, leader), time.perf_counter()
+    while (grown := log_end(remote, leader) - first) < LACK_BYTES:
+        if time.perf_counter() > begun + CATCH_UP_LIMIT_S:
+            raise RuntimeError(f"{grown / 2**20:.0f} MiB taken in {CATCH_UP_LIMIT_S:g} s")
+        run_json("load", *words_of(peer, FILL, TOPIC, LEAD_IN_S))
+    return grown
 
 
 def smallest_heap(version: str, seconds: float) -> Outcome:
