@@ -30,8 +30,8 @@ from bench.peer_rows import (
     ROWS,
     SYNC,
     Plan,
+    catch_up,
     measure,
-    measure_behind,
     measure_synced,
     smallest_heap,
     tried,
@@ -95,7 +95,7 @@ def run_group(group: Group, plan: Plan, keys: Collection[str]) -> dict[str, Outc
             reason = f"the group did not run: {error}"
             found |= {key: {"failed": reason[:300]} for key in of_three if key not in found}
     if CATCH_UP in keys:
-        found[CATCH_UP] = tried(functools.partial(run_alone, group.three, measure_behind, plan))
+        found[CATCH_UP] = tried(functools.partial(run_alone, group.three, catch_up, plan))
     if SYNC in keys:
         found[SYNC] = tried(functools.partial(run_alone, group.synced, measure_synced, plan))
     return found

@@ -300,16 +300,11 @@ def measure_synced(peer: Peer, plan: Plan) -> Outcome:
     return tried(run)
 
 
-def measure_behind(peer: Peer, _: Plan) -> Outcome:
+def catch_up(peer: Peer, _: Plan) -> Figures:
     """Seconds until a member that was stopped while the others took 1 GiB has all of it.
 
     In a group of its own: one that was stopped may be of less use to its group for a while.
     """
-    return tried(functools.partial(catch_up, peer))
-
-
-def catch_up(peer: Peer) -> Figures:
-    """Stops a member, fills, and waits for it."""
     peer.create_topic(TOPIC, QUEUES)
     leader = peer.leader()
     follower = next(address for address in peer.members if address != leader)
