@@ -53,8 +53,14 @@ class Tour:
             f"-Drocketmq.home.dir={home}", "-Drocketmq.client.rebalance.waitInterval=1000",
         ]  # fmt: skip
         self._log = log_path.open("w")
+        # consumerStatus writes what it finds into the working directory.
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=log_path.parent,
         )
 
     def ask(self, *words: str) -> str:
