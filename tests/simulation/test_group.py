@@ -29,6 +29,7 @@ FLOORS = {
     "reset at begin index": 1,
     "stopped in order": 50,
     "segments dropped": 20,
+    "write EIO hit": 20,
     "fsync EIO hit": 20,
     "ENOSPC hit": 50,
     "unsynced writes lost": 30,

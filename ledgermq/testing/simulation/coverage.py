@@ -45,6 +45,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "rot found in CQ": 50,
     "RECOVERING entered": 100,
     "RECOVERING left": 80,
+    "write EIO hit": 200,
     "fsync EIO hit": 200,
     "ENOSPC hit": 100,
     "reset at begin index": 20,
@@ -69,6 +70,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "pause": 500,
     "stop inside an operation": 500,
     "stopped in order": 300,
+    "process of a peer found ended": 10_000,
 }
 _BETTER_LOG: Final = (
     VoteResult.REJECT_SMALL_LEDGER_END_INDEX,

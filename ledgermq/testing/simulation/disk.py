@@ -5,9 +5,9 @@ from the synced content is kept or lost sector by sector (512 bytes), in any com
 were made or removed without a sync of their directory are kept or lost one by one; a file under
 replacement has its old content or its new one. A killed process loses nothing that it has written.
 
-Faults: a machine that stops before any chosen operation, a sync that fails once (what it should
-have written counts as clean from then on, and is never written), a disk without room, flipped
-bytes.
+Faults: a machine that stops before any chosen operation, a write that fails with a part of it
+done, a sync that fails once (what it should have written counts as clean from then on, and is never
+written), a disk without room, flipped bytes.
 """
 
 import random
@@ -38,6 +38,13 @@ class SimFile:
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """As in MappedFile."""
+        disk = self.disk
+        if disk.write_errors > 0:
+            disk.write_errors -= 1
+            disk.hit("write EIO hit")
+            done = disk.part_of(len(data))
+            self.buffer[offset : offset + done] = data[:done]
+            raise OSError(5, "Input/output error", self.path)
         self.buffer[offset : offset + len(data)] = data
 
     def sync(self) -> None:
@@ -141,7 +148,8 @@ class SimDisk:
         # The machine stops before the operation of this number.
         self.stop_at: int | None = None
         self.is_stopped = False
-        # So many syncs fail next.
+        # So many writes and so many syncs fail next.
+        self.write_errors = 0
         self.sync_errors = 0
         # A sync has failed once.
         self.has_lost_writes = False
@@ -171,6 +179,10 @@ class SimDisk:
         """The machine runs again."""
         self.is_stopped = False
         self.stop_at = None
+
+    def part_of(self, size_bytes: int) -> int:
+        """Returns how much of a write that fails is done: from nothing to all."""
+        return self._rng.randrange(size_bytes + 1)
 
     def cut_power(self) -> None:
         """What was not synced is kept or lost, bit by bit."""

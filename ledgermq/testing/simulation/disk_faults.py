@@ -1,4 +1,6 @@
-"""Faults of clocks and disks: jumps, slow and full disks, failed syncs, rot, empty disks."""
+"""Faults of clocks and disks: jumps, slow and full disks, failed writes and syncs, rot, disks that
+are replaced by empty ones.
+"""
 
 import random
 from collections.abc import Callable
@@ -50,6 +52,7 @@ class DiskFaults:
             "clock": self._clock,
             "slow_disk": self._slow_disk,
             "full_disk": self._full_disk,
+            "write_error": self._write_error,
             "sync_error": self._sync_error,
             "retention": self._retention,
             "rot": self._rot,
@@ -80,6 +83,11 @@ class DiskFaults:
         member.disk.free_bytes = 0
         self._scene.note("full_disk", member.id)
         self._scene.timeline.at(rng.uniform(200, 3_000), self._restore_disk, member)
+
+    def _write_error(self, rng: random.Random) -> None:
+        member = self._scene.any_member(rng)
+        member.disk.write_errors = 1
+        self._scene.note("write_error", member.id)
 
     def _sync_error(self, rng: random.Random) -> None:
         member = self._scene.any_member(rng)

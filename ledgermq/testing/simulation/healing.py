@@ -94,6 +94,7 @@ class Healing:
                 member.disk.texts.pop("/store/dispatch.checkpoint", None)
             member.sync_ms = 0.5
             member.disk.free_bytes = None
+            member.disk.write_errors = 0
             member.disk.sync_errors = 0
             member.disk.stop_at = None
             member.resume()

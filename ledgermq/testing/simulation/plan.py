@@ -17,6 +17,7 @@ FAULT_KINDS: Final = (
     "rot",
     "wipe",
     "full_disk",
+    "write_error",
     "sync_error",
     "slow_disk",
     "clock",
@@ -110,7 +111,8 @@ class Plan:
         ids = [f"n{i}" for i in range(count)]
         java_count = rng.choice((0, 0, 0, 0, 0, 1, count)) if count > 1 else 0
         is_sync_flush = rng.random() < 0.85
-        weights = _draw_weights(rng, count, bool(java_count), is_sync_flush) + _draw_stops(seed)
+        weights = _draw_weights(rng, count, bool(java_count), is_sync_flush)
+        weights += _draw_stops(seed) + _draw_write_errors(seed)
         return cls(
             seed=seed,
             member_count=count,
@@ -222,3 +224,9 @@ def _draw_stops(seed: int) -> tuple[tuple[str, float], ...]:
     """Draws whether processes are stopped in order, too; of its own, for the other draws stay."""
     rng = random.Random(f"stops {seed}")
     return (("stop", rng.choice((1.0, 3.0))),) if rng.random() < 0.3 else ()
+
+
+def _draw_write_errors(seed: int) -> tuple[tuple[str, float], ...]:
+    """Draws whether writes fail, too; of its own, for the other draws stay."""
+    rng = random.Random(f"write errors {seed}")
+    return (("write_error", rng.choice((0.3, 1.0, 3.0))),) if rng.random() < 0.4 else ()

@@ -72,6 +72,20 @@ def sync_that_fails() -> None:
     stage.settle()
 
 
+def write_that_fails() -> None:
+    """D11: an error of a write ends the member; what was done of it is cut away, and no damage."""
+    stage = group()
+    stage["n0"].disk.write_errors = 1
+    stage.favorite = "n1"
+    stage.send("n0")
+    stage.run(20)
+    demand(not stage.is_leader("n0"), "I33 n0 leads on a disk that failed")
+    stage.lead("n1")
+    stage.send_all("n1", 2)
+    stage.settle()
+    demand("damage found at start" not in stage.world.counts, "a part of a write is no damage")
+
+
 def page_lost_by_a_failed_sync() -> None:
     """D1: what a failed sync has lost counts as clean; it is written anew before it is counted."""
     stage = group()
