@@ -22,7 +22,7 @@ STAMP := .venv/.ready
 SOURCES := $(shell find ledgermq -name '*.py')
 # What the kernel is compiled from, where there is a C compiler.
 KERNEL := setup.py $(shell find ledgermq -name '*.pxd') \
-	$(patsubst %.pxd,%.py,$(shell find ledgermq -name '*.pxd'))
+	$(wildcard $(patsubst %.pxd,%.py,$(shell find ledgermq -name '*.pxd')))
 # What `make interop` starts besides Python. Java 17 runs the clients, Maven and npm fetch them.
 INTEROP_TOOLS := java mvn go node npm
 # First seed of `make simulate`, and how many.

@@ -2,6 +2,8 @@
 
 cimport cython
 
+from ledgermq.commitlog.prefetch cimport fetch
+
 cdef Py_ssize_t _UNIT_BYTES
 
 # What each unit touches comes first.
@@ -29,13 +31,6 @@ cdef class ConsumeQueue:
         view="unsigned char[::1]",
     )
     cpdef object put(self, long long first_offset, bytes data, object index)
-
-# An address that is none is no error: then nothing comes.
-cdef extern from *:
-    """
-    #define LEDGERMQ_FETCH_PLACE(base, at) __builtin_prefetch((base) + (at), 1)
-    """
-    void fetch_place "LEDGERMQ_FETCH_PLACE"(unsigned char*, long long) noexcept
 
 @cython.locals(i=Py_ssize_t)
 cdef void _copy_unit(unsigned char* room, const unsigned char* unit) noexcept

@@ -126,8 +126,8 @@ class ConsumeQueue:
         In the compiled form only.
         """
         if COMPILED:
-            fetch_place(  # type: ignore[name-defined]  # noqa: F821
-                self._base, self.max_offset * _UNIT_BYTES - self._buffer_start
+            fetch(  # type: ignore[name-defined]  # noqa: F821
+                self._base + self.max_offset * _UNIT_BYTES - self._buffer_start
             )
 
     def put(self, first_offset: int, data: bytes, index: int) -> None:

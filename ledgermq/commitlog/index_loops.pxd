@@ -2,6 +2,8 @@
 
 cimport cython
 
+from ledgermq.commitlog.prefetch cimport fetch
+
 cdef Py_ssize_t _HEADER_BYTES, _SLOT_BYTES, _ENTRY_BYTES
 cdef long long _SIGN, _MASK, _SECONDS_MAX
 
@@ -15,12 +17,6 @@ cpdef Py_ssize_t enter_keys(
     object buffer, object keys, Py_ssize_t slot_count, Py_ssize_t number, long long first_base,
     long long base
 ) except -1
-
-cdef extern from *:
-    """
-    #define LEDGERMQ_FETCH(place) __builtin_prefetch(place, 1)
-    """
-    void fetch "LEDGERMQ_FETCH"(const void*) noexcept
 
 @cython.locals(value="long long")
 cdef long long _u32(unsigned char[::1] b, Py_ssize_t at) noexcept

@@ -3,6 +3,7 @@
 cimport cython
 
 from ledgermq.commitlog.consume_queue cimport ConsumeQueue
+from ledgermq.commitlog.prefetch cimport fetch_object
 from ledgermq.commitlog.row cimport TopicQueue
 
 cdef long long _MAGIC, _V6, _PREPARED, _TRANSACTION, _ROLLBACK
@@ -29,12 +30,6 @@ cpdef list rows_between(
 cdef list _topic_queues_of(
     bytes data, object starts, object stops, Py_ssize_t head_bytes, object maker
 )
-
-cdef extern from *:
-    """
-    #define LEDGERMQ_FETCH_OBJECT(object) __builtin_prefetch(object, 1)
-    """
-    void fetch_object "LEDGERMQ_FETCH_OBJECT"(ConsumeQueue) noexcept
 
 @cython.locals(
     rows=list, index="long long", base="long long", at=Py_ssize_t, starts=list,

@@ -250,13 +250,13 @@ class DLedgerMmapFileStore:
         size_bytes = len(data)
         check_continues(self, entries)
         self._index.reserve(entries)
-        tail = self._tail
-        if tail is None or position != self.end_position:
-            tail = self._find_tail(position)
-        self._index.write(entries)
-        offset = position - tail.start_offset
-        end = offset + size_bytes
         try:
+            tail = self._tail
+            if tail is None or position != self.end_position:
+                tail = self._find_tail(position)
+            self._index.write(entries)
+            offset = position - tail.start_offset
+            end = offset + size_bytes
             tail.write(offset, data)
         except OSError as error:
             self._failure = error
@@ -433,8 +433,7 @@ class DLedgerMmapFileStore:
             before = data.segment_at(end)
             offset = end - before.start_offset
             blank = BLANK.pack(BLANK_MAGIC, self.segment_bytes - offset)
-            with self._failing_for_good():
-                before.write(offset, blank)
+            before.write(offset, blank)
         else:
             tail = data.segment_at(position)
         self._tail = tail

@@ -357,6 +357,26 @@ def test_a_failed_write_is_final_and_what_it_left_is_no_part_of_the_log(
     again.close()
 
 
+def test_a_failed_write_of_the_blank_at_the_end_of_a_segment_is_final(tmp_path: Path) -> None:
+    disk = new_disk()
+    store = make_store(tmp_path, disk)
+    store.open()
+    fill(store, 6)
+    end = store.end_position
+    disk.write_errors = 1
+    for _ in range(2):
+        with pytest.raises(StoreFailedError, match="Input/output error"):
+            fill(store, 1)
+    assert (store.last_index, store.end_position) == (5, end)
+    store.close()
+    again = make_store(tmp_path, disk)
+    again.open()
+    assert (again.last_index, again.end_position) == (5, end)
+    fill(again, 1)
+    assert again.position_at(6) == SEGMENT_BYTES
+    again.close()
+
+
 def test_a_write_that_takes_a_part_goes_on_with_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
