@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
@@ -21,9 +22,11 @@ class Transport(StringTransport):
 
 
 class ServiceTests(SynchronousTestCase):
+    @pytest.fixture(autouse=True)
+    def run_in(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp())
-        self.folder.mkdir(parents=True)
         self.file = write_tls_file(self.folder / "tls.properties")
         self.reactor = MemoryReactorClock()
         settings = {
