@@ -180,7 +180,7 @@ def growth(document: Any) -> Figure:
         )
         axes.set_ylim(bottom=0)
         axes.grid(axis="y", linewidth=0.3)
-    figure.axes[0].legend(fontsize=8)
+    figure.axes[0].legend(fontsize=8, loc="lower center")
     return figure
 
 
