@@ -249,8 +249,8 @@ class DLedgerMmapFileStore:
         data, position = entries.data, entries.position
         size_bytes = len(data)
         check_continues(self, entries)
-        self._index.reserve(entries)
         try:
+            self._index.reserve(entries)
             tail = self._tail
             if tail is None or position != self.end_position:
                 tail = self._find_tail(position)
@@ -442,8 +442,8 @@ class DLedgerMmapFileStore:
     def _prepare_next(self) -> None:
         try:
             self.data.prepare_next()
-        except DiskFullError:
-            # Whether there is room is decided when the segment is needed.
+        except (DiskFullError, OSError):
+            # Whether it can be made is decided when the segment is needed.
             return
 
     def _unit_at(self, index: int) -> IndexUnit:

@@ -19,7 +19,7 @@ from ledgermq.dledger.store.errors import (
     StoreFormatError,
 )
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
-from ledgermq.dledger.store.filesystem import FileSystem, RealFileSystem
+from ledgermq.dledger.store.filesystem import FileSystem, MappedFile, RealFileSystem
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from tests.fault.lossy_disk import new_disk
 
@@ -69,6 +69,10 @@ def next_entries(store: LedgerStore, bodies: list[bytes], term: int = 1) -> Entr
 def fill(store: LedgerStore, count: int, body_bytes: int = 100, term: int = 1) -> None:
     for _ in range(count):
         store.append(next_entries(store, [bytes(body_bytes)], term))
+
+
+def refuse_files(path: str, size_bytes: int) -> MappedFile:
+    raise OSError(errno.EMFILE, "Too many open files", path)
 
 
 def test_both_stores_are_ledger_stores(tmp_path: Path) -> None:
@@ -375,6 +379,43 @@ def test_a_failed_write_of_the_blank_at_the_end_of_a_segment_is_final(tmp_path: 
     fill(again, 1)
     assert again.position_at(6) == SEGMENT_BYTES
     again.close()
+
+
+def test_a_segment_that_cannot_be_made_ahead_is_tried_again_when_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = new_disk()
+    store = make_store(tmp_path, disk)
+    store.open()
+    fill(store, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "create", refuse_files)
+        fill(store, 2)
+    fill(store, 1)
+    assert (store.last_index, store.position_at(6)) == (6, SEGMENT_BYTES)
+    store.close()
+
+
+# Eight units fill a segment of the index.
+@pytest.mark.parametrize(
+    ("count", "body_bytes"), [(2, 100), (4, 10)], ids=["of the log", "of the index"]
+)
+def test_a_segment_that_cannot_be_made_when_it_is_needed_is_final(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, body_bytes: int
+) -> None:
+    disk = new_disk()
+    store = make_store(tmp_path, disk)
+    store.open()
+    fill(store, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "create", refuse_files)
+        fill(store, count, body_bytes)
+        end = store.end_position
+        for _ in range(2):
+            with pytest.raises(StoreFailedError, match="Too many open files"):
+                fill(store, 1, body_bytes)
+    assert store.end_position == end
+    store.close()
 
 
 def test_a_write_that_takes_a_part_goes_on_with_the_rest(
