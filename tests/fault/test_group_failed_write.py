@@ -17,7 +17,10 @@ from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are Linux's"),
+    pytest.mark.skipif(
+        sys.platform != "linux",
+        reason="only Linux limits another process (prlimit); the simulation fails writes without",
+    ),
 ]
 # An eighth of a segment of the log; no other file of a member is as large.
 LIMIT_BYTES = 512 << 10

@@ -3,6 +3,7 @@
 See broken_twins.py, which has those of the core.
 """
 
+import contextlib
 from typing import Any
 
 from ledgermq.broker.proposals import Proposals
@@ -45,6 +46,16 @@ def sync_error_ignored() -> list[Patch]:
             self.dirty = False
 
     return [(Segment, "sync", sync)]
+
+
+def write_error_ignored() -> list[Patch]:
+    original = Segment.write
+
+    def write(self: Any, offset: int, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            original(self, offset, data)
+
+    return [(Segment, "write", write)]
 
 
 def damaged_member_votes() -> list[Patch]:

@@ -78,6 +78,10 @@ _SYNC_ERRORS: dict[str, object] = {
     **_GROUP,
     "fault_weights": (("sync_error", 3.0), ("power", 1.0)),
 }
+_WRITE_ERRORS: dict[str, object] = {
+    **_GROUP,
+    "fault_weights": (("write_error", 3.0), ("power", 1.0)),
+}
 _CLOCKS: dict[str, object] = {**_GROUP, "fault_weights": (("clock", 1.0), ("kill", 1.0))}
 _RETENTION: dict[str, object] = {
     **_GROUP,
@@ -365,6 +369,14 @@ MUTATIONS = (
         "a blank before a torn entry counts",
         store_twins.blank_before_a_torn_entry_counts,
         disks.power_cut_inside_a_roll,
+    ),
+    Mutation(
+        "M42",
+        "an error of a write is ignored",
+        store_twins.write_error_ignored,
+        disks.write_that_fails,
+        30,
+        _WRITE_ERRORS,
     ),
 )
 

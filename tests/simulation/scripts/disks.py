@@ -61,11 +61,7 @@ def sync_that_fails() -> None:
     """D1, D11: an error of a sync ends the member, another one leads; nothing is asked twice."""
     stage = group()
     stage["n0"].disk.sync_errors = 1
-    stage.favorite = "n1"
-    stage.send("n0")
-    stage.run(20)
-    demand(not stage.is_leader("n0"), "I33 n0 leads on a disk that failed")
-    stage.lead("n1")
+    _fail_and_follow(stage)
     stage.cut_power("n0")
     stage.send_all("n1", 2)
     stage.start("n0")
@@ -76,14 +72,19 @@ def write_that_fails() -> None:
     """D11: an error of a write ends the member; what was done of it is cut away, and no damage."""
     stage = group()
     stage["n0"].disk.write_errors = 1
+    _fail_and_follow(stage)
+    stage.send_all("n1", 2)
+    stage.settle()
+    demand("damage found at start" not in stage.world.counts, "a part of a write is no damage")
+
+
+def _fail_and_follow(stage: Stage) -> None:
+    """The disk of the leader n0 fails with the next message; n1 leads after it."""
     stage.favorite = "n1"
     stage.send("n0")
     stage.run(20)
     demand(not stage.is_leader("n0"), "I33 n0 leads on a disk that failed")
     stage.lead("n1")
-    stage.send_all("n1", 2)
-    stage.settle()
-    demand("damage found at start" not in stage.world.counts, "a part of a write is no damage")
 
 
 def page_lost_by_a_failed_sync() -> None:
