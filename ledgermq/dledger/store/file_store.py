@@ -243,6 +243,7 @@ class DLedgerMmapFileStore:
             LedgerPositionError: they do not continue the log; nothing was written.
             DiskFullError: there is no room for the next segment; nothing was written.
             StoreFailedError: a sync or a write failed, now or before; none of them is in the log.
+            OSError: the next segment could not be made ahead; they are in the log, and the last.
         """
         if self._failure is not None:
             raise StoreFailedError(self.directory, str(self._failure))
@@ -441,9 +442,10 @@ class DLedgerMmapFileStore:
 
     def _prepare_next(self) -> None:
         try:
-            self.data.prepare_next()
-        except (DiskFullError, OSError):
-            # Whether it can be made is decided when the segment is needed.
+            with self._failing_for_good():
+                self.data.prepare_next()
+        except DiskFullError:
+            # Whether there is room is decided when the segment is needed.
             return
 
     def _unit_at(self, index: int) -> IndexUnit:
