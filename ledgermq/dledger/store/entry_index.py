@@ -92,7 +92,7 @@ class EntryIndex:
         position, tail = entries.first_index * INDEX_UNIT_BYTES, self._tail
         if tail is not None and self._has_room(entries):
             pack_units(tail.buffer, position - tail.start_offset, entries)
-            tail.dirty = True
+            tail.note_write()
             return
         packed = memoryview(bytearray(entries.count * INDEX_UNIT_BYTES))
         pack_units(packed, 0, entries)

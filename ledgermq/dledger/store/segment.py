@@ -38,10 +38,10 @@ class Segment:
         "_file",
         "_file_system",
         "buffer",
-        "dirty",
-        "is_syncing",
+        "covered",
         "path",
         "start_offset",
+        "written",
     )
 
     def __init__(self, file_system: FileSystem, path: str, segment_bytes: int) -> None:
@@ -70,12 +70,16 @@ class Segment:
             self._file = file_system.map(path)
         else:
             raise StoreFormatError(path, "size", segment_bytes, found)
-        # The whole file. Whoever writes through it sets `dirty` afterwards.
+        # The whole file. Whoever writes through it calls `note_write` afterwards.
         self.buffer = self._file.buffer
-        # Bytes were written since the last sync began.
-        self.dirty = self._created
-        # A sync has begun and not ended: what it covers is not on disk yet, although not dirty.
-        self.is_syncing = False
+        # How many writes have ended: only the writer's thread raises it, and only when the bytes
+        # are there. A write lets go of the interpreter, so that a sync may run in the midst of it;
+        # a number that were raised before would let that sync pass for one that covers the write.
+        self.written = int(self._created)
+        # What `written` was when the latest completed sync began: whoever syncs sets it, when the
+        # sync has ended. A lower number may take the place of a higher one where two syncs cross;
+        # that costs one sync more.
+        self.covered = 0
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Copies `data` to `offset`; it must fit.
@@ -83,8 +87,19 @@ class Segment:
         Raises:
             OSError: some of it may be there.
         """
-        self.dirty = True
-        self._file.write(offset, data)
+        try:
+            self._file.write(offset, data)
+        finally:
+            self.written += 1
+
+    def note_write(self) -> None:
+        """Takes the news that bytes were put into `buffer`: the next sync covers them."""
+        self.written += 1
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a write has ended that no completed sync covers."""
+        return self.covered != self.written
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """Returns a copy of so many bytes, fewer at the end of the file."""
@@ -118,12 +133,12 @@ class Segment:
         for at in range(offset, end, _BLOCK_BYTES):
             stop = min(at + _BLOCK_BYTES, end)
             buffer[at:stop] = _ZEROS[: stop - at]
-        self.dirty = True
+        self.written += 1
 
     def rewrite(self, offset: int, end: int) -> None:
         """Has the next sync write these bytes, whether they count as written or not."""
         self._file.rewrite(offset, end)
-        self.dirty = True
+        self.written += 1
 
     def sync(self) -> None:
         """Returns when everything written before the call is on disk, the file's name too.
@@ -133,16 +148,10 @@ class Segment:
         Raises:
             OSError: what is on disk is unknown; the segment stays dirty.
         """
-        self.is_syncing = True
-        self.dirty = False
-        try:
-            self._file.sync()
-            self._sync_name()
-        except BaseException:
-            self.dirty = True
-            raise
-        finally:
-            self.is_syncing = False
+        covered = self.written
+        self._file.sync()
+        self._sync_name()
+        self.covered = covered
 
     def _sync_name(self) -> None:
         if self._created:

@@ -242,8 +242,8 @@ class Segments:
             OSError: final; the bytes must be taken as lost.
         """
         for segment in tuple(self._open.values()):
-            # A truncation may be syncing it in the other thread: its end must be waited for, too.
-            if segment.dirty or segment.is_syncing:
+            # One that another thread is syncing is dirty until that sync has ended.
+            if segment.is_dirty:
                 segment.sync()
 
     def distrust(self, position: int) -> None:
@@ -253,7 +253,7 @@ class Segments:
         sync that failed, some of them count as written although they are not.
         """
         for start, segment in self._open.items():
-            segment.dirty = True
+            segment.note_write()
             end = min(self.end_position, start + self.segment_bytes)
             if position < end:
                 segment.rewrite(max(position - start, 0), end - start)
