@@ -9,20 +9,13 @@ error is final: nobody knows what is on the disk, so every waiting and every lat
 with it and the disk is not asked again.
 """
 
-import sys
 from collections.abc import Callable
-from typing import Final
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
-
-# How long the thread waits for the interpreter while the reactor computes, before each sync and
-# behind it. Python's 5 ms are longer than a disk needs. To be confirmed on a quiet machine: what
-# was measured on a busy one had more noise than difference (bench/sync_ratio.py).
-_SWITCH_S: Final = 0.0005
 
 
 class Flusher:
@@ -83,7 +76,6 @@ class Flusher:
 
     def _begin(self) -> None:
         if self._owns_pool and not self._pool.started:
-            sys.setswitchinterval(_SWITCH_S)
             self._pool.start()
         self._covered, self._waiting = self._waiting, []
         self._running = deferToThreadPool(self._reactor, self._pool, self._sync)
