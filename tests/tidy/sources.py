@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Directories that tools make; nothing in them is ours, nor in a hidden one but for this.
 GENERATED = frozenset({"__pycache__", "build", "dist", "node_modules", "target", "data"})
 HIDDEN_BUT_OURS = frozenset({".ci"})
+# In a second working tree of a repository a file says where the repository is.
+GIT_POINTER = ".git"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def files_below(directory: Path) -> Iterator[Path]:
             is_hidden = path.name.startswith(".") and path.name not in HIDDEN_BUT_OURS
             if path.name not in GENERATED and not is_hidden and path.suffix != ".egg-info":
                 yield from files_below(path)
-        elif path.is_file():
+        elif path.is_file() and path.name != GIT_POINTER:
             yield path
 
 
