@@ -39,13 +39,24 @@ class LiveProgram:
     """One process, its status lines as they come, and its log."""
 
     def __init__(
-        self, words: Sequence[object], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        words: Sequence[object],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = LEDGERMQ,
     ) -> None:
-        """Starts it; `environment` is added to the variables of this process."""
+        """Starts it.
+
+        Args:
+            words: of its command line.
+            log: what it writes to standard error is added to this file.
+            environment: variables besides those of this process.
+            command: what the words are given to.
+        """
         self._log = log
         with open(log, "ab") as errors:
             self._process = subprocess.Popen(
-                [*LEDGERMQ, *map(str, words)],
+                [*command, *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.up_cluster import UpCluster
+from tests.fault.small_disk import NoMountError, SmallDisk
 from tests.fault.up_group import (
     NODES,
     Load,
@@ -40,53 +39,6 @@ _NO_MOUNT = (
 )
 
 
-class Disk:
-    """A file system in memory at one path."""
-
-    def __init__(self, path: Path, size_bytes: int) -> None:
-        """Mounts it; skips the test where that is not allowed."""
-        self.path = path
-        path.mkdir(parents=True)
-        words = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-        except OSError as error:
-            pytest.skip(f"{_NO_MOUNT}: {error}")
-        if done.returncode:
-            pytest.skip(f"{_NO_MOUNT}: {done.stderr.strip()}")
-
-    def grow(self) -> None:
-        """Makes it roomy again."""
-        assert self.resize(LARGE_BYTES)
-
-    def resize(self, size_bytes: int) -> bool:
-        """Returns whether that worked: a size below what is used is refused."""
-        words = ["mount", "-o", f"remount,size={size_bytes}", str(self.path)]
-        return subprocess.run(words, capture_output=True, timeout=60).returncode == 0
-
-    def fill(self) -> None:
-        """Leaves room for less than one more segment."""
-
-        def is_filled() -> bool:
-            disk = os.statvfs(self.path)
-            return self.resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize + (256 << 10))
-
-        wait_until(is_filled, what=f"a full disk at {self.path}")
-
-    def put_ballast(self, percent: int) -> Path:
-        """Makes a file after which so much of the disk is used, and returns it."""
-        disk = os.statvfs(self.path)
-        used = disk.f_blocks - disk.f_bfree
-        ballast = self.path / "ballast"
-        with open(ballast, "wb") as file:
-            size = (disk.f_blocks * percent // 100 - used) * disk.f_frsize
-            os.posix_fallocate(file.fileno(), 0, size)
-        return ballast
-
-    def unmount(self) -> None:
-        subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=60)
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Not below pytest's own: a run that is killed leaves a mount, which pytest cannot clean."""
@@ -95,12 +47,15 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def disks(folder: Path) -> Iterator[dict[str, Disk]]:
+def disks(folder: Path) -> Iterator[dict[str, SmallDisk]]:
     """A roomy disk for the store of each member."""
     with contextlib.ExitStack() as stack:
         found = {}
         for node in NODES:
-            found[node] = Disk(folder / "data" / node, LARGE_BYTES)
+            try:
+                found[node] = SmallDisk(folder / "data" / node, LARGE_BYTES)
+            except NoMountError as error:
+                pytest.skip(f"{_NO_MOUNT}: {error}")
             stack.callback(found[node].unmount)
         yield found
 
@@ -124,7 +79,7 @@ def judge(group: UpCluster, load: Load) -> None:
 
 
 def test_a_full_follower_leaves_the_group_and_comes_back(
-    folder: Path, disks: dict[str, Disk]
+    folder: Path, disks: dict[str, SmallDisk]
 ) -> None:
     with small_group(folder, *SETTINGS, BLIND) as group:
         with Load(addresses(group), BODY_BYTES) as load:
@@ -141,7 +96,7 @@ def test_a_full_follower_leaves_the_group_and_comes_back(
         judge(group, load)
 
 
-def test_a_full_leader_hands_over_and_comes_back(folder: Path, disks: dict[str, Disk]) -> None:
+def test_a_full_leader_hands_over_and_comes_back(folder: Path, disks: dict[str, SmallDisk]) -> None:
     with small_group(folder, *SETTINGS, BLIND) as group:
         with Load(addresses(group), BODY_BYTES) as load:
             wait_until_whole(group)
@@ -158,7 +113,7 @@ def test_a_full_leader_hands_over_and_comes_back(folder: Path, disks: dict[str, 
 
 
 def test_a_group_of_full_disks_refuses_and_loses_nothing(
-    folder: Path, disks: dict[str, Disk]
+    folder: Path, disks: dict[str, SmallDisk]
 ) -> None:
     with small_group(folder, *SETTINGS, BLIND) as group:
         with Load(addresses(group), BODY_BYTES) as load:
@@ -188,7 +143,7 @@ def test_a_group_of_full_disks_refuses_and_loses_nothing(
 
 
 def test_a_nearly_full_leader_takes_no_messages_until_there_is_room(
-    folder: Path, disks: dict[str, Disk]
+    folder: Path, disks: dict[str, SmallDisk]
 ) -> None:
     """The last tenth of the disk is not for messages; no restart is needed."""
     watching = ("cleanResourceInterval=100", "cleanFileForciblyEnable=false")

@@ -12,7 +12,7 @@ import json
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from ledgermq.cli.store_walk import StoreDirectory
 from tests.e2e.live_program import run_ledgermq
@@ -48,11 +48,12 @@ def addresses(group: UpCluster) -> list[str]:
 def is_whole(group: UpCluster) -> bool:
     """Whether one leads, two follow, and all of them count."""
 
-    def is_counted(name: str) -> bool:
-        log = group.log_text(name)
-        return log.count("recovering, no vote") == log.count("recovered, it votes")
+    return group.has_all() and all(counts(group.log_text(name)) for name in NODES)
 
-    return group.has_all() and all(map(is_counted, NODES))
+
+def counts(log: str) -> bool:
+    """Whether the member that wrote this log votes and counts."""
+    return log.count("recovering, no vote") == log.count("recovered, it votes")
 
 
 def wait_until_whole(group: UpCluster) -> None:
@@ -65,7 +66,16 @@ def wait_until_whole(group: UpCluster) -> None:
     wait_until(lambda: is_whole(group), what="a leader and two followers", deadline_s=60)
 
 
-def stop_and_verify(group: UpCluster) -> None:
+class Group(Protocol):
+    """Three members that run, their stores in a directory of each node's name."""
+
+    data: Path
+
+    def stop(self) -> int:
+        """Stops all processes in order; returns 0 when all went well."""
+
+
+def stop_and_verify(group: Group) -> None:
     """Stops all in order and has the stores checked and compared.
 
     A leader that stops may still write; what was committed before is on all of them.
