@@ -47,6 +47,7 @@ _BYTES_MAX: Final = 1 << 20
 # Wait after an append that failed.
 _PAUSE_MS: Final = 1000
 _QUEUE_ID_MAX: Final = 2**31 - 1
+_QUEUE_ID_DIGITS_MAX: Final = 10
 # Topics that no delivery may go to: it would wait again, or pass for something else.
 _INTERNAL_TOPICS: Final = (SCHEDULE_TOPIC, names.HALF_TOPIC, names.HALF_DONE_TOPIC)
 _INTERNAL_PREFIX: Final = "rmq_sys_LEDGERMQ_"
@@ -293,6 +294,8 @@ def target_of(properties: dict[str, str]) -> Target | None:
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
     if not topic or topic in _INTERNAL_TOPICS or topic.startswith(_INTERNAL_PREFIX):
         return None
-    if not (queue_id.isascii() and queue_id.isdecimal()) or int(queue_id) > _QUEUE_ID_MAX:
+    if not (queue_id.isascii() and queue_id.isdecimal()) or len(queue_id) > _QUEUE_ID_DIGITS_MAX:
+        return None
+    if int(queue_id) > _QUEUE_ID_MAX:
         return None
     return Target(topic, int(queue_id))

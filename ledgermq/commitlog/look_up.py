@@ -16,6 +16,7 @@ from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.reading import ReadAt, first_place
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.properties import find_property
 from ledgermq.protocol.record import decode_record_head
 
 # Of a record, its first field.
@@ -24,7 +25,7 @@ _QUERY_ROUNDS: Final = 3
 
 
 class QueryResult(NamedTuple):
-    """Records that may have a key, oldest first."""
+    """Records that have a key, oldest first."""
 
     parts: list[bytes]
     # Store time and place of the last record in the index.
@@ -118,23 +119,28 @@ class LookUp:
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
     ) -> QueryResult:
-        """Return the newest records that are entered under a key, oldest of them first.
+        """Return the newest records of a topic that have a key, oldest of them first.
 
-        Records of other keys with the same hash may be among them; the client compares.
+        The index holds hashes: what it finds is compared with topic and key, for another topic's
+        record may be entered under the same hash, and its readers may be others.
         """
         parts: list[bytes] = []
         count_max = min(count_max, self._config.query_count_max)
         end = end_ms
+        topic_bytes = topic.encode("utf-8", "replace")
+        key_bytes = key.encode("utf-8", "replace")
         for _ in range(_QUERY_ROUNDS):
-            places = sorted(self._key_index.lookup(topic, key, count_max, begin_ms, end))
+            places = sorted(set(self._key_index.lookup(topic, key, count_max, begin_ms, end)))
             oldest = end
             for place in places:
                 record = self.record_at(place)
                 if record is None:
                     continue
-                stored = decode_record_head(record).store_timestamp
+                head = decode_record_head(record)
+                stored = head.store_timestamp
                 oldest = min(oldest, stored)
-                if begin_ms <= stored <= end_ms:
+                is_wanted = head.topic == topic_bytes and has_key(head.properties, key_bytes)
+                if is_wanted and begin_ms <= stored <= end_ms:
                     parts.append(record)
             if parts or not places or oldest < begin_ms or oldest == end:
                 break
@@ -142,3 +148,14 @@ class LookUp:
         return QueryResult(
             parts, self._key_index.end_timestamp, max(0, self._key_index.end_physical_offset)
         )
+
+
+def has_key(properties: bytes, key: bytes) -> bool:
+    """Tell whether a record with these properties is entered under a key: the unique id, or one of
+    the blank-separated keys.
+    """
+    if not key:
+        return False
+    if find_property(properties, b"UNIQ_KEY") == key:
+        return True
+    return key in find_property(properties, b"KEYS").split(b" ")

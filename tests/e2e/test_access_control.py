@@ -132,17 +132,24 @@ def test_edited_file_counts_and_a_broken_one_does_not(
 
 
 def test_records_of_the_state_are_no_messages(client: WireClient, store: Path) -> None:
-    """The ledger holds the secrets; nobody reads them by their place."""
-
-    def view(content: bytes) -> RemotingCommand:
-        place = log.rindex(_RECORD_MAGIC, 0, log.index(content)) - 4
-        return ask(client, OPERATOR, RequestCode.VIEW_MESSAGE_BY_ID, offset=place)
-
+    """The ledger holds the secrets; nobody reads them by their place, nor has them copied."""
     assert send(client, USER, "orders").code == 0
-    log = (store / "dledger-n0" / "data" / "00000000000000000000").read_bytes()[: 1 << 20]
-    assert b"body" in view(b"body").body
-    secret = view(b"secret-of-all")
-    assert secret.code == ResponseCode.SYSTEM_ERROR and "can not find" in str(secret.remark)
+    path = store / "dledger-n0" / "data" / "00000000000000000000"
+    log = path.read_bytes()[: 1 << 20]
+    place, secret = (
+        log.rindex(_RECORD_MAGIC, 0, log.index(content)) - 4
+        for content in (b"body", b"secret-of-all")
+    )
+    back = {"group": "wire-consumers", "delayLevel": "0"}
+    for who, remark in ((OPERATOR, "by the offset"), (USER, "no message that a client may read")):
+        assert b"body" in ask(client, who, RequestCode.VIEW_MESSAGE_BY_ID, offset=place).body
+        refused = ask(client, who, RequestCode.VIEW_MESSAGE_BY_ID, offset=secret)
+        assert refused.code == ResponseCode.SYSTEM_ERROR and remark in str(refused.remark)
+        refused = ask(client, who, RequestCode.CONSUMER_SEND_MSG_BACK, offset=secret, **back)
+        assert refused.code == ResponseCode.SYSTEM_ERROR and f"{secret}" in str(refused.remark)
+        assert ask(client, who, RequestCode.CONSUMER_SEND_MSG_BACK, offset=place, **back).code == 0
+    after = path.read_bytes()[: 1 << 20]
+    assert after.count(b"secret-of-all") == log.count(b"secret-of-all")
 
 
 def test_broker_without_usable_rules_does_not_start(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ request. Source: `PlainPermissionManager.validate`.
 
 from collections.abc import Mapping
 
-from ledgermq.broker.access.needs import Need, TopicAt, needs_of
+from ledgermq.broker import names
+from ledgermq.broker.access.needs import Need, needs_of
 from ledgermq.broker.access.rules import Account, Permission, allows
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.dispatch import Answer, Processor
 from ledgermq.broker.errors import AccessDeniedError
+from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.signature import ACCESS_KEY, is_signed_by
 from ledgermq.protocol.transport import CommandProtocol
@@ -23,15 +25,16 @@ _NAME_CHARS_SHOWN = 128
 class Guard:
     """Stands before every processor."""
 
-    def __init__(self, table: RulesTable, topic_at: TopicAt) -> None:
+    def __init__(self, table: RulesTable, records: VisibleRecords) -> None:
         """Binds the parts.
 
         Args:
             table: the rules in force.
-            topic_at: topic of the message at a place in the log, for requests that name one.
+            records: finds the message of a request that names a place in the log, as the processor
+                of that request does.
         """
         self._table = table
-        self._topic_at = topic_at
+        self._records = records
         # Requests that were refused since the start.
         self.refused_count = 0
 
@@ -84,15 +87,15 @@ class Guard:
         return account
 
     def _check_needs(self, account: Account, command: RemotingCommand) -> None:
-        needs = needs_of(command, self._topic_at)
+        if account.is_admin and not account.has_lists:
+            return
+        needs = needs_of(command, self._records)
         if needs is None:
             if not account.is_admin:
                 raise AccessDeniedError(
                     f"Need admin permission for request code={command.code},"
                     f" but accessKey={account.access_key} is not"
                 )
-            return
-        if account.is_admin and not account.has_lists:
             return
         for need in needs:
             _check_need(account, need)
@@ -105,6 +108,9 @@ def _check_need(account: Account, need: Need) -> None:
     else:
         kind, named = "topic", account.topic_permissions
         default = account.default_topic_permission
+        if need.name in names.TOPICS_CLOSED_FOR_SENDS:
+            # Messages of all topics stand there: whoever may read them is named.
+            default = Permission.DENY
     owned = named.get(need.name)
     if allows(default if owned is None else owned, need.permission):
         return

@@ -15,18 +15,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ledgermq.broker.access.rules import Permission
+from ledgermq.broker.errors import AccessDeniedError
+from ledgermq.broker.visible_records import VisibleRecord, VisibleRecords
 from ledgermq.protocol.bodies import CheckClientRequestBody, LockBatchRequestBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    ConsumerSendMsgBackRequestHeader,
+    EndTransactionRequestHeader,
+    ViewMessageRequestHeader,
+)
 from ledgermq.protocol.heartbeat import HeartbeatData
-from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.names import RETRY_PREFIX
 
 # Of the topic of replies, behind the name of the cluster.
 _REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-
-# Tells the topic of the message at a place in the log, None when there is none.
-TopicAt = Callable[[int], str | None]
 
 
 class Need(NamedTuple):
@@ -38,18 +42,19 @@ class Need(NamedTuple):
 
 
 _Fields = Mapping[str, str]
-_Touches = Callable[[_Fields, bytes, TopicAt], Iterator[Need]]
+_Touches = Callable[[_Fields, bytes, VisibleRecords], Iterator[Need]]
 
 
-def needs_of(command: RemotingCommand, topic_at: TopicAt) -> list[Need] | None:
+def needs_of(command: RemotingCommand, records: VisibleRecords) -> list[Need] | None:
     """Returns what a request touches; None when it takes an admin.
 
     Raises:
+        AccessDeniedError: it names a place in the log where nothing is that can be judged.
         RemoteProtocolError: the request does not say what is touched.
     """
     touches = _TOUCHES.get(command.code)
     if touches is not None:
-        return list(touches(command.ext_fields or {}, command.body, topic_at))
+        return list(touches(command.ext_fields or {}, command.body, records))
     return [] if command.code in _OPEN else None
 
 
@@ -68,84 +73,97 @@ def _group(name: str | None) -> Iterator[Need]:
         yield Need(True, name.removeprefix(RETRY_PREFIX), Permission.SUB)
 
 
-def _at(offset: str, topic_at: TopicAt) -> Iterator[Need]:
-    """The topic of the message at a place, if there is one."""
-    digits = offset.removeprefix("+")
-    if digits.isascii() and digits.isdigit() and len(digits) < 20:
-        yield from _topic(topic_at(int(digits)), Permission.SUB)
+def _found(found: VisibleRecord | None, place: int | str) -> Iterator[Need]:
+    """The topics of a message that the request names by its place; without one it is refused."""
+    if found is None:
+        raise AccessDeniedError(f"no message that a client may read is at {place}")
+    for topic in found.topics:
+        yield from _topic(topic, Permission.SUB)
 
 
-def _send(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _send(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _topic(fields.get("topic"), Permission.PUB)
 
 
-def _send_short(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _send_short(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _topic(fields.get("b"), Permission.PUB)
 
 
-def _reply(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _reply(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     """A reply goes to the one client that its message names; any other topic is a send."""
     if not fields.get("topic", "").endswith(_REPLY_SUFFIX):
-        yield from _send(fields, body, topic_at)
+        yield from _send(fields, body, records)
 
 
-def _reply_short(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _reply_short(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     if not fields.get("b", "").endswith(_REPLY_SUFFIX):
-        yield from _send_short(fields, body, topic_at)
+        yield from _send_short(fields, body, records)
 
 
-def _send_back(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _send_back(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     """Upstream believes the named topic; the message at the place is what the group gets."""
-    yield from _at(fields.get("offset", ""), topic_at)
-    yield from _topic(fields.get("originTopic"), Permission.PUB)
-    yield from _group(fields.get("group"))
+    header = ConsumerSendMsgBackRequestHeader.from_ext_fields(fields)
+    yield from _found(records.find(header.offset), header.offset)
+    yield from _topic(header.origin_topic, Permission.PUB)
+    yield from _group(header.group)
 
 
-def _consume(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _consume(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _topic(fields.get("topic"), Permission.SUB)
     # Codes differ in the name of the field; a request that has both touches both.
     yield from _group(fields.get("consumerGroup"))
     yield from _group(fields.get("group"))
 
 
-def _read_topic(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _read_topic(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _topic(fields.get("topic"), Permission.SUB)
 
 
-def _look_at_topic(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _look_at_topic(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _topic(fields.get("topic"), Permission.ANY)
 
 
-def _member(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _member(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _group(fields.get("consumerGroup"))
 
 
-def _view(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
-    yield from _at(fields.get("offset", ""), topic_at)
+def _view(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
+    place = ViewMessageRequestHeader.from_ext_fields(fields).offset
+    yield from _found(records.find(place), place)
 
 
-def _consume_directly(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
-    place = decode_offset_id(fields.get("msgId", "")).physical_offset
-    yield from _topic(topic_at(place), Permission.SUB)
-    yield from _group(fields.get("consumerGroup"))
+def _consume_directly(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
+    header = ConsumeMessageDirectlyResultRequestHeader.from_ext_fields(fields)
+    message_id = header.msg_id or ""
+    yield from _found(records.find_by_id(message_id), message_id)
+    yield from _group(header.consumer_group)
 
 
-def _clone(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _end_transaction(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
+    """Its end is what sends a half message to its topic, or takes it away from there."""
+    place = EndTransactionRequestHeader.from_ext_fields(fields).commit_log_offset
+    half = records.find_half(place)
+    if half is None:
+        raise AccessDeniedError(f"no half message is at {place}")
+    yield from _topic(half.target.topic, Permission.PUB)
+
+
+def _clone(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _group(fields.get("srcGroup"))
     yield from _group(fields.get("destGroup"))
 
 
-def _lock(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _lock(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     yield from _group(LockBatchRequestBody.decode(body).consumer_group)
 
 
-def _check_client(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _check_client(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     request = CheckClientRequestBody.decode(body)
     yield from _group(request.group)
     yield from _topic(request.subscription_data.topic, Permission.SUB)
 
 
-def _heart_beat(fields: _Fields, body: bytes, topic_at: TopicAt) -> Iterator[Need]:
+def _heart_beat(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
     for consumer in HeartbeatData.decode(body).consumer_data_set:
         yield from _group(consumer.group_name)
         for subscription in consumer.subscription_data_set:
@@ -160,6 +178,7 @@ _TOUCHES: Final[dict[int, _Touches]] = {
     _CODE.SEND_REPLY_MESSAGE: _reply,
     _CODE.SEND_REPLY_MESSAGE_V2: _reply_short,
     _CODE.CONSUMER_SEND_MSG_BACK: _send_back,
+    _CODE.END_TRANSACTION: _end_transaction,
     _CODE.PULL_MESSAGE: _consume,
     _CODE.LITE_PULL_MESSAGE: _consume,
     _CODE.QUERY_CONSUMER_OFFSET: _consume,
@@ -183,8 +202,6 @@ _TOUCHES: Final[dict[int, _Touches]] = {
 }
 _OPEN: Final = frozenset(
     (
-        # The end of a transaction names only places; the half message was checked when it came.
-        _CODE.END_TRANSACTION,
         _CODE.GET_ALL_TOPIC_CONFIG,
         _CODE.GET_TOPIC_CONFIG,
         _CODE.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,

@@ -16,8 +16,8 @@ from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import ConsumerOfflineError, InvalidRequestError
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.processors.query import find_record
 from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody, read_queue_map
 from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
@@ -29,7 +29,6 @@ from ledgermq.protocol.headers import (
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
-from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.transport import CommandProtocol
 
 _CLIENT_ANSWER_MS: Final = 10_000
@@ -46,8 +45,6 @@ class Queues(Protocol):
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int: ...
 
-    def record_at(self, physical_offset: int) -> bytes | None: ...
-
 
 class ForwardingProcessor:
     """Asks consumers for those who administrate."""
@@ -59,8 +56,10 @@ class ForwardingProcessor:
         state: BrokerState,
         clients: ClientTable,
         store: Queues,
+        records: VisibleRecords,
     ) -> None:
         """Binds the parts."""
+        self._records = records
         self._config = config
         self._leadership = leadership
         self._state = state
@@ -77,11 +76,10 @@ class ForwardingProcessor:
     def consume_directly(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """CONSUME_MESSAGE_DIRECTLY (309): one consumer consumes one stored message now."""
         header = command.header(ConsumeMessageDirectlyResultRequestHeader)
-        place = decode_offset_id(header.msg_id or "").physical_offset
-        record = find_record(self._store, place)
-        if record is None:
-            raise InvalidRequestError(f"can not find message by the offset, {place}")
-        return self._forward(command, header.consumer_group, header.client_id, bytes(record))
+        found = self._records.find_by_id(header.msg_id or "")
+        if found is None:
+            raise InvalidRequestError(f"can not find message by the id {header.msg_id}")
+        return self._forward(command, header.consumer_group, header.client_id, found.raw)
 
     def _forward(
         self, command: RemotingCommand, group_name: str, client_id: str | None, body: bytes

@@ -7,12 +7,12 @@ Everything is read from committed messages. Sources: `QueryMessageProcessor.java
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from ledgermq.broker import names
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.visible_records import VisibleRecords, visible_parts
 from ledgermq.commitlog import QueryResult
 from ledgermq.protocol.bodies import (
     ConsumeOffsets,
@@ -32,11 +32,9 @@ from ledgermq.protocol.headers import (
     QueryTopicConsumeByWhoRequestHeader,
     ViewMessageRequestHeader,
 )
-from ledgermq.protocol.record import decode_record_head
 from ledgermq.protocol.transport import CommandProtocol
 
 _KEY_CHARS_MAX: Final = 4096
-_STATE_TOPIC: Final = names.STATE_TOPIC.encode()
 
 
 class Archive(Protocol):
@@ -46,27 +44,11 @@ class Archive(Protocol):
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
     ) -> QueryResult: ...
 
-    def record_at(self, physical_offset: int) -> bytes | None: ...
-
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int | None: ...
-
-
-class Records(Protocol):
-    """What is needed to find a message by its place."""
-
-    def record_at(self, physical_offset: int) -> bytes | None: ...
-
-
-def find_record(store: Records, physical_offset: int) -> bytes | None:
-    """Returns the message at a place in the log; the broker's own state is none."""
-    record = store.record_at(physical_offset)
-    if record is None or decode_record_head(record).topic == _STATE_TOPIC:
-        return None
-    return record
 
 
 class QueryProcessor:
@@ -78,9 +60,11 @@ class QueryProcessor:
         state: BrokerState,
         clients: ClientTable,
         store: Archive,
+        records: VisibleRecords,
         get_rate: Callable[[str, str], float],
     ) -> None:
         """Binds the parts; `get_rate` knows the messages a second that a group gets of a topic."""
+        self._records = records
         self._get_rate = get_rate
         self._config = config
         self._state = state
@@ -105,23 +89,24 @@ class QueryProcessor:
             index_last_update_timestamp=result.last_update_timestamp,
             index_last_update_phyoffset=result.last_update_physical_offset,
         )
-        if not result.parts:
+        parts = visible_parts(result.parts)
+        if not parts:
             return command.response(
                 ResponseCode.QUERY_NOT_FOUND,
                 "can not find message, maybe time range not correct",
                 fields,
             )
         answer = command.response(ResponseCode.SUCCESS, header=fields)
-        connection.send_parts(encode_parts(answer, result.parts))
+        connection.send_parts(encode_parts(answer, parts))
         return None
 
     def view(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """VIEW_MESSAGE_BY_ID (33): the message at a place in the log."""
         offset = command.header(ViewMessageRequestHeader).offset
-        record = find_record(self._store, offset)
-        if record is None:
+        found = self._records.find(offset)
+        if found is None:
             raise InvalidRequestError(f"can not find message by the offset, {offset}")
-        return command.response(ResponseCode.SUCCESS, body=bytes(record))
+        return command.response(ResponseCode.SUCCESS, body=found.raw)
 
     def topic_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_TOPIC_STATS_INFO (202): the ends of each write queue."""

@@ -6,7 +6,7 @@ delay that grows with it; after the last try it goes to the dead letters at once
 """
 
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
@@ -20,6 +20,7 @@ from ledgermq.broker.record_copies import copy_of
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
+from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.codes import VERSION_3_4_9, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -33,19 +34,13 @@ from ledgermq.protocol.properties import (
     decode_properties,
     format_properties,
 )
-from ledgermq.protocol.record import Record, decode_record
+from ledgermq.protocol.record import Record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
 
 _DEAD_LETTER_QUEUES: Final = 1
 # Of a message that failed once.
 _FIRST_RETRY_LEVEL: Final = 3
-
-
-class Records(Protocol):
-    """What is needed of a message store."""
-
-    def record_at(self, physical_offset: int) -> bytes | None: ...
 
 
 class SendBackProcessor:
@@ -57,7 +52,7 @@ class SendBackProcessor:
         leadership: Leadership,
         state: BrokerState,
         proposals: Proposals,
-        store: Records,
+        records: VisibleRecords,
         *,
         statistics: Statistics,
         rng: Random,
@@ -68,7 +63,7 @@ class SendBackProcessor:
         self._leadership = leadership
         self._state = state
         self._proposals = proposals
-        self._store = store
+        self._records = records
         self._rng = rng
 
     def send_back(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
@@ -85,10 +80,10 @@ class SendBackProcessor:
             )
         if group.retry_queue_count <= 0:
             return command.response(ResponseCode.SUCCESS)
-        raw = self._store.record_at(header.offset)
-        if raw is None:
+        found = self._records.find(header.offset)
+        if found is None:
             raise InvalidRequestError(f"look message by offset failed, {header.offset}")
-        record = decode_record(raw)
+        record = found.record
         retries_max = group.retries_max
         if command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
             retries_max = header.max_reconsume_times

@@ -4,8 +4,6 @@ the broker asks.
 Source: `EndTransactionProcessor.java`, `AbstractTransactionalMessageCheckListener.java`.
 """
 
-from typing import Protocol
-
 from twisted.logger import Logger
 
 from ledgermq.broker import names
@@ -17,13 +15,13 @@ from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.broker.half_messages import (
     HalfMessage,
     committed_message,
-    half_from,
     resumed,
 )
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.transactions import Transactions
+from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -32,7 +30,7 @@ from ledgermq.protocol.headers import (
     EndTransactionRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
 )
-from ledgermq.protocol.message_id import decode_offset_id, encode_offset_id
+from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import (
     DELAY_TIME_LEVEL,
     PRODUCER_GROUP,
@@ -41,17 +39,11 @@ from ledgermq.protocol.properties import (
     decode_properties,
     format_properties,
 )
-from ledgermq.protocol.record import decode_record, encode_record
+from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from ledgermq.protocol.transport import CommandProtocol
 
 _log = Logger()
-
-
-class Records(Protocol):
-    """What is needed of a message store."""
-
-    def record_at(self, physical_offset: int) -> bytes | None: ...
 
 
 class TransactionProcessor:
@@ -63,14 +55,14 @@ class TransactionProcessor:
         leadership: Leadership,
         transactions: Transactions,
         proposals: Proposals,
-        store: Records,
+        records: VisibleRecords,
     ) -> None:
         """Binds the parts."""
         self._config = config
         self._leadership = leadership
         self._transactions = transactions
         self._proposals = proposals
-        self._store = store
+        self._records = records
 
     def end(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """END_TRANSACTION (37): commits or rolls back; what is still unknown is not answered."""
@@ -103,8 +95,7 @@ class TransactionProcessor:
         )
 
     def _half_at(self, physical_offset: int) -> HalfMessage:
-        raw = self._store.record_at(physical_offset)
-        half = None if raw is None else half_from(raw)
+        half = self._records.find_half(physical_offset)
         if half is None:
             raise InvalidRequestError(
                 f"Find prepared transaction message failed: no half message at {physical_offset}"
@@ -117,9 +108,8 @@ class TransactionProcessor:
             raise self._leadership.refusal()
         self._proposals.check_room()
         header = command.header(ResumeCheckHalfMessageRequestHeader)
-        place = decode_offset_id(header.msg_id or "").physical_offset
-        raw = self._store.record_at(place)
-        message = None if raw is None else resumed(decode_record(raw))
+        record = self._records.find_set_aside(header.msg_id or "")
+        message = None if record is None else resumed(record)
         if message is None:
             raise InvalidRequestError(
                 f"no message in {names.HALF_EXPIRED_TOPIC} has the id {header.msg_id}"

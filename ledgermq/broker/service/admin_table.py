@@ -8,13 +8,16 @@ from ledgermq.broker.processors.group_offsets import GroupOffsetProcessor
 from ledgermq.broker.processors.inspection import InspectionProcessor
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.statistics import Statistics
+from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol.codes import RequestCode
 
 
-def admin_processors(parts: Parts, statistics: Statistics) -> dict[RequestCode, Processor]:
+def admin_processors(
+    parts: Parts, statistics: Statistics, records: VisibleRecords
+) -> dict[RequestCode, Processor]:
     """Makes the processors of tools."""
     config, state, clients, store = parts.config, parts.state, parts.clients, parts.messages
-    forwarding = ForwardingProcessor(config, parts.leadership, state, clients, store)
+    forwarding = ForwardingProcessor(config, parts.leadership, state, clients, store, records)
     groups = GroupOffsetProcessor(
         config,
         parts.leadership,

@@ -15,7 +15,7 @@ from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.offsets import OffsetProcessor
 from ledgermq.broker.processors.plain_pulls import PlainPulls
 from ledgermq.broker.processors.pull import PullProcessor
-from ledgermq.broker.processors.query import QueryProcessor, find_record
+from ledgermq.broker.processors.query import QueryProcessor
 from ledgermq.broker.processors.reply import ReplyProcessor
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.processors.send_back import SendBackProcessor
@@ -27,9 +27,9 @@ from ledgermq.broker.service.replication import waits_for_slaves
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import built_in_topics
 from ledgermq.broker.transactions import Rules, Transactions
+from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.plain_frames import COMPILED
-from ledgermq.protocol.record import decode_record_head
 from ledgermq.protocol.transport import CommandProtocol
 
 _HOUR_MS: Final = 3_600_000
@@ -52,6 +52,7 @@ class Processors:
 def bind_processors(parts: Parts) -> Processors:
     """Makes all processors and their table."""
     statistics = Statistics(parts.config.cluster_name, int(parts.clock_ms()))
+    records = VisibleRecords(parts.messages)
     pulls = PullProcessor(
         parts.config,
         parts.leadership,
@@ -77,7 +78,7 @@ def bind_processors(parts: Parts) -> Processors:
     delays = _delays(parts)
     transactions = _transactions(parts)
     ends = TransactionProcessor(
-        parts.config, parts.leadership, transactions, parts.proposals, parts.messages
+        parts.config, parts.leadership, transactions, parts.proposals, records
     )
     sends = _sends(parts, statistics)
     code = RequestCode
@@ -95,16 +96,16 @@ def bind_processors(parts: Parts) -> Processors:
         code.GET_ALL_PRODUCER_INFO: clients.list_all_producers,
         code.END_TRANSACTION: ends.end,
         code.RESUME_CHECK_HALF_MESSAGE: ends.resume,
-        **_senders(parts, sends, statistics),
+        **_senders(parts, sends, statistics, records),
         **_offsets(parts),
         **_topics(parts),
-        **_questions(parts, pulls, delays, statistics),
-        **admin_processors(parts, statistics),
+        **_questions(parts, pulls, delays, statistics, records),
+        **admin_processors(parts, statistics, records),
         **_access(parts),
     }
     by_number = {int(request_code): processor for request_code, processor in table.items()}
     if parts.rules is not None:
-        by_number = Guard(parts.rules, lambda offset: _topic_at(parts, offset)).protect(by_number)
+        by_number = Guard(parts.rules, records).protect(by_number)
     return Processors(
         pulls=pulls,
         clients=clients,
@@ -143,11 +144,6 @@ def _access(parts: Parts) -> dict[RequestCode, Processor]:
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO: access.show_version,
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: access.list_accounts,
     }
-
-
-def _topic_at(parts: Parts, offset: int) -> str | None:
-    record = find_record(parts.messages, offset)
-    return None if record is None else decode_record_head(record).topic.decode("utf-8", "replace")
 
 
 def _has_room(parts: Parts) -> bool:
@@ -216,7 +212,7 @@ def _sends(parts: Parts, statistics: Statistics) -> SendProcessor:
 
 
 def _senders(
-    parts: Parts, sends: SendProcessor, statistics: Statistics
+    parts: Parts, sends: SendProcessor, statistics: Statistics, records: VisibleRecords
 ) -> dict[RequestCode, Processor]:
     replies = ReplyProcessor(
         parts.config,
@@ -230,7 +226,7 @@ def _senders(
         parts.leadership,
         parts.state,
         parts.proposals,
-        parts.messages,
+        records,
         rng=parts.rng,
         statistics=statistics,
     )
@@ -276,13 +272,18 @@ def _topics(parts: Parts) -> dict[RequestCode, Processor]:
 
 
 def _questions(
-    parts: Parts, pulls: PullProcessor, delays: DelayedDelivery, statistics: Statistics
+    parts: Parts,
+    pulls: PullProcessor,
+    delays: DelayedDelivery,
+    statistics: Statistics,
+    records: VisibleRecords,
 ) -> dict[RequestCode, Processor]:
     queries = QueryProcessor(
         parts.config,
         parts.state,
         parts.clients,
         parts.messages,
+        records,
         lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
     )
     admin = AdminProcessor(

@@ -11,10 +11,40 @@ from ledgermq.broker.access.needs import Need, needs_of
 from ledgermq.broker.access.rules import Permission, parse_rules
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.errors import AccessDeniedError
+from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.signature import Credentials
+from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+
+
+class Log:
+    """Records by their places."""
+
+    def __init__(self, records: dict[int, bytes]) -> None:
+        self._records = records
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        return self._records.get(physical_offset)
+
+
+def record(topic: str, properties: str = "", *, sys_flag: int = 0) -> bytes:
+    host = (b"\x7f\x00\x00\x01", 10911)
+    return encode_record(
+        topic.encode(), 0, 0, 7, 0, sys_flag, 0, host, 0, host, 0, 0, b"body", properties.encode()
+    )
+
+
+def half(topic: str) -> bytes:
+    return record("RMQ_SYS_TRANS_HALF_TOPIC", f"REAL_TOPIC\x01{topic}\x02REAL_QID\x010")
+
+
+def id_of(place: int) -> str:
+    return encode_offset_id(b"\x7f\x00\x00\x01", 10911, place)
+
 
 RULES = {
     "globalWhiteRemoteAddresses": ["10.9.9.9"],
@@ -34,22 +64,44 @@ RULES = {
             "topicPerms": ["orders=PUB"],
             "defaultGroupPerm": "SUB",
         },
+        {
+            "accessKey": "greedy-app",
+            "secretKey": "secret-5",
+            "defaultTopicPerm": "PUB|SUB",
+            "defaultGroupPerm": "SUB",
+        },
     ],
 }
 HOST = "10.0.0.1"
 USER = Credentials(access_key="orders-app", secret_key="secret-1")
 OPERATOR = Credentials(access_key="operator", secret_key="secret-2")
+GREEDY = Credentials(access_key="greedy-app", secret_key="secret-5")
 HALF_ADMIN = Credentials(access_key="half-admin", secret_key="secret-4")
-TOPICS = {100: "orders", 200: "audit"}
-# An offset id whose place in the log is 100.
-ID_AT_100 = "7F00000100002A9F0000000000000064"
+# Messages by their places in the log; what is there besides, and what is not.
+STORED = {
+    100: record("orders"),
+    200: record("audit"),
+    300: half("orders"),
+    400: half("audit"),
+    500: record("SCHEDULE_TOPIC_XXXX", "REAL_TOPIC\x01orders\x02REAL_QID\x010"),
+}
+HIDDEN = {
+    600: record("rmq_sys_LEDGERMQ_STATE", sys_flag=TRANSACTION_PREPARED),
+    700: record("rmq_sys_LEDGERMQ_STATE"),
+    800: record("orders", sys_flag=TRANSACTION_PREPARED),
+    900: record("TRANS_CHECK_MAX_TIME_TOPIC"),
+    1000: record("RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+    1100: b"no record at all",
+}
+NOWHERE = 1200
+RECORDS = VisibleRecords(Log({**STORED, **HIDDEN}))
 
 
 @pytest.fixture
 def guard(tmp_path: Path) -> Guard:
     table = RulesTable(tmp_path / "plain_acl.yml", lambda: 0)
     table.rules = parse_rules(RULES)
-    return Guard(table, TOPICS.get)
+    return Guard(table, RECORDS)
 
 
 def command(code: int, body: bytes = b"", /, **fields: str) -> RemotingCommand:
@@ -79,6 +131,12 @@ def beat(*consumers: tuple[str, str]) -> bytes:
     return json.dumps({"clientID": "c", "consumerDataSet": data}).encode()
 
 
+# A message that comes back, and the end of a transaction.
+BACK = {"offset": "100", "group": "readers", "delayLevel": "0"}
+END = {
+    "producerGroup": "p", "tranStateTableOffset": "7", "commitLogOffset": "300",
+    "commitOrRollback": "8", "msgId": "id",
+}  # fmt: skip
 # What passes with a resource of its own, and the same with one that is not; code, fields, body.
 CASES: list[tuple[RequestCode, dict[str, str], bytes, dict[str, str], bytes]] = [
     (RequestCode.SEND_MESSAGE, {"topic": "orders"}, b"x", {"topic": "feed"}, b"x"),
@@ -89,10 +147,11 @@ CASES: list[tuple[RequestCode, dict[str, str], bytes, dict[str, str], bytes]] = 
     (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "DefaultCluster_REPLY_TOPIC"}, b"",
      {"b": "payments"}, b""),
     (RequestCode.SEND_MESSAGE_V2, {"b": "%RETRY%readers"}, b"", {"b": "%RETRY%others"}, b""),
-    (RequestCode.CONSUMER_SEND_MSG_BACK, {"originTopic": "orders", "group": "readers"}, b"",
-     {"originTopic": "orders", "group": "others"}, b""),
-    (RequestCode.CONSUMER_SEND_MSG_BACK, {"group": "readers", "offset": "100"}, b"",
-     {"group": "readers", "offset": "200"}, b""),
+    (RequestCode.CONSUMER_SEND_MSG_BACK, BACK | {"originTopic": "orders"}, b"",
+     BACK | {"originTopic": "orders", "group": "others"}, b""),
+    (RequestCode.CONSUMER_SEND_MSG_BACK, BACK, b"", BACK | {"originTopic": "feed"}, b""),
+    (RequestCode.CONSUMER_SEND_MSG_BACK, BACK, b"", BACK | {"offset": "200"}, b""),
+    (RequestCode.END_TRANSACTION, END, b"", END | {"commitLogOffset": "400"}, b""),
     (RequestCode.PULL_MESSAGE, {"topic": "feed", "consumerGroup": "readers"}, b"",
      {"topic": "in", "consumerGroup": "readers"}, b""),
     (RequestCode.LITE_PULL_MESSAGE, {"topic": "feed", "consumerGroup": "readers"}, b"",
@@ -112,8 +171,11 @@ CASES: list[tuple[RequestCode, dict[str, str], bytes, dict[str, str], bytes]] = 
      {"topic": "feed", "group": "others"}, b""),
     (RequestCode.QUERY_MESSAGE, {"topic": "feed", "key": "k"}, b"", {"topic": "audit"}, b""),
     (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "100"}, b"", {"offset": "200"}, b""),
-    (RequestCode.CONSUME_MESSAGE_DIRECTLY, {"msgId": ID_AT_100, "consumerGroup": "readers"}, b"",
-     {"msgId": ID_AT_100, "consumerGroup": "others"}, b""),
+    (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "100"}, b"", {"offset": "500"}, b""),
+    (RequestCode.CONSUME_MESSAGE_DIRECTLY, {"msgId": id_of(100), "consumerGroup": "readers"}, b"",
+     {"msgId": id_of(100), "consumerGroup": "others"}, b""),
+    (RequestCode.CONSUME_MESSAGE_DIRECTLY, {"msgId": id_of(100), "consumerGroup": "readers"}, b"",
+     {"msgId": id_of(200), "consumerGroup": "readers"}, b""),
     (RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "readers", "destGroup": "readers"}, b"",
      {"srcGroup": "readers", "destGroup": "others"}, b""),
     (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "in"}, b"", {"topic": "other"}, b""),
@@ -148,6 +210,50 @@ def test_account_reaches_its_own_resources_only(
     assert refusal(guard, signed(USER, code, own_body, **own)) == ""
     assert "ermission for" in refusal(guard, signed(USER, code, foreign_body, **foreign))
     assert refusal(guard, signed(OPERATOR, code, foreign_body, **foreign)) == ""
+
+
+@pytest.mark.parametrize("who", [USER, GREEDY, HALF_ADMIN])
+@pytest.mark.parametrize("place", [*HIDDEN, NOWHERE, -1, 2**63 - 1])
+def test_place_without_a_message_is_refused_whatever_is_there(
+    guard: Guard, who: Credentials, place: int
+) -> None:
+    """Of what is hidden and of what is not there the same is told."""
+    direct = {"msgId": id_of(place), "consumerGroup": "readers"}
+    for code, fields, shown in (
+        (RequestCode.CONSUMER_SEND_MSG_BACK, BACK | {"offset": str(place)}, place),
+        (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place)}, place),
+        (RequestCode.CONSUME_MESSAGE_DIRECTLY, direct, id_of(place)),
+    ):
+        text = refusal(guard, signed(who, code, **fields))
+        assert text == f"no message that a client may read is at {shown}"
+    end = END | {"commitLogOffset": str(place)}
+    assert refusal(guard, signed(who, RequestCode.END_TRANSACTION, **end)) == (
+        f"no half message is at {place}"
+    )
+
+
+def test_half_message_is_found_by_the_end_of_its_transaction_only(guard: Guard) -> None:
+    for code, fields in (
+        (RequestCode.CONSUMER_SEND_MSG_BACK, BACK | {"offset": "300"}),
+        (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "300"}),
+        (RequestCode.CONSUME_MESSAGE_DIRECTLY, {"msgId": id_of(300), "consumerGroup": "readers"}),
+    ):
+        assert "no message that a client may read" in refusal(guard, signed(USER, code, **fields))
+    assert "no half message" in refusal(
+        guard, signed(USER, RequestCode.END_TRANSACTION, **END | {"commitLogOffset": "100"})
+    )
+
+
+def test_default_permission_opens_no_topic_where_messages_of_others_wait(guard: Guard) -> None:
+    assert refusal(guard, signed(GREEDY, RequestCode.VIEW_MESSAGE_BY_ID, offset="100")) == ""
+    waiting = refusal(guard, signed(GREEDY, RequestCode.VIEW_MESSAGE_BY_ID, offset="500"))
+    assert waiting == (
+        "No default permission for topic:SCHEDULE_TOPIC_XXXX: accessKey=greedy-app needs SUB"
+    )
+    for topic in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_LEDGERMQ_STATE"):
+        pull = signed(GREEDY, RequestCode.PULL_MESSAGE, topic=topic, consumerGroup="readers")
+        assert "No default permission" in refusal(guard, pull)
+        assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, topic=topic)) == ""
 
 
 def test_every_code_wants_an_account_and_its_signature(guard: Guard) -> None:
@@ -190,7 +296,7 @@ _CHANGES_AND_SECRETS = {
 
 
 def test_code_that_nobody_knows_wants_an_admin(guard: Guard) -> None:
-    assert needs_of(command(4711), TOPICS.get) is None
+    assert needs_of(command(4711), RECORDS) is None
     assert "Need admin" in refusal(guard, signed(USER, 4711))
 
 
@@ -249,6 +355,6 @@ def test_protected_processor_is_not_reached_without_leave(guard: Guard) -> None:
 
 def test_needs_name_a_group_without_its_prefix() -> None:
     request = command(RequestCode.PULL_MESSAGE, topic="t", consumerGroup="g")
-    assert needs_of(request, TOPICS.get) == [
+    assert needs_of(request, RECORDS) == [
         Need(False, "t", Permission.SUB), Need(True, "g", Permission.SUB),
     ]  # fmt: skip

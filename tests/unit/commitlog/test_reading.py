@@ -3,6 +3,7 @@
 import pytest
 
 from ledgermq.commitlog import GetMessageStatus
+from ledgermq.commitlog.key_index import unsigned_hash_of
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, decode_record
 from tests.unit.commitlog.single_member import START_MS, Broker, message
 
@@ -198,6 +199,26 @@ def test_query_returns_the_newest_oldest_first(broker):
     assert [decode_record(part).body for part in span.parts] == [b"2", b"3", b"4"]
     assert store.query("TopicTest", "none", 32, 0, FOREVER).parts == []
     assert store.query("Other", "all", 32, 0, FOREVER).parts == []
+
+
+def test_query_gives_no_record_of_another_topic_or_key_with_the_same_hash(broker):
+    """Java's hash of "Aa" is that of "BB", and whoever may read the one topic or knows the one key
+    need not be who may read the other.
+    """
+    assert unsigned_hash_of("Aa#k") == unsigned_hash_of("BB#k")
+    broker.send(message(b"mine", topic="Aa", properties=b"KEYS\x01k"))
+    broker.now_ms += 1000
+    broker.send(message(b"foreign", topic="BB", properties=b"KEYS\x01k"))
+    broker.send(message(b"other key", topic="Aa", properties=b"UNIQ_KEY\x01AaAa\x02KEYS\x01x AaBB"))
+
+    def found(topic, key):
+        parts = broker.store.query(topic, key, 32, 0, FOREVER).parts
+        return [decode_record(part).body for part in parts]
+
+    assert found("Aa", "k") == [b"mine"] and found("BB", "k") == [b"foreign"]
+    assert found("Aa", "AaAa") == found("Aa", "AaBB") == found("Aa", "x") == [b"other key"]
+    for key in ("BBBB", "BBAa", "x AaBB", ""):
+        assert found("Aa", key) == []
 
 
 def test_store_tells_its_queues_and_ends(broker):
