@@ -64,6 +64,11 @@ def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith(_SYSTEM_TOPIC_PREFIX)
 
 
+def reply_topic(cluster_name: str) -> str:
+    """Returns the topic of replies of a cluster."""
+    return f"{cluster_name}_REPLY_TOPIC"
+
+
 def is_light_group(group: str) -> bool:
     """True for a group that is named as a light queue is."""
     return (

@@ -204,7 +204,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
         ),
         TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
         TopicConfig(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
-        TopicConfig(f"{config.cluster_name}_REPLY_TOPIC", 1, 1),
+        TopicConfig(names.reply_topic(config.cluster_name), 1, 1),
     ]
     if config.auto_create_topics:
         count = config.default_queue_count

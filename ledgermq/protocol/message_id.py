@@ -65,6 +65,9 @@ def decode_offset_id(text: str) -> OffsetMessageId:
         port, physical_offset = _PORT_AND_OFFSET.unpack(raw[-_PORT_AND_OFFSET.size :])
     except (ValueError, StructError) as error:
         raise RemoteProtocolError("message id", text, "32 or 56 hexadecimal digits") from error
+    # `fromhex` leaves blanks out.
+    if 2 * len(raw) != len(text):
+        raise RemoteProtocolError("message id", text, "32 or 56 hexadecimal digits")
     return OffsetMessageId(raw[: -_PORT_AND_OFFSET.size], port, physical_offset)
 
 

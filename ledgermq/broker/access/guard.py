@@ -8,12 +8,11 @@ request. Source: `PlainPermissionManager.validate`.
 from collections.abc import Mapping
 
 from ledgermq.broker import names
-from ledgermq.broker.access.needs import Need, needs_of
+from ledgermq.broker.access.needs import Need, Surroundings, needs_of
 from ledgermq.broker.access.rules import Account, Permission, allows
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.dispatch import Answer, Processor
 from ledgermq.broker.errors import AccessDeniedError
-from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.signature import ACCESS_KEY, is_signed_by
 from ledgermq.protocol.transport import CommandProtocol
@@ -25,16 +24,15 @@ _NAME_CHARS_SHOWN = 128
 class Guard:
     """Stands before every processor."""
 
-    def __init__(self, table: RulesTable, records: VisibleRecords) -> None:
+    def __init__(self, table: RulesTable, around: Surroundings) -> None:
         """Binds the parts.
 
         Args:
             table: the rules in force.
-            records: finds the message of a request that names a place in the log, as the processor
-                of that request does.
+            around: what is known of things that requests only name.
         """
         self._table = table
-        self._records = records
+        self._around = around
         # Requests that were refused since the start.
         self.refused_count = 0
 
@@ -89,7 +87,7 @@ class Guard:
     def _check_needs(self, account: Account, command: RemotingCommand) -> None:
         if account.is_admin and not account.has_lists:
             return
-        needs = needs_of(command, self._records)
+        needs = needs_of(command, self._around)
         if needs is None:
             if not account.is_admin:
                 raise AccessDeniedError(

@@ -8,11 +8,14 @@ an admin:
                that upstream has mean the same here
     _OPEN      what any account may ask: shapes and figures, no messages, no change
 
+What is judged is the header that the processor of the code decodes, by the same decoder, never the
+text of a field: of two ways to read a field an attacker picks the one that suits.
+
 Source: `PlainAccessValidator.java`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from ledgermq.broker.access.rules import Permission
 from ledgermq.broker.errors import AccessDeniedError
@@ -21,16 +24,29 @@ from ledgermq.protocol.bodies import CheckClientRequestBody, LockBatchRequestBod
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
+    CloneGroupOffsetRequestHeader,
     ConsumeMessageDirectlyResultRequestHeader,
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetConsumerStatusRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    Header,
+    PullMessageRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryMessageRequestHeader,
+    ResetOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    UnregisterClientRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
     ViewMessageRequestHeader,
+    decode_send_header,
 )
 from ledgermq.protocol.heartbeat import HeartbeatData
 from ledgermq.protocol.names import RETRY_PREFIX
-
-# Of the topic of replies, behind the name of the cluster.
-_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 class Need(NamedTuple):
@@ -41,11 +57,20 @@ class Need(NamedTuple):
     permission: Permission
 
 
-_Fields = Mapping[str, str]
-_Touches = Callable[[_Fields, bytes, VisibleRecords], Iterator[Need]]
+class Surroundings(NamedTuple):
+    """What this broker knows of things that a request only names."""
+
+    # Finds the message of a request that names a place in the log, as its processor does.
+    records: VisibleRecords
+    # Where replies of this cluster are kept.
+    reply_topic: str
 
 
-def needs_of(command: RemotingCommand, records: VisibleRecords) -> list[Need] | None:
+_Touches = Callable[[RemotingCommand, Surroundings], Iterable[Need]]
+_H = TypeVar("_H", bound=Header)
+
+
+def needs_of(command: RemotingCommand, around: Surroundings) -> list[Need] | None:
     """Returns what a request touches; None when it takes an admin.
 
     Raises:
@@ -54,13 +79,16 @@ def needs_of(command: RemotingCommand, records: VisibleRecords) -> list[Need] | 
     """
     touches = _TOUCHES.get(command.code)
     if touches is not None:
-        return list(touches(command.ext_fields or {}, command.body, records))
+        return list(touches(command, around))
     return [] if command.code in _OPEN else None
 
 
 def _topic(name: str | None, permission: Permission) -> Iterator[Need]:
-    """A topic; the retry topic of a group is that group, whoever writes or reads it."""
-    if not name:
+    """A topic; the retry topic of a group is that group, whoever writes or reads it.
+
+    An empty name is one that nobody has a right to; None touches nothing.
+    """
+    if name is None:
         return
     if name.startswith(RETRY_PREFIX):
         yield Need(True, name[len(RETRY_PREFIX) :], Permission.SUB)
@@ -69,8 +97,8 @@ def _topic(name: str | None, permission: Permission) -> Iterator[Need]:
 
 
 def _group(name: str | None) -> Iterator[Need]:
-    if name:
-        yield Need(True, name.removeprefix(RETRY_PREFIX), Permission.SUB)
+    if name is not None:
+        yield Need(True, name, Permission.SUB)
 
 
 def _found(found: VisibleRecord | None, place: int | str) -> Iterator[Need]:
@@ -81,121 +109,133 @@ def _found(found: VisibleRecord | None, place: int | str) -> Iterator[Need]:
         yield from _topic(topic, Permission.SUB)
 
 
-def _send(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _topic(fields.get("topic"), Permission.PUB)
+def _send(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
+    yield from _topic(decode_send_header(command).topic, Permission.PUB)
 
 
-def _send_short(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _topic(fields.get("b"), Permission.PUB)
-
-
-def _reply(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
+def _reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     """A reply goes to the one client that its message names; any other topic is a send."""
-    if not fields.get("topic", "").endswith(_REPLY_SUFFIX):
-        yield from _send(fields, body, records)
+    topic = decode_send_header(command).topic
+    if topic != around.reply_topic:
+        yield from _topic(topic, Permission.PUB)
 
 
-def _reply_short(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    if not fields.get("b", "").endswith(_REPLY_SUFFIX):
-        yield from _send_short(fields, body, records)
-
-
-def _send_back(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
+def _send_back(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     """Upstream believes the named topic; the message at the place is what the group gets."""
-    header = ConsumerSendMsgBackRequestHeader.from_ext_fields(fields)
-    yield from _found(records.find(header.offset), header.offset)
-    yield from _topic(header.origin_topic, Permission.PUB)
+    header = command.header(ConsumerSendMsgBackRequestHeader)
+    yield from _found(around.records.find(header.offset), header.offset)
+    yield from _topic(header.origin_topic or None, Permission.PUB)
     yield from _group(header.group)
 
 
-def _consume(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _topic(fields.get("topic"), Permission.SUB)
-    # Codes differ in the name of the field; a request that has both touches both.
-    yield from _group(fields.get("consumerGroup"))
-    yield from _group(fields.get("group"))
-
-
-def _read_topic(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _topic(fields.get("topic"), Permission.SUB)
-
-
-def _look_at_topic(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _topic(fields.get("topic"), Permission.ANY)
-
-
-def _member(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _group(fields.get("consumerGroup"))
-
-
-def _view(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    place = ViewMessageRequestHeader.from_ext_fields(fields).offset
-    yield from _found(records.find(place), place)
-
-
-def _consume_directly(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    header = ConsumeMessageDirectlyResultRequestHeader.from_ext_fields(fields)
-    message_id = header.msg_id or ""
-    yield from _found(records.find_by_id(message_id), message_id)
-    yield from _group(header.consumer_group)
-
-
-def _end_transaction(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
+def _end_transaction(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     """Its end is what sends a half message to its topic, or takes it away from there."""
-    place = EndTransactionRequestHeader.from_ext_fields(fields).commit_log_offset
-    half = records.find_half(place)
+    place = command.header(EndTransactionRequestHeader).commit_log_offset
+    half = around.records.find_half(place)
     if half is None:
         raise AccessDeniedError(f"no half message is at {place}")
     yield from _topic(half.target.topic, Permission.PUB)
 
 
-def _clone(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _group(fields.get("srcGroup"))
-    yield from _group(fields.get("destGroup"))
+def _view(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
+    place = command.header(ViewMessageRequestHeader).offset
+    yield from _found(around.records.find(place), place)
 
 
-def _lock(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    yield from _group(LockBatchRequestBody.decode(body).consumer_group)
+def _consume_directly(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
+    header = command.header(ConsumeMessageDirectlyResultRequestHeader)
+    message_id = header.msg_id or ""
+    yield from _found(around.records.find_by_id(message_id), message_id)
+    yield from _group(header.consumer_group)
 
 
-def _check_client(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    request = CheckClientRequestBody.decode(body)
+def _of(header_class: type[_H], needs: Callable[[_H], Iterable[Need]]) -> _Touches:
+    """A row whose needs stand in the header."""
+    return lambda command, around: needs(command.header(header_class))
+
+
+def _consume(topic: str | None, group: str | None) -> Iterator[Need]:
+    yield from _topic(topic, Permission.SUB)
+    yield from _group(group)
+
+
+def _lock(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
+    yield from _group(LockBatchRequestBody.decode(command.body).consumer_group)
+
+
+def _check_client(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
+    request = CheckClientRequestBody.decode(command.body)
     yield from _group(request.group)
     yield from _topic(request.subscription_data.topic, Permission.SUB)
 
 
-def _heart_beat(fields: _Fields, body: bytes, records: VisibleRecords) -> Iterator[Need]:
-    for consumer in HeartbeatData.decode(body).consumer_data_set:
+def _heart_beat(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
+    for consumer in HeartbeatData.decode(command.body).consumer_data_set:
         yield from _group(consumer.group_name)
         for subscription in consumer.subscription_data_set:
             yield from _topic(subscription.topic, Permission.SUB)
 
 
 _CODE = RequestCode
+_PULL: Final = _of(
+    PullMessageRequestHeader, lambda header: _consume(header.topic, header.consumer_group)
+)
 _TOUCHES: Final[dict[int, _Touches]] = {
     _CODE.SEND_MESSAGE: _send,
-    _CODE.SEND_MESSAGE_V2: _send_short,
-    _CODE.SEND_BATCH_MESSAGE: _send_short,
+    _CODE.SEND_MESSAGE_V2: _send,
+    _CODE.SEND_BATCH_MESSAGE: _send,
     _CODE.SEND_REPLY_MESSAGE: _reply,
-    _CODE.SEND_REPLY_MESSAGE_V2: _reply_short,
+    _CODE.SEND_REPLY_MESSAGE_V2: _reply,
     _CODE.CONSUMER_SEND_MSG_BACK: _send_back,
     _CODE.END_TRANSACTION: _end_transaction,
-    _CODE.PULL_MESSAGE: _consume,
-    _CODE.LITE_PULL_MESSAGE: _consume,
-    _CODE.QUERY_CONSUMER_OFFSET: _consume,
-    _CODE.UPDATE_CONSUMER_OFFSET: _consume,
-    _CODE.INVOKE_BROKER_TO_RESET_OFFSET: _consume,
-    _CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _consume,
-    _CODE.QUERY_MESSAGE: _read_topic,
+    _CODE.PULL_MESSAGE: _PULL,
+    _CODE.LITE_PULL_MESSAGE: _PULL,
+    _CODE.QUERY_CONSUMER_OFFSET: _of(
+        QueryConsumerOffsetRequestHeader,
+        lambda header: _consume(header.topic, header.consumer_group),
+    ),
+    _CODE.UPDATE_CONSUMER_OFFSET: _of(
+        UpdateConsumerOffsetRequestHeader,
+        lambda header: _consume(header.topic, header.consumer_group),
+    ),
+    _CODE.INVOKE_BROKER_TO_RESET_OFFSET: _of(
+        ResetOffsetRequestHeader, lambda header: _consume(header.topic, header.group)
+    ),
+    _CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _of(
+        GetConsumerStatusRequestHeader, lambda header: _consume(header.topic, header.group)
+    ),
+    _CODE.QUERY_MESSAGE: _of(
+        QueryMessageRequestHeader, lambda header: _topic(header.topic, Permission.SUB)
+    ),
+    _CODE.QUERY_CONSUME_QUEUE: _of(
+        QueryConsumeQueueRequestHeader,
+        lambda header: _consume(header.topic or "", header.consumer_group or None),
+    ),
     _CODE.VIEW_MESSAGE_BY_ID: _view,
     _CODE.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
-    _CODE.CLONE_GROUP_OFFSET: _clone,
-    _CODE.SEARCH_OFFSET_BY_TIMESTAMP: _look_at_topic,
-    _CODE.GET_MAX_OFFSET: _look_at_topic,
-    _CODE.GET_MIN_OFFSET: _look_at_topic,
-    _CODE.GET_EARLIEST_MSG_STORETIME: _look_at_topic,
+    _CODE.CLONE_GROUP_OFFSET: _of(
+        CloneGroupOffsetRequestHeader,
+        lambda header: [*_group(header.src_group), *_group(header.dest_group)],
+    ),
+    _CODE.SEARCH_OFFSET_BY_TIMESTAMP: _of(
+        SearchOffsetRequestHeader, lambda header: _topic(header.topic, Permission.ANY)
+    ),
+    _CODE.GET_MAX_OFFSET: _of(
+        GetMaxOffsetRequestHeader, lambda header: _topic(header.topic, Permission.ANY)
+    ),
+    _CODE.GET_MIN_OFFSET: _of(
+        GetMinOffsetRequestHeader, lambda header: _topic(header.topic, Permission.ANY)
+    ),
+    _CODE.GET_EARLIEST_MSG_STORETIME: _of(
+        GetEarliestMsgStoretimeRequestHeader, lambda header: _topic(header.topic, Permission.ANY)
+    ),
     _CODE.HEART_BEAT: _heart_beat,
-    _CODE.UNREGISTER_CLIENT: _member,
-    _CODE.GET_CONSUMER_LIST_BY_GROUP: _member,
+    _CODE.UNREGISTER_CLIENT: _of(
+        UnregisterClientRequestHeader, lambda header: _group(header.consumer_group or None)
+    ),
+    _CODE.GET_CONSUMER_LIST_BY_GROUP: _of(
+        GetConsumerListByGroupRequestHeader, lambda header: _group(header.consumer_group)
+    ),
     _CODE.CHECK_CLIENT_CONFIG: _check_client,
     _CODE.LOCK_BATCH_MQ: _lock,
     _CODE.UNLOCK_BATCH_MQ: _lock,
@@ -216,7 +256,6 @@ _OPEN: Final = frozenset(
         _CODE.GET_BROKER_CONSUME_STATS,
         _CODE.QUERY_TOPIC_CONSUME_BY_WHO,
         _CODE.QUERY_CONSUME_TIME_SPAN,
-        _CODE.QUERY_CONSUME_QUEUE,
         _CODE.GET_ALL_CONSUMER_OFFSET,
         _CODE.GET_ALL_DELAY_OFFSET,
         _CODE.GET_BROKER_CONFIG,

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ledgermq.broker import names
 from ledgermq.broker.access.guard import Guard
+from ledgermq.broker.access.needs import Surroundings
 from ledgermq.broker.delay import DelayedDelivery
 from ledgermq.broker.deliveries import Deliveries
 from ledgermq.broker.dispatch import Processor, TakeFrames
@@ -105,7 +107,8 @@ def bind_processors(parts: Parts) -> Processors:
     }
     by_number = {int(request_code): processor for request_code, processor in table.items()}
     if parts.rules is not None:
-        by_number = Guard(parts.rules, records).protect(by_number)
+        around = Surroundings(records, names.reply_topic(parts.config.cluster_name))
+        by_number = Guard(parts.rules, around).protect(by_number)
     return Processors(
         pulls=pulls,
         clients=clients,

@@ -4,11 +4,18 @@ A header class lists the fields of one request or response in Python names; the 
 the same in camelCase unless the field gives another. An absent value is None, or 0 and False where
 Java has a primitive.
 
-The quick way is one call into msgspec. What that refuses is looked at again field by field, by the
-rules of Java's decodeCommandCustomHeader, either to accept what only Java accepts or to name the
-field that is wrong.
+A number is spelled in one way only, the one in which every client writes it: a minus if need be,
+and decimal digits without a leading zero. Java and Python read more ("+7", "007", "7.0", "7e0",
+" 7"), and not the same; whoever judges a request by its text and whoever carries it out by its
+number must not come to two of them. What guards and processors read comes from here alone.
+
+The quick way is one call into msgspec, and a look whether each number that came out is spelled as
+it stood there. What does not pass is read again field by field, by the rules of Java's
+decodeCommandCustomHeader for all but numbers, either to accept what only Java accepts or to name
+the field that is wrong.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,7 +31,7 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 # A 64-bit number has at most 19 digits and a sign.
-_NUMBER_CHARS_MAX: Final = 20
+_NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 
 Int32 = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
 Int64 = Annotated[int, msgspec.Meta(ge=_INT64_MIN, le=_INT64_MAX)]
@@ -48,7 +55,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False
         """
         try:
             if not cls.other_keys:
-                return _convert(ext_fields, cls, strict=False)
+                header = _convert(ext_fields, cls, strict=False)
+                if _is_spelled_so(header, ext_fields):
+                    return header
         except msgspec.ValidationError:
             pass
         return _read_slowly(cls, ext_fields)
@@ -92,6 +101,10 @@ class _Field:
     number_range: tuple[int, int] | None
 
 
+# Keys on the wire and Python names of the numbers of each class that was read.
+_numbers: dict[type[Header], tuple[tuple[str, str], ...]] = {}
+
+
 @lru_cache(maxsize=256)
 def _fields_of(header_class: type[Header]) -> tuple[_Field, ...]:
     info = msgspec.inspect.type_info(header_class)
@@ -131,18 +144,51 @@ def _read_slowly(header_class: type[_H], ext_fields: Mapping[str, str]) -> _H:
         elif field.is_boolean:
             values[field.name] = text.lower() in ("true", "1")
         elif field.number_range is not None:
-            values[field.name] = _number(field.keys[0], text, field.number_range)
+            values[field.name] = read_number(field.keys[0], text, *field.number_range)
         else:
             values[field.name] = text
     return header_class(**values)
 
 
-def _number(key: str, text: str, number_range: tuple[int, int]) -> int:
-    low, high = number_range
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if len(text) > _NUMBER_CHARS_MAX or not (digits.isascii() and digits.isdigit()):
-        raise RemoteProtocolError(key, text, f"a number of {low} to {high}")
+def numbers_of(header_class: type[Header]) -> tuple[tuple[str, str], ...]:
+    """Returns key on the wire and Python name of each number in headers of a class."""
+    numbers = _numbers[header_class] = tuple(
+        (field.keys[0], field.name)
+        for field in _fields_of(header_class)
+        if field.number_range is not None
+    )
+    return numbers
+
+
+def read_number(field: str, text: str, low: int, high: int) -> int:
+    """Reads a number of 64 bits at most as it stands on the wire.
+
+    Args:
+        field: its name on the wire, for the error.
+        text: what stands there.
+        low, high: what it may be.
+
+    Raises:
+        RemoteProtocolError: it is spelled in another way, or is out of its range.
+    """
+    if _NUMBER.fullmatch(text) is None:
+        wanted = f"a whole number of {low} to {high} in plain decimal digits"
+        raise RemoteProtocolError(field, text, wanted)
     number = int(text)
     if not low <= number <= high:
-        raise RemoteProtocolError(key, number, f"{low} to {high}")
+        raise RemoteProtocolError(field, number, f"{low} to {high}")
     return number
+
+
+def _is_spelled_so(header: Header, ext_fields: Mapping[str, str]) -> bool:
+    """Tells whether each number of a header is spelled as `read_number` wants it."""
+    header_class = type(header)
+    numbers = _numbers.get(header_class)
+    if numbers is None:
+        numbers = numbers_of(header_class)
+    for key, name in numbers:
+        text = ext_fields.get(key)
+        # The text of a number is the one text that is taken for it.
+        if text is not None and str(getattr(header, name)) != text:
+            return False
+    return True

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ledgermq.broker.access.guard import Guard
-from ledgermq.broker.access.needs import Need, needs_of
+from ledgermq.broker.access.needs import Need, Surroundings, needs_of
 from ledgermq.broker.access.rules import Permission, parse_rules
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.errors import AccessDeniedError
@@ -94,14 +94,22 @@ HIDDEN = {
     1100: b"no record at all",
 }
 NOWHERE = 1200
-RECORDS = VisibleRecords(Log({**STORED, **HIDDEN}))
+AROUND = Surroundings(VisibleRecords(Log({**STORED, **HIDDEN})), "DefaultCluster_REPLY_TOPIC")
+# Fields that headers must have, and that no right depends on.
+OTHERS = {
+    "producerGroup": "p", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
+    "sysFlag": "0", "bornTimestamp": "0", "flag": "0", "a": "p", "c": "TBW102", "d": "4", "e": "0",
+    "f": "0", "g": "0", "h": "0", "queueOffset": "0", "maxMsgNums": "1", "commitOffset": "0",
+    "suspendTimeoutMillis": "0", "subVersion": "0", "timestamp": "0", "maxNum": "1",
+    "beginTimestamp": "0", "endTimestamp": "1", "key": "k", "clientID": "c",
+}  # fmt: skip
 
 
 @pytest.fixture
 def guard(tmp_path: Path) -> Guard:
     table = RulesTable(tmp_path / "plain_acl.yml", lambda: 0)
     table.rules = parse_rules(RULES)
-    return Guard(table, RECORDS)
+    return Guard(table, AROUND)
 
 
 def command(code: int, body: bytes = b"", /, **fields: str) -> RemotingCommand:
@@ -146,6 +154,17 @@ CASES: list[tuple[RequestCode, dict[str, str], bytes, dict[str, str], bytes]] = 
      {"topic": "payments"}, b""),
     (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "DefaultCluster_REPLY_TOPIC"}, b"",
      {"b": "payments"}, b""),
+    (RequestCode.SEND_REPLY_MESSAGE, {"topic": "orders"}, b"",
+     {"topic": "payments_REPLY_TOPIC"}, b""),
+    (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "in"}, b"", {"b": "_REPLY_TOPIC"}, b""),
+    (RequestCode.SEND_MESSAGE, {"topic": "orders"}, b"x", {"topic": ""}, b"x"),
+    (RequestCode.PULL_MESSAGE, {"topic": "feed", "consumerGroup": "readers"}, b"",
+     {"topic": "feed", "consumerGroup": "%RETRY%readers"}, b""),
+    (RequestCode.PULL_MESSAGE, {"topic": "feed", "consumerGroup": "readers"}, b"",
+     {"topic": "feed", "consumerGroup": ""}, b""),
+    (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "feed", "consumerGroup": "readers"}, b"",
+     {"topic": "feed", "consumerGroup": "others"}, b""),
+    (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "feed"}, b"", {}, b""),
     (RequestCode.SEND_MESSAGE_V2, {"b": "%RETRY%readers"}, b"", {"b": "%RETRY%others"}, b""),
     (RequestCode.CONSUMER_SEND_MSG_BACK, BACK | {"originTopic": "orders"}, b"",
      BACK | {"originTopic": "orders", "group": "others"}, b""),
@@ -207,6 +226,7 @@ def test_account_reaches_its_own_resources_only(
     foreign: dict[str, str],
     foreign_body: bytes,
 ) -> None:
+    own, foreign = OTHERS | own, OTHERS | foreign
     assert refusal(guard, signed(USER, code, own_body, **own)) == ""
     assert "ermission for" in refusal(guard, signed(USER, code, foreign_body, **foreign))
     assert refusal(guard, signed(OPERATOR, code, foreign_body, **foreign)) == ""
@@ -251,9 +271,10 @@ def test_default_permission_opens_no_topic_where_messages_of_others_wait(guard: 
         "No default permission for topic:SCHEDULE_TOPIC_XXXX: accessKey=greedy-app needs SUB"
     )
     for topic in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_LEDGERMQ_STATE"):
-        pull = signed(GREEDY, RequestCode.PULL_MESSAGE, topic=topic, consumerGroup="readers")
+        fields = OTHERS | {"topic": topic, "consumerGroup": "readers"}
+        pull = signed(GREEDY, RequestCode.PULL_MESSAGE, **fields)
         assert "No default permission" in refusal(guard, pull)
-        assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, topic=topic)) == ""
+        assert refusal(guard, signed(OPERATOR, RequestCode.PULL_MESSAGE, **fields)) == ""
 
 
 def test_every_code_wants_an_account_and_its_signature(guard: Guard) -> None:
@@ -296,7 +317,7 @@ _CHANGES_AND_SECRETS = {
 
 
 def test_code_that_nobody_knows_wants_an_admin(guard: Guard) -> None:
-    assert needs_of(command(4711), RECORDS) is None
+    assert needs_of(command(4711), AROUND) is None
     assert "Need admin" in refusal(guard, signed(USER, 4711))
 
 
@@ -309,7 +330,8 @@ def test_white_addresses_need_no_signature(guard: Guard) -> None:
 
 
 def test_signature_covers_fields_and_body(guard: Guard) -> None:
-    request = signed(USER, RequestCode.SEND_MESSAGE, b"body", topic="orders", queueId="1")
+    own = OTHERS | {"topic": "orders", "queueId": "1"}
+    request = signed(USER, RequestCode.SEND_MESSAGE, b"body", **own)
     fields = dict(request.ext_fields or {})
     assert refusal(guard, request) == ""
     for change in ({"queueId": "2"}, {"more": "x"}, {"Signature": ""}, {"Signature": "\ud800"}):
@@ -322,8 +344,9 @@ def test_signature_covers_fields_and_body(guard: Guard) -> None:
 
 
 def test_admin_with_lists_is_held_to_them(guard: Guard) -> None:
-    assert refusal(guard, signed(HALF_ADMIN, RequestCode.SEND_MESSAGE, topic="orders")) == ""
-    text = refusal(guard, signed(HALF_ADMIN, RequestCode.SEND_MESSAGE, topic="feed"))
+    own, foreign = OTHERS | {"topic": "orders"}, OTHERS | {"topic": "feed"}
+    assert refusal(guard, signed(HALF_ADMIN, RequestCode.SEND_MESSAGE, **own)) == ""
+    text = refusal(guard, signed(HALF_ADMIN, RequestCode.SEND_MESSAGE, **foreign))
     assert text == "No default permission for topic:feed: accessKey=half-admin needs PUB"
     assert refusal(guard, signed(HALF_ADMIN, RequestCode.UPDATE_BROKER_CONFIG)) == ""
 
@@ -345,16 +368,24 @@ def test_protected_processor_is_not_reached_without_leave(guard: Guard) -> None:
 
     table = guard.protect({310: lambda connection, request: reached.append(request)})
     peer: Any = Peer()
+    fields = OTHERS | {"b": "orders"}
     with pytest.raises(AccessDeniedError):
-        table[310](peer, command(310, b="orders"))
+        table[310](peer, command(310, **fields))
     assert not reached
-    request = signed(USER, 310, b="orders")
+    request = signed(USER, 310, **fields)
     table[310](peer, request)
     assert reached == [request]
 
 
-def test_needs_name_a_group_without_its_prefix() -> None:
-    request = command(RequestCode.PULL_MESSAGE, topic="t", consumerGroup="g")
-    assert needs_of(request, RECORDS) == [
+def test_needs_name_topic_and_group_as_they_stand_in_the_header() -> None:
+    fields = OTHERS | {"topic": "t", "consumerGroup": "g"}
+    request = command(RequestCode.PULL_MESSAGE, **fields)
+    assert needs_of(request, AROUND) == [
         Need(False, "t", Permission.SUB), Need(True, "g", Permission.SUB),
     ]  # fmt: skip
+
+
+def test_account_without_rights_reads_no_queue(guard: Guard) -> None:
+    """Its units tell places, sizes and tags of messages."""
+    text = refusal(guard, signed(USER, RequestCode.QUERY_CONSUME_QUEUE, topic="audit"))
+    assert text == "No permission for topic:audit: accessKey=orders-app needs SUB"

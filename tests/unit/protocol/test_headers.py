@@ -78,19 +78,44 @@ def test_values_become_java_s_text() -> None:
     assert RegisterBrokerRequestHeader.from_ext_fields(header.to_ext_fields()) == header
 
 
-@pytest.mark.parametrize("text", ["7", "+7", "007", "0000000000000000007"])
-def test_number_is_read_as_java_parses_it(text: str) -> None:
-    fields = {"topic": "t", "queueId": text}
-    assert GetMaxOffsetRequestHeader.from_ext_fields(fields).queue_id == 7
+@pytest.mark.parametrize("number", [0, 7, -7, 10, 2**31 - 1, -(2**31)])
+def test_number_is_read_as_every_client_writes_it(number: int) -> None:
+    fields = {"topic": "t", "queueId": str(number)}
+    assert GetMaxOffsetRequestHeader.from_ext_fields(fields).queue_id == number
 
 
 @pytest.mark.parametrize(
-    "text", ["", " 7", "7 ", "x", "--7", "+", "1_0", "٣", "2147483648", "-2147483649", "9" * 5000]
-)
-def test_text_that_is_no_32_bit_number_is_refused_by_name(text: str) -> None:
+    "text",
+    # What Java, Python or JSON would read as a number, and those who guard must not have to guess.
+    ["+7", "007", "-07", "-0", "00", "7.0", "7e0", "7E0", "0x7", "1_0", "1,000", "7L", "null"]
+    + ["", " 7", "7 ", "7\n", "7\0", "x", "--7", "+", "-", "- 7", "1e400", "NaN", "inf", "true"]
+    + ["\u0663", "\uff17", "\u00b2", "\u0967", "\U0001d7d5", "\u22127"],
+)  # fmt: skip
+def test_other_spelling_of_a_number_is_refused_by_name(text: str) -> None:
+    for header_class in (GetMaxOffsetRequestHeader, SendMessageRequestHeader):
+        fields = LONG_SEND | {"topic": "t", "queueId": text}
+        with pytest.raises(RemoteProtocolError) as raised:
+            header_class.from_ext_fields(fields)
+        assert raised.value.field == "queueId" and raised.value.value == text
+        assert "a whole number of -2147483648 to 2147483647 in plain decimal" in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["2147483648", "-2147483649", "9" * 19, "9" * 5000])
+def test_number_beyond_32_bits_is_refused_by_name(text: str) -> None:
     with pytest.raises(RemoteProtocolError) as raised:
         GetMaxOffsetRequestHeader.from_ext_fields({"topic": "t", "queueId": text})
-    assert raised.value.field == "queueId"
+    assert raised.value.field == "queueId" and "-2147483648 to 2147483647" in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["7", "-7", "0", "07", "7.0"])
+def test_optional_number_has_the_same_grammar(text: str) -> None:
+    fields = LONG_SEND | {"maxReconsumeTimes": text}
+    if text in ("07", "7.0"):
+        with pytest.raises(RemoteProtocolError, match="^maxReconsumeTimes is"):
+            SendMessageRequestHeader.from_ext_fields(fields)
+    else:
+        header = SendMessageRequestHeader.from_ext_fields(fields)
+        assert header.max_reconsume_times == int(text)
 
 
 @pytest.mark.parametrize("offset", [-(2**63), 2**63 - 1])

@@ -31,7 +31,10 @@ def test_offset_id_is_read_back(address):
     assert decode_offset_id(text.lower()) == OffsetMessageId(address, 10911, 1 << 40)
 
 
-@pytest.mark.parametrize("text", ["", "C0", "Z" * 32, "0" * 31, "0" * 33, "  " * 16, "中" * 32])
+@pytest.mark.parametrize(
+    "text",
+    ["", "C0", "Z" * 32, "0" * 31, "0" * 33, "  " * 16, "中" * 32, "00 " * 4 + "0" * 20],
+)
 def test_text_that_is_no_offset_id_is_refused(text):
     with pytest.raises(RemoteProtocolError):
         decode_offset_id(text)
