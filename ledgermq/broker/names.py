@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from ledgermq.broker.errors import InvalidRequestError
-from ledgermq.commitlog import SCHEDULE_TOPIC
+from ledgermq.commitlog import OWN_TOPIC_PREFIX, SCHEDULE_TOPIC
 from ledgermq.commitlog import STATE_TOPIC as STATE_TOPIC
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX as DEAD_LETTER_PREFIX
 from ledgermq.protocol.names import DEFAULT_TOPIC as DEFAULT_TOPIC
@@ -43,8 +43,8 @@ SYSTEM_TOPICS: Final[frozenset[str]] = frozenset(
     )
 )
 # Only the broker itself writes there.
-TOPICS_CLOSED_FOR_SENDS: Final = frozenset(
-    (SCHEDULE_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, HALF_EXPIRED_TOPIC, STATE_TOPIC)
+_TOPICS_CLOSED_FOR_SENDS: Final = frozenset(
+    (SCHEDULE_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, HALF_EXPIRED_TOPIC)
 )
 # Built in at every start; the first of them belongs to mqadmin.
 SYSTEM_GROUPS: Final = (
@@ -67,6 +67,11 @@ def is_system_topic(topic: str) -> bool:
 def reply_topic(cluster_name: str) -> str:
     """Returns the topic of replies of a cluster."""
     return f"{cluster_name}_REPLY_TOPIC"
+
+
+def is_closed_for_sends(topic: str) -> bool:
+    """True for a topic to which only the broker itself writes."""
+    return topic in _TOPICS_CLOSED_FOR_SENDS or topic.startswith(OWN_TOPIC_PREFIX)
 
 
 def is_light_group(group: str) -> bool:

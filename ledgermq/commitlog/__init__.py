@@ -7,7 +7,7 @@ are drawn in `layout.py`, what a crash may leave is told in `recovery.py`. No Tw
 from ledgermq.commitlog.config import SCHEDULE_TOPIC, StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog
-from ledgermq.commitlog.encoding import RECORD_BYTES_MAX, AppendMessage
+from ledgermq.commitlog.encoding import OWN_TOPIC_PREFIX, RECORD_BYTES_MAX, AppendMessage
 from ledgermq.commitlog.errors import (
     CommitLogError,
     DamagedFileError,
@@ -51,6 +51,7 @@ __all__ = [
     "LIGHT_QUEUE_ID",
     "OFFSETS_BYTES",
     "OFFSET_DIGITS_MAX",
+    "OWN_TOPIC_PREFIX",
     "RECORD_BYTES_MAX",
     "SCHEDULE_TOPIC",
     "STATE_TOPIC",

@@ -66,9 +66,9 @@ class DLedgerCommitLog(MessageWriter):
         self._ledger = ledger
         self._appended = appended
 
-    def _segment(self) -> int:
+    def _segment(self, offset: int | None = None) -> int:
         store = self._ledger.store
-        return store.end_position // store.segment_bytes
+        return (store.end_position if offset is None else offset) // store.segment_bytes
 
     def _append_records(
         self,

@@ -24,6 +24,9 @@ COMPILED: Final = not __file__.endswith(".py")
 # DLedger's buffer for one entry is 4 MiB, in every version: a Java member cannot hold more.
 ENTRY_BYTES_MAX: Final = 4 << 20
 RECORD_BYTES_MAX: Final = ENTRY_BYTES_MAX - HEAD_BYTES
+# Topics of the broker's own records, which nobody else writes: they tell its state and the ends of
+# its queues, so the limit on messages is none for them.
+OWN_TOPIC_PREFIX: Final = "rmq_sys_LEDGERMQ_"
 _MAGIC = 0xDAA320A7
 _CRC_MASK = 0x7FFFFFFF
 _FIXED = RECORD_FIXED_BYTES
@@ -70,6 +73,7 @@ def encode_messages(
         find_queue: gets the first message of a queue that is not known, and its number.
         give_light_offsets: gets a message that may be for light queues, and its offset; returns
             its properties with offsets. None: there are no light queues.
+        body_bytes_max: of a message; a record of the broker's own may fill an entry.
 
     Raises:
         MessageIllegalError: one of them breaks a limit.
@@ -90,7 +94,7 @@ def encode_messages(
         if give_light_offsets is not None and MULTI_MARK in properties:
             properties = give_light_offsets(message, queue_offset)
             changed[len(records)] = message._replace(properties=properties)
-        if len(body) > body_bytes_max:
+        if len(body) > body_bytes_max and not topic.startswith(OWN_TOPIC_PREFIX):
             raise MessageIllegalError("body bytes", len(body), body_bytes_max, len(records))
         try:
             record = None

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.encoding import (
+    OWN_TOPIC_PREFIX,
     RECORD_BYTES_MAX,
     AppendMessage,
     encode_messages,
@@ -41,8 +42,8 @@ from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 # Topic of the record that opens a leader's term, and of replicated broker state. Their records
 # carry the transaction type "prepared", so that no consume queue takes them, neither here nor in
 # Java.
-TERM_TOPIC: Final = "rmq_sys_LEDGERMQ_TERM"
-STATE_TOPIC: Final = "rmq_sys_LEDGERMQ_STATE"
+TERM_TOPIC: Final = OWN_TOPIC_PREFIX + "TERM"
+STATE_TOPIC: Final = OWN_TOPIC_PREFIX + "STATE"
 
 
 class AppendResult(NamedTuple):
@@ -133,11 +134,16 @@ class MessageWriter:
         for queue in self._light_claimed:
             queue.keep(turn)
         if segment is not None:
-            self._queue_offsets.told_in_segment = segment
+            # The ends of very many queues may reach into later segments, which need no others.
+            last = results[len(first) - 1].physical_offset if first else None
+            told = segment if last is None else self._segment(last)
+            self._queue_offsets.told_in_segment = told
         return results[len(first) :]
 
-    def _segment(self) -> int:
-        """Return the segment in which the next record goes: each tells the queues' ends once."""
+    def _segment(self, offset: int | None = None) -> int:
+        """Return the segment of a physical offset, without one that in which the next record goes:
+        each tells the queues' ends once.
+        """
         raise NotImplementedError
 
     def _append_records(

@@ -33,8 +33,8 @@ class PlainWriter(MessageWriter):
         self._log = log
         self._appended = appended
 
-    def _segment(self) -> int:
-        return self._log.max_offset // self._log.segment_bytes
+    def _segment(self, offset: int | None = None) -> int:
+        return (self._log.max_offset if offset is None else offset) // self._log.segment_bytes
 
     def _append_records(
         self,

@@ -32,7 +32,12 @@ from ledgermq.commitlog.look_up import LookUp, QueryResult
 from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.proof import OnDamage
-from ledgermq.commitlog.queue_ends import QUEUES_TOPIC, adopt_queue_ends, encode_queue_ends
+from ledgermq.commitlog.queue_ends import (
+    QUEUES_TOPIC,
+    ToldEnds,
+    adopt_queue_ends,
+    decode_queue_ends,
+)
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.reading import (
@@ -115,8 +120,7 @@ class MessageStore:
         self._flushed_at_ms = 0
         # Position behind the last entry that the mark on disk names.
         self._flushed_position = 0
-        # Last entry that tells the ends of all queues, -1 while none was dispatched.
-        self._queue_ends_index = -1
+        self._told_ends = ToldEnds()
         self._flush_is_running = False
         # The last decision's word on the disk.
         self.is_disk_full = False
@@ -464,15 +468,14 @@ class MessageStore:
 
     def adopt_queue_ends(self, ends: Mapping[tuple[str, int], int]) -> None:
         """Let queues without any message go on where they ended elsewhere."""
-        for body in encode_queue_ends(ends):
-            adopt_queue_ends(self._queues, body)
+        adopt_queue_ends(self._queues, ends)
 
     def _take_queue_ends(self, body: bytes, index: int) -> None:
-        adopt_queue_ends(self._queues, body)
-        self._queue_ends_index = index
+        adopt_queue_ends(self._queues, decode_queue_ends(body))
+        self._told_ends.note(body, index)
 
     def _queue_ends_position(self) -> int:
-        index = self._queue_ends_index
+        index = self._told_ends.index
         return self._store.position_at(index) if index >= self._store.first_index else 0
 
     def _segment_ages(self, state_index: int | None) -> list[SegmentAge]:

@@ -106,7 +106,7 @@ def _check_need(account: Account, need: Need) -> None:
     else:
         kind, named = "topic", account.topic_permissions
         default = account.default_topic_permission
-        if need.name in names.TOPICS_CLOSED_FOR_SENDS:
+        if names.is_closed_for_sends(need.name):
             # Messages of all topics stand there: whoever may read them is named.
             default = Permission.DENY
     owned = named.get(need.name)

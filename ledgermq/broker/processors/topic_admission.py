@@ -68,7 +68,7 @@ class TopicAdmission:
                 f" brokerPermission is {config.broker_permission} and topic[{name}] is ordered"
             )
         names.check_topic_name(name)
-        if name in names.TOPICS_CLOSED_FOR_SENDS:
+        if names.is_closed_for_sends(name):
             raise NoPermissionError(f"Sending message to topic[{name}] is forbidden.")
         if name.startswith(names.RETRY_PREFIX):
             return self._retry_topic(command, header)

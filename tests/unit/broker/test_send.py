@@ -142,6 +142,15 @@ def test_ordered_topic_of_a_closed_broker_is_refused() -> None:
     send(parts, command())
 
 
+@pytest.mark.parametrize("name", ["STATE", "QUEUES", "TERM", "ANYTHING"])
+def test_topics_of_the_brokers_own_records_take_no_message(name: str) -> None:
+    """Who reads the log takes them for the broker's word: the state, the ends of queues."""
+    parts = leader()
+    with pytest.raises(errors.NoPermissionError, match="is forbidden"):
+        send(parts, command(topic=f"rmq_sys_LEDGERMQ_{name}"))
+    assert parts.store.messages == []
+
+
 def test_longest_record_passes_and_one_byte_more_does_not() -> None:
     parts = leader()
     fixed = 91 + len("T") + len(b"CLUSTER\x01DefaultCluster") + 24

@@ -3,7 +3,9 @@
 import pytest
 
 from ledgermq.commitlog.queue_ends import (
-    QUEUES_IN_RECORD_MAX,
+    BODY_BYTES_MAX,
+    QUEUES_TOPIC,
+    ToldEnds,
     decode_queue_ends,
     encode_queue_ends,
 )
@@ -13,20 +15,75 @@ SEGMENT_BYTES = 8192
 
 
 def test_table_is_read_back_in_as_many_records_as_it_needs():
-    table = {("T", n): n + 1 for n in range(QUEUES_IN_RECORD_MAX + 5)} | {("%RETRY%g", 0): 7}
+    table = {("T", n): n + 1 for n in range(500)} | {("%RETRY%g", 0): 7}
     bodies = encode_queue_ends(table)
     assert len(bodies) == 2
     assert decode_queue_ends(bodies[0]) | decode_queue_ends(bodies[1]) == table
     assert encode_queue_ends({}) == []
 
 
+def test_no_record_is_larger_than_its_limit_whatever_the_names_and_numbers():
+    longest = {(f"{n:0>127}", 2**31 - 1): 2**63 - 1 for n in range(1000)}
+    wide = {("T", 2**31 - 1 - n): 2**63 - 1 for n in range(1000)}
+    for table in (longest, wide, longest | wide):
+        bodies = encode_queue_ends(table)
+        # What stands around the ends counts for nothing.
+        assert max(map(len, bodies)) <= BODY_BYTES_MAX + 100
+        assert sum(map(len, bodies)) > (len(bodies) - 1) * BODY_BYTES_MAX // 2
+        found = {}
+        for body in bodies:
+            found |= decode_queue_ends(body)
+        assert found == table
+
+
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"7", b"{", b'{"T": 1}', b'{"T": {"x": 1}}', b'{"../T": {"0": 1}}', b"\xff"]
-    + [b'{"T": {"-1": 1}}', b'{"T": {"0": -1}}', b'{"T": {"0": "1"}}'],
+    [b"", b"[]", b"7", b"{", b"{}", b"\xff", b'{"T": {"0": 1}}', b'{"ends": 7}']
+    + [
+        b'{"part": 0, "parts": 1, "ends": %s}' % ends
+        for ends in (
+            *(b'{"T": 1}', b'{"T": {"x": 1}}', b'{"../T": {"0": 1}}'),
+            *(b'{"T": {"-1": 1}}', b'{"T": {"0": -1}}', b'{"T": {"0": "1"}}'),
+        )
+    ],
 )
 def test_malformed_table_says_nothing(body):
     assert decode_queue_ends(body) == {}
+    ToldEnds().note(body, 1)
+
+
+def test_ends_are_told_when_all_their_records_are_there():
+    """Retention may not drop the first of them."""
+    bodies = encode_queue_ends({("T", n): 1 for n in range(1000)})
+    assert len(bodies) == 3
+    told = ToldEnds()
+    for index, expected in ((5, -1), (6, -1), (7, 5)):
+        told.note(bodies[index - 5], index)
+        assert told.index == expected
+    # The leader was lost after the first two of the next ones; another one tells all.
+    for body, index, expected in (
+        *((bodies[0], 10, 5), (bodies[1], 11, 5), (b"{", 12, 5)),
+        *((bodies[0], 20, 5), (bodies[1], 21, 5), (bodies[2], 22, 20), (bodies[2], 23, 20)),
+    ):
+        told.note(body, index)
+        assert told.index == expected
+
+
+def test_ends_of_many_queues_hold_up_no_send(tmp_path):
+    """They take more than a message may have, and more than a segment holds."""
+    broker = Broker(tmp_path, segment_bytes=65_536, body_bytes_max=1024).lead()
+    for start in range(0, 3000, 500):
+        broker.send(*[message(b"x", queue_id=start + n) for n in range(500)])
+    again = [broker.send(message(b"y"))[0].queue_offset for _ in range(30)]
+    assert again == list(range(1, 31))
+    told = 0
+    for index in range(broker.ledger_store.last_index + 1):
+        entries = broker.ledger_store.read(index, 1)
+        told += bytes(entries.data).count(QUEUES_TOPIC.encode())
+    # Once for each segment, not for each send.
+    segments = broker.ledger_store.end_position // 65_536 + 1
+    assert told <= 10 * segments
+    broker.store.close()
 
 
 def test_ends_are_told_once_in_each_segment_and_in_no_answer(tmp_path):
