@@ -82,13 +82,20 @@ class ConsumerOffsetTable:
 
     def take_changes(self) -> OffsetsByKey:
         """Returns the offsets that changed since the last call, and forgets that they did."""
-        changes = {
-            key: {queue_id: self._offsets[key][queue_id] for queue_id in sorted(queue_ids)}
-            for key, queue_ids in sorted(self._changed.items())
-            if key in self._offsets
-        }
+        changes: OffsetsByKey = {}
+        for key, queue_ids in sorted(self._changed.items()):
+            # Topic or group may have been removed since, and be there again with other queues.
+            queues = self._offsets.get(key, {})
+            found = {queue_id: queues[queue_id] for queue_id in sorted(queue_ids & queues.keys())}
+            if found:
+                changes[key] = found
         self._changed = {}
         return changes
+
+    def put_back(self, changes: Mapping[str, Mapping[int, int]]) -> None:
+        """Takes back what `take_changes` gave: nobody was told of it."""
+        for key, queues in changes.items():
+            self._changed.setdefault(key, set()).update(queues)
 
     def follow(self, changes: Mapping[str, Mapping[int, int]]) -> None:
         """Takes over offsets of a leader; nothing is removed and nothing counts as changed."""

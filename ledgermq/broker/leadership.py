@@ -45,6 +45,8 @@ class Leadership:
         self.closed_because: str | None = None
         # What this member lost or found damaged, until it is whole again; None when it is.
         self.repair: str | None = None
+        # What of the broker's state cannot be stored, for operators; None while all can.
+        self.alarm: str | None = None
 
     @property
     def is_leader(self) -> bool:

@@ -21,20 +21,31 @@ skips its own records of the same term when they come back; what it wrote and lo
 leadership is put right by the snapshot that every leader writes when it begins to serve. A
 snapshot counts when its last part is there. Only the progress through internal queues follows the
 log alone, on every member.
+
+Records are cut by their bytes (`state_records.py`), so the entries of one key may stand in several
+parts of a snapshot. What the log refuses is kept, and written again (`refusals.py`).
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from ledgermq.broker import names
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable, OffsetsByKey, offsets_from_json
 from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import BrokerError, GroupNotFoundError
+from ledgermq.broker.errors import (
+    BrokerError,
+    CommitTimeoutError,
+    GroupNotFoundError,
+    IllegalMessageError,
+)
 from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.queue_progress import QueueProgress, Run
+from ledgermq.broker.refusals import Refusals
+from ledgermq.broker.snapshot_reader import SnapshotReader, objects
+from ledgermq.broker.state_records import Entry, body_of, cut, cut_bytes
 from ledgermq.broker.subscriptions import (
     SubscriptionGroup,
     SubscriptionGroupTable,
@@ -42,15 +53,12 @@ from ledgermq.broker.subscriptions import (
 )
 from ledgermq.broker.topics import PERM_INHERIT, TopicConfig, TopicTable
 
-# Entries of a table in one record: topics take about 150 bytes each, offsets less.
-_ENTRIES_PER_RECORD: Final = 1000
-
 # Told when the record of a change is committed, or why that is not known.
 OnCommitted = Callable[[BrokerError | None], None]
 
 
 class StateWriter(Protocol):
-    """What is needed to bring records into the ledger."""
+    """What is needed to bring records into the ledger: all of them, or none."""
 
     def __call__(self, bodies: Sequence[bytes], done: OnCommitted) -> None: ...
 
@@ -68,7 +76,9 @@ class BrokerState:
         offsets: ConsumerOffsetTable,
         *,
         write: StateWriter,
+        body_bytes_max: int,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], float],
         auto_create_groups: bool,
         on_topics_changed: Callable[[], None],
         on_topic_removed: Callable[[str], object],
@@ -80,7 +90,9 @@ class BrokerState:
             groups: changed only here from now on.
             offsets: written by processors as well.
             write: appends records.
+            body_bytes_max: of one record, in the log that `write` appends to.
             now_ms: wall clock, for versions.
+            clock_ms: monotonic time.
             auto_create_groups: whether unknown groups come into being by their first use.
             on_topics_changed: called after the topic table changed in any way.
             on_topic_removed: called on every member when the removal of a topic is committed,
@@ -96,6 +108,8 @@ class BrokerState:
         # Rules of access control; None while it is off.
         self.access: RulesTable | None = None
         self._write = write
+        self._body_bytes_max = body_bytes_max
+        self._cut_bytes = cut_bytes(body_bytes_max)
         self._now_ms = now_ms
         self._auto_create_groups = auto_create_groups
         self._on_topics_changed = on_topics_changed
@@ -103,21 +117,18 @@ class BrokerState:
         # Member and term as they stand in records; None while this member does not lead.
         self._writer: str | None = None
         self._snapshot_count = 0
-        # Parts of a snapshot that is not complete, and its id.
-        self._parts: list[Mapping[str, Any]] = []
-        self._parts_id: object = None
+        self._reader = SnapshotReader()
         # Files that are older than the tables; cleared by whoever writes them.
         self.are_topics_unsaved = False
         self.are_groups_unsaved = False
         self.are_offsets_unsaved = False
         self.are_locks_unsaved = False
-        # A record was lost although this member still leads: the next snapshot puts it right.
-        self.is_snapshot_due = False
-        # Where the last whole snapshot begins that is committed, -1 while none was seen: a member
-        # whose log begins behind it knows less than the whole state.
-        self.snapshot_index = -1
-        # Of the snapshot under way: its id, how many parts came, and where it begins.
-        self._snapshot_under_way: tuple[object, int, int] = (None, 0, -1)
+        # A record was refused although this member still leads: the next snapshot puts it right.
+        self._is_snapshot_wanted = False
+        self._is_access_wanted = False
+        self._snapshots = Refusals("the broker's state", clock_ms)
+        self._offset_changes = Refusals("consumer offsets", clock_ms)
+        self._access_records = Refusals("the rules of access control", clock_ms)
 
     # Changes by the leader.
 
@@ -142,6 +153,7 @@ class BrokerState:
     def lead(self, writer: str) -> None:
         """This member begins to write; `writer` names it and its term. A snapshot follows."""
         self._writer = writer
+        self._forget_refusals()
         self.progress.lead()
         self.locks.lead(self._now_ms())
         self.write_snapshot()
@@ -150,7 +162,30 @@ class BrokerState:
         """This member no longer writes."""
         self._writer = None
         self.progress.follow()
-        self.is_snapshot_due = False
+        self._forget_refusals()
+
+    def _forget_refusals(self) -> None:
+        self._is_snapshot_wanted = self._is_access_wanted = False
+        for refusals in (self._snapshots, self._offset_changes, self._access_records):
+            refusals.forget()
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """True when the log refused a record, and it is time to write all again."""
+        return self._is_snapshot_wanted and not self._snapshots.is_waiting
+
+    @property
+    def snapshot_index(self) -> int:
+        """Where the last whole snapshot begins that is committed, -1 while none was seen."""
+        return self._reader.snapshot_index
+
+    @property
+    def alarm(self) -> str | None:
+        """What of the state the log refuses, for operators; None while it takes all."""
+        for refusals in (self._snapshots, self._offset_changes, self._access_records):
+            if refusals.alarm is not None:
+                return refusals.alarm
+        return None
 
     def permission_changed(self) -> None:
         """What the broker allows changed: whoever caches topics looks again, others are told."""
@@ -233,21 +268,28 @@ class BrokerState:
         return topic
 
     def write_offsets(self) -> None:
-        """Writes the offsets that changed since the last call; called each second on a leader."""
-        if not self.is_leading or not self.offsets.has_changes:
+        """Writes the offsets that changed since the last call; called each second on a leader.
+
+        Those that the log refuses count as changed again.
+        """
+        if not self.is_leading or self._offset_changes.is_waiting or not self.offsets.has_changes:
             return
         self.are_offsets_unsaved = True
-        changes = list(self.offsets.take_changes().items())
-        for start in range(0, len(changes), _ENTRIES_PER_RECORD):
-            part = dict(changes[start : start + _ENTRIES_PER_RECORD])
-            self._write_record({"kind": "offsets", "put": part}, None)
+        changes = self.offsets.take_changes()
+        self._write_bodies(
+            self._bodies("offsets", changes),
+            self._offset_changes,
+            lambda: self.offsets.put_back(changes),
+            is_whole=True,
+        )
 
     def write_locks(self, done: OnCommitted | None = None) -> None:
         """Writes the locks that changed hands; `done` is called at once when none did."""
         changes = self.locks.take_changes()
         if changes:
             self.are_locks_unsaved = True
-            self._write_record({"kind": "locks", "put": changes}, done)
+            bodies = self._bodies("locks", changes)
+            self._write_bodies(bodies, self._snapshots, self._want_snapshot, done)
         elif done is not None:
             done(None)
 
@@ -255,50 +297,72 @@ class BrokerState:
         """Writes all tables, in as many records as they need."""
         if not self.is_leading:
             return
-        self.is_snapshot_due = False
-        if self.offsets.take_changes():
+        self._is_snapshot_wanted = False
+        changes = self.offsets.take_changes()
+        if changes:
             self.are_offsets_unsaved = True
-        pieces: list[tuple[str, str, Any]] = [
-            *(("topics", topic.name, topic.to_json()) for topic in self.topics.all()),
-            *(("groups", group.name, group.to_json()) for group in self.groups.all()),
-            *(("offsets", key, queues) for key, queues in self.offsets.all().items()),
-            *(("locks", group, rows) for group, rows in self.locks.all().items()),
-        ]
         self._snapshot_count += 1
-        part_count = max(1, -(-len(pieces) // _ENTRIES_PER_RECORD))
-        for part in range(part_count):
+        parts = cut(self._entries(), self._cut_bytes) or [{}]
+        bodies: list[bytes] = []
+        for number, part in enumerate(parts):
             record: dict[str, Any] = {
                 "kind": "snapshot",
+                "by": self._writer,
                 "id": f"{self._writer}/{self._snapshot_count}",
-                "part": part,
-                "parts": part_count,
+                "part": number,
+                "parts": len(parts),
                 "topicsVersion": self.topics.version.to_json(),
                 "groupsVersion": self.groups.version.to_json(),
             }
-            if part == 0:
+            if number == 0:
                 record["progress"] = self.progress.to_record()
-            start = part * _ENTRIES_PER_RECORD
-            for table, name, value in pieces[start : start + _ENTRIES_PER_RECORD]:
-                record.setdefault(table, {})[name] = value
-            self._write_record(record, None)
+            bodies.append(body_of(record, part))
+
+        def refused() -> None:
+            self._want_snapshot()
+            self.offsets.put_back(changes)
+
+        self._write_bodies(bodies, self._snapshots, refused, is_whole=True)
         if self.access is not None:
             self.write_access()
+
+    def _entries(self) -> Iterator[Entry]:
+        """All that a snapshot holds."""
+        for topic in self.topics.all():
+            yield Entry("topics", topic.name, topic.to_json())
+        for group in self.groups.all():
+            yield Entry("groups", group.name, group.to_json())
+        for key, queues in self.offsets.all().items():
+            yield Entry("offsets", key, queues, is_divisible=True)
+        for name, rows in self.locks.all().items():
+            yield Entry("locks", name, rows, is_divisible=True)
 
     def write_access(self, done: OnCommitted | None = None) -> None:
         """Writes the rules of access control that are in force here."""
         assert self.access is not None
-        self._write_record(self.access.to_record(), done)
+        self._is_access_wanted = False
+        body = body_of({**self.access.to_record(), "by": self._writer})
+
+        def refused() -> None:
+            self._is_access_wanted = True
+
+        self._write_bodies([body], self._access_records, refused, done, is_whole=True)
 
     def reload_access(self) -> None:
-        """Looks whether the file of access rules was changed; a leader tells all members."""
-        if self.access is not None and self.access.reload() and self.is_leading:
+        """Looks whether the file of access rules was changed; a leader tells all members, and
+        tells again what the log refused.
+        """
+        if self.access is None:
+            return
+        is_other = self.access.reload()
+        is_due = self._is_access_wanted and not self._access_records.is_waiting
+        if self.is_leading and (is_other or is_due):
             self.write_access()
 
     @staticmethod
     def plan_body(runs: Sequence[Run]) -> bytes:
         """Returns the record that goes before deliveries out of an internal queue."""
-        record = {"kind": "plan", "runs": runs}
-        return json.dumps(record, separators=(",", ":")).encode("utf-8")
+        return body_of({"kind": "plan", "runs": runs})
 
     def _write_table(
         self,
@@ -311,18 +375,60 @@ class BrokerState:
         record = {"kind": kind, "put": put, "removed": removed, "version": version.to_json()}
         self._write_record(record, done)
 
-    def _write_record(self, record: dict[str, Any], done: OnCommitted | None) -> None:
-        assert self._writer is not None, "a member that does not lead changed the broker's state"
-        writer = record["by"] = self._writer
+    def _write_record(self, record: Mapping[str, Any], done: OnCommitted | None) -> None:
+        """Writes one change; a snapshot follows when it is refused."""
+        body = body_of({**record, "by": self._writer})
+        self._write_bodies([body], self._snapshots, self._want_snapshot, done)
+
+    def _want_snapshot(self) -> None:
+        self._is_snapshot_wanted = True
+
+    def _bodies(self, kind: str, put: Mapping[str, Any]) -> list[bytes]:
+        """Returns changes as records; the value of each key may be divided."""
+        entries = (Entry("put", name, value, is_divisible=True) for name, value in put.items())
+        record = {"kind": kind, "by": self._writer}
+        return [body_of(record, part) for part in cut(entries, self._cut_bytes)]
+
+    def _write_bodies(
+        self,
+        bodies: Sequence[bytes],
+        refusals: Refusals,
+        refused: Callable[[], None],
+        done: OnCommitted | None = None,
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        """Writes records, all or none.
+
+        Args:
+            refusals: told of a refusal.
+            refused: called when this member still leads, and nobody will know of the records.
+            is_whole: nothing that was refused before is missing, once these are stored.
+        """
+        writer = self._writer
+        assert writer is not None, "a member that does not lead changed the broker's state"
 
         def committed(error: BrokerError | None) -> None:
-            if error is not None and self._writer == writer:
-                self.is_snapshot_due = True
+            # What only takes long is in this member's log, and stays there while it leads.
+            if self._writer == writer and not isinstance(error, CommitTimeoutError):
+                if error is not None:
+                    refused()
+                    refusals.refused(error)
+                elif is_whole:
+                    refusals.stored()
             if done is not None:
                 done(error)
 
-        body = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-        self._write([body], committed)
+        size = max(map(len, bodies), default=0)
+        if size > self._body_bytes_max:
+            # The log would refuse all that is written in this turn together with it.
+            error = (
+                f"a record has {size} bytes, the log takes {self._body_bytes_max}"
+                " (key mappedFileSizeCommitLog)"
+            )
+            committed(IllegalMessageError(error))
+        elif bodies:
+            self._write(bodies, committed)
 
     def copy(
         self,
@@ -366,7 +472,7 @@ class BrokerState:
             for name in _texts(record.get("removed")):
                 self._on_topic_removed(name)
         if record.get("kind") == "snapshot":
-            self._note_snapshot(record, index)
+            self._reader.note(record, index)
         self.progress.follow_record(record, index)
         if self._writer is not None and record.get("by") == self._writer:
             return
@@ -386,25 +492,15 @@ class BrokerState:
             case "access" if self.access is not None:
                 self.access.follow(record)
 
-    def _note_snapshot(self, record: Mapping[str, Any], index: int) -> None:
-        name, part = record.get("id"), record.get("part")
-        if part == 0:
-            self._snapshot_under_way = (name, 0, index)
-        known, count, begin = self._snapshot_under_way
-        if (known, count) == (name, part):
-            self._snapshot_under_way = (name, count + 1, begin)
-            if count + 1 == record.get("parts"):
-                self.snapshot_index = begin
-
     def _apply_topics(self, record: Mapping[str, Any]) -> None:
-        put = [TopicConfig.from_json(name, value) for name, value in _objects(record.get("put"))]
+        put = [TopicConfig.from_json(name, value) for name, value in objects(record.get("put"))]
         version = DataVersion.from_json(record.get("version"))
         self.topics.follow(put, _texts(record.get("removed")), version)
         self._topics_changed()
 
     def _apply_groups(self, record: Mapping[str, Any]) -> None:
         put = [
-            SubscriptionGroup.from_json(name, value) for name, value in _objects(record.get("put"))
+            SubscriptionGroup.from_json(name, value) for name, value in objects(record.get("put"))
         ]
         version = DataVersion.from_json(record.get("version"))
         self.groups.follow(put, _texts(record.get("removed")), version)
@@ -415,48 +511,23 @@ class BrokerState:
             self.offsets.remove_group(group)
         for topic in _texts(record.get("removedTopics")):
             self.offsets.remove_topic(topic)
-        self.offsets.follow(offsets_from_json(dict(_objects(record.get("put")))))
+        self.offsets.follow(offsets_from_json(dict(objects(record.get("put")))))
         self.are_offsets_unsaved = True
 
     def _apply_snapshot_part(self, record: Mapping[str, Any]) -> None:
-        snapshot_id, part, parts = record.get("id"), record.get("part"), record.get("parts")
-        if part == 0:
-            self._parts_id, self._parts = snapshot_id, []
-        if snapshot_id != self._parts_id or part != len(self._parts):
-            self._parts_id, self._parts = None, []
+        tables = self._reader.take(record)
+        if tables is None:
             return
-        self._parts.append(record)
-        if len(self._parts) != parts:
-            return
-        topics: dict[str, TopicConfig] = {}
-        groups: dict[str, SubscriptionGroup] = {}
-        offsets: OffsetsByKey = {}
-        locks: dict[str, Any] = {}
-        for piece in self._parts:
-            for name, value in _objects(piece.get("topics")):
-                topics[name] = TopicConfig.from_json(name, value)
-            for name, value in _objects(piece.get("groups")):
-                groups[name] = SubscriptionGroup.from_json(name, value)
-            offsets.update(offsets_from_json(dict(_objects(piece.get("offsets")))))
-            held = piece.get("locks")
-            locks.update(held if isinstance(held, Mapping) else {})
-        self._parts_id, self._parts = None, []
-        self.topics.replace_all(topics.values(), DataVersion.from_json(record.get("topicsVersion")))
-        self.groups.replace_all(groups.values(), DataVersion.from_json(record.get("groupsVersion")))
-        self.offsets.replace_all(offsets)
-        self.locks.replace_all(locks)
+        self.topics.replace_all(tables.topics, DataVersion.from_json(record.get("topicsVersion")))
+        self.groups.replace_all(tables.groups, DataVersion.from_json(record.get("groupsVersion")))
+        self.offsets.replace_all(tables.offsets)
+        self.locks.replace_all(tables.locks)
         self._topics_changed()
         self.are_groups_unsaved = self.are_offsets_unsaved = self.are_locks_unsaved = True
 
     def _topics_changed(self) -> None:
         self.are_topics_unsaved = True
         self._on_topics_changed()
-
-
-def _objects(value: object) -> list[tuple[str, Mapping[str, Any]]]:
-    if not isinstance(value, Mapping):
-        return []
-    return [(name, entry) for name, entry in value.items() if isinstance(entry, Mapping)]
 
 
 def _texts(value: object) -> list[str]:

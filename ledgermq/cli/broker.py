@@ -98,6 +98,7 @@ class _Announced:
         state: dict[str, object] = {
             "role": service.role,
             "serving": service.is_serving,
+            "alarm": service.leadership.alarm,
             "broker_id": service.broker_id,
             "name_servers": service.registered_with,
             "address": service.address,
@@ -108,6 +109,8 @@ class _Announced:
             self._last = state
             serves = "serves" if service.is_serving else "does not take messages"
             text = f"{service.role} at {service.address}, {serves}"
+            if service.leadership.alarm is not None:
+                text += f"; {service.leadership.alarm}"
             print_line(text, {"event": "status", **state}, self._as_json)
 
     def stop(self) -> Deferred[None]:

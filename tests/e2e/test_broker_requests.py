@@ -461,6 +461,7 @@ def test_message_is_found_by_key_and_by_place(client: WireClient, topic: str) ->
 def test_broker_tells_about_itself(client: WireClient) -> None:
     table = json.loads(client.ask(RequestCode.GET_BROKER_RUNTIME_INFO.value).body)["table"]
     assert table["brokerVersionDesc"] == "V4_9_3" and table["ledgerRole"] == "LEADER"
+    assert table["stateAlarm"] == table["accessAlarm"] == table["ledgerRepair"] == ""
     for key in ("putTps", "getTotalTps"):
         assert len([float(part) for part in table[key].split(" ")]) == 3
     config = client.ask(RequestCode.GET_BROKER_CONFIG.value)

@@ -1,5 +1,7 @@
 """A broker inside this process: name servers hear of it, and a stop leaves nothing behind."""
 
+import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from twisted.trial.unittest import TestCase
 
 from ledgermq.broker.config import load_broker_config
 from ledgermq.broker.service import BrokerService
+from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -218,6 +221,58 @@ class BrokerServiceTest(TestCase):
         calls = [str(call) for call in reactor.getDelayedCalls()]
         # Trial's own.
         self.assertEqual([call for call in calls if "onTimeout" not in call], [])
+
+    async def test_state_of_many_topics_and_offsets_goes_into_the_log(self) -> None:
+        """However small messages have to be: else retention would wait for a snapshot for ever."""
+        settings = {"maxMessageSize": "1024", "mappedFileSizeCommitLog": "65536"}
+        service, ready = self.new_service(offsetReplicationIntervalMs="100", **settings)
+        await service.start()
+        await ready
+        state = service.state
+        for number in range(500):
+            state.put_topic(TopicConfig(f"Topic-{number}"))
+            for queue_id in range(50):
+                state.offsets.commit("g", f"Topic-{number}", queue_id, 10**9)
+        state.write_offsets()
+        before = state.snapshot_index
+        state.write_snapshot()
+        await until(lambda: state.snapshot_index > before, "the snapshot")
+        self.assertIsNone(service.leadership.alarm)
+        # The queues' ends go into the log, too, and hold up no message.
+        client = CommandClient(reactor, *split(service.address))
+        for number in range(500):
+            answer = await client.request(send_request(f"Topic-{number}"), 3000)
+            self.assertEqual((answer.code, answer.remark), (0, None))
+        await client.stop()
+        await service.stop()
+        # What a member knows that has nothing but the log.
+        shutil.rmtree(self.folder / "config")
+        (self.folder / "dispatch.checkpoint").unlink()
+        again, ready = self.service_on(self.folder, **settings)
+        await again.start()
+        await ready
+        self.assertIsNotNone(again.state.topics.find("Topic-499"))
+        self.assertEqual(again.state.offsets.find("g", "Topic-499", 49), 10**9)
+        await again.stop()
+
+    async def test_state_that_the_log_cannot_take_is_told_to_operators(self) -> None:
+        folder = self.new_folder()
+        accounts = [
+            {"accessKey": f"account-{number:0>200}", "secretKey": "secret-12"}
+            for number in range(500)
+        ]
+        # YAML takes JSON.
+        (folder / "plain_acl.yml").write_text(json.dumps({"accounts": accounts}))
+        service, ready = self.service_on(
+            folder, aclEnable="true", aclFile=str(folder / "plain_acl.yml"),
+            maxMessageSize="1024", mappedFileSizeCommitLog="65536",
+        )  # fmt: skip
+        await service.start()
+        await ready
+        await until(lambda: service.leadership.alarm is not None, "the alarm")
+        self.assertIn("access control cannot be stored", service.leadership.alarm or "")
+        self.assertIn("mappedFileSizeCommitLog", service.leadership.alarm or "")
+        await service.stop()
 
     async def test_broken_state_file_fails_the_start_with_its_name(self) -> None:
         service, _ = self.new_service()

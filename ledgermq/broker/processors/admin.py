@@ -130,6 +130,7 @@ class AdminProcessor:
             "ledgerLeaderId": leadership.leader_id or "",
             "ledgerSelfId": self._config.ledger_self_id,
             "ledgerRepair": leadership.failure or leadership.repair or "",
+            "stateAlarm": leadership.alarm or "",
             "accessAlarm": (access.alarm if access is not None else None) or "",
         }
 

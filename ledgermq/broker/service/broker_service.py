@@ -51,6 +51,7 @@ from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import machine_memory_bytes
 from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable
 from ledgermq.commitlog import DamagedFileError, opening_record
@@ -153,7 +154,9 @@ class BrokerService:
             SubscriptionGroupTable(config.groups_max, knows_light_queues=config.knows_light_queues),
             ConsumerOffsetTable(_OFFSET_KEYS_MAX, knows_light_queues=config.knows_light_queues),
             write=self._write_state,
+            body_bytes_max=body_bytes_max(config.segment_bytes),
             now_ms=self._now_ms,
+            clock_ms=self._clock_ms,
             auto_create_groups=config.auto_create_groups,
             on_topics_changed=self._topics_changed,
             on_topic_removed=self._topic_removed,

@@ -18,6 +18,7 @@ from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.state_files import StateFile, parse_tolerant
 from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.broker.topics import TopicConfig, TopicTable
 from ledgermq.commitlog import (
@@ -81,7 +82,9 @@ class SimBroker:
             SubscriptionGroupTable(1000),
             ConsumerOffsetTable(1000),
             write=self._write_state,
+            body_bytes_max=body_bytes_max(segment_bytes),
             now_ms=wall_ms,
+            clock_ms=lambda: reactor.seconds() * 1000.0,
             auto_create_groups=True,
             on_topics_changed=lambda: None,
             on_topic_removed=messages.delete_topic,

@@ -17,6 +17,7 @@ from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable, built_in_topics
@@ -124,6 +125,8 @@ class Parts:
         self.parked = ParkedPulls(self.config.parked_pulls_max)
         # Bodies of state records with what to call when they are committed.
         self.written: list[tuple[bytes, OnCommitted]] = []
+        # How many of them each call wrote.
+        self.writes: list[int] = []
         self.removed_topics: list[str] = []
         self.changes = 0
         self.state = BrokerState(
@@ -133,7 +136,9 @@ class Parts:
             ),
             ConsumerOffsetTable(1000, knows_light_queues=self.config.knows_light_queues),
             write=self._write,
+            body_bytes_max=body_bytes_max(self.config.segment_bytes),
             now_ms=lambda: self.now_ms,
+            clock_ms=lambda: float(self.now_ms),
             auto_create_groups=self.config.auto_create_groups,
             on_topics_changed=self._changed,
             on_topic_removed=self.removed_topics.append,
@@ -181,8 +186,14 @@ class Parts:
         return [body for body, _ in written]
 
     def _write(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
-        for body in bodies:
-            self.written.append((body, done))
+        self.writes.append(len(bodies))
+        # What is written together is told of once.
+        self.written += [(body, _ignore) for body in bodies[:-1]]
+        self.written.append((bodies[-1], done))
 
     def _changed(self) -> None:
         self.changes += 1
+
+
+def _ignore(error: BrokerError | None) -> None:
+    """Nobody waits."""

@@ -1,0 +1,111 @@
+"""Bodies of the records that hold the broker's state: JSON, cut by their bytes. Pure.
+
+Tables have no largest size, records do: what the log takes depends on its segments, and a leader
+would try a record that is too large again and again. So each table is cut into as many records as
+its bytes need, well below what the log takes; an entry that is larger by itself (the offsets of a
+topic with very many queues, the locks of a large group) is divided, and whoever reads puts the
+pieces together.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from ledgermq.commitlog import RECORD_BYTES_MAX
+
+# Entries and bytes of a table in one record; less, where the log takes little.
+_ENTRIES_MAX: Final = 1000
+_CUT_BYTES: Final = 256 << 10
+_CUT_PART: Final = 4
+# Around a body: heads of entry and record, topic, addresses, the blank that ends a segment.
+_AROUND_BYTES: Final = 1024
+
+# With escapes, so that there is no text that cannot be written.
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Entry(NamedTuple):
+    """One entry of a table."""
+
+    table: str
+    name: str
+    value: Any
+    # Its value is a dict or a list that may be divided among records.
+    is_divisible: bool = False
+
+
+def body_bytes_max(segment_bytes: int) -> int:
+    """Returns the most bytes of a body that a log with segments of this size takes."""
+    return min(RECORD_BYTES_MAX, segment_bytes) - _AROUND_BYTES
+
+
+def cut_bytes(bytes_max: int) -> int:
+    """Returns where tables are cut, in a log that takes bodies of `bytes_max`."""
+    return min(_CUT_BYTES, bytes_max // _CUT_PART)
+
+
+def body_of(record: Mapping[str, Any], part: Mapping[str, str] | None = None) -> bytes:
+    """Returns the body of a record.
+
+    Args:
+        record: its members.
+        part: more of them, by name, as `cut` made them.
+    """
+    body = _encode(record)
+    if part:
+        tables = ",".join(f'"{table}":{{{text}}}' for table, text in part.items())
+        body = f"{body[:-1]},{tables}}}"
+    return body.encode("ascii")
+
+
+def cut(entries: Iterable[Entry], bytes_max: int) -> list[dict[str, str]]:
+    """Divides entries among records.
+
+    Args:
+        entries: in the order in which they are to stand.
+        bytes_max: of the entries of one record; an entry that cannot be divided may have more.
+
+    Returns:
+        For each record its entries by table, encoded; no record for no entries.
+    """
+    parts: list[dict[str, str]] = []
+    texts: dict[str, list[str]] = {}
+    count = size = 0
+    for table, text in _texts(entries, bytes_max):
+        if count and (count == _ENTRIES_MAX or size + len(text) > bytes_max):
+            parts.append(_joined(texts))
+            texts, count, size = {}, 0, 0
+        texts.setdefault(table, []).append(text)
+        count += 1
+        size += len(text) + 1
+    if count:
+        parts.append(_joined(texts))
+    return parts
+
+
+def _joined(texts: Mapping[str, list[str]]) -> dict[str, str]:
+    return {table: ",".join(entries) for table, entries in texts.items()}
+
+
+def _texts(entries: Iterable[Entry], bytes_max: int) -> Iterator[tuple[str, str]]:
+    """Encodes entries, divided where they are too large."""
+    for table, name, value, is_divisible in entries:
+        key = _encode(name) + ":"
+        for text in _pieces(value, bytes_max - len(key), is_divisible):
+            yield table, key + text
+
+
+def _pieces(value: Any, bytes_max: int, is_divisible: bool) -> Iterator[str]:
+    text = _encode(value)
+    if len(text) <= bytes_max or not is_divisible or len(value) < 2:
+        yield text
+        return
+    middle = len(value) // 2
+    if isinstance(value, Mapping):
+        items = iter(value.items())
+        halves: tuple[Any, Any] = (dict(islice(items, middle)), dict(items))
+    else:
+        halves = (value[:middle], value[middle:])
+    for half in halves:
+        yield from _pieces(half, bytes_max, is_divisible)
