@@ -3,7 +3,7 @@
 Contract: a send that returns is stored as safely as the broker is set up to; a consumer sees every
 message at least once; errors say whether another try may help. The room imports no Twisted, so it
 lives inside any program. All classes take the name servers first, then the group. Read producer.py
-or push_consumer.py first; connections.py is the edge, and retry.py, selection.py, allocation.py and
+or push_consumer.py first; connection.py is the edge, and retry.py, selection.py, allocation.py and
 process_queue.py decide without I/O.
 """
 
@@ -12,6 +12,7 @@ from ledgermq.client.errors import (
     ClientError,
     ClosedError,
     ConfigError,
+    LaneFullError,
     MessageError,
     NameServerError,
     NoReplyError,
@@ -39,6 +40,7 @@ __all__ = [
     "ConfigError",
     "ConsumerConfig",
     "Credentials",
+    "LaneFullError",
     "LitePullConsumer",
     "Message",
     "MessageError",

@@ -49,6 +49,9 @@ class ClientConfig:
     connect_timeout_s: float = 3.0
     # How long to wait for the answer to an ordinary request.
     request_timeout_s: float = 5.0
+    # A connection on which requests wait, and over which nothing has come for so long, is given up;
+    # after half of that the other side is asked whether it lives.
+    silence_max_s: float = 3.0
     # How often a client tells all brokers that it is there.
     heartbeat_interval_s: float = 30.0
     # How often all routes are asked for again; a failure asks at once.
@@ -73,6 +76,7 @@ class ClientConfig:
             raise ConfigError(f"namespace is {self.namespace!r}; it must hold no %")
         _check("connect_timeout_s", self.connect_timeout_s, 0.01, 600)
         _check("request_timeout_s", self.request_timeout_s, 0.01, 600)
+        _check("silence_max_s", self.silence_max_s, 0.1, 600)
         _check("heartbeat_interval_s", self.heartbeat_interval_s, 0.05, 100)
         _check("route_interval_s", self.route_interval_s, 0.05, 3600)
 

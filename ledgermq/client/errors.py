@@ -8,6 +8,8 @@ they enter; the original is the `__cause__`.
 from ledgermq.protocol.codes import ResponseCode
 
 _NAMES = {int(code): code.name for code in ResponseCode}
+# Characters of an ordering key that an error shows.
+_KEY_CHARS_SHOWN = 64
 
 
 class ClientError(Exception):
@@ -127,6 +129,36 @@ class SendError(ClientError):
             code=code,
         )
         self.attempts = attempts
+
+
+class LaneFullError(SendError):
+    """Too many sends of one ordering key wait already; this one was not sent, and is not stored.
+
+    A key takes one round trip for each message: send less of it, or spread it over more keys.
+    """
+
+    def __init__(
+        self,
+        ordering_key: str,
+        topic: str,
+        *,
+        in_lane: int,
+        outside: int,
+        pace_s: float,
+        timeout_s: float,
+    ) -> None:
+        super().__init__(
+            f"ordering key {ordering_key[:_KEY_CHARS_SHOWN]!r} takes a message every {pace_s:.3f} s"
+            f" and has {in_lane + outside} already: this one could not be sent within timeout_s,"
+            f" {timeout_s:g} s",
+            attempts=0,
+            retriable=True,
+            broker=None,
+            topic=topic,
+            queue_id=None,
+            code=None,
+        )
+        self.ordering_key = ordering_key
 
 
 def code_name(code: int) -> str:

@@ -17,16 +17,18 @@ from collections.abc import Callable
 from typing import Final
 
 from ledgermq.client.config import ClientConfig, parse_addresses
-from ledgermq.client.connections import NOBODY, Connection, Connections, OnRequest
+from ledgermq.client.connection import NOBODY, Connection, OnRequest
+from ledgermq.client.connections import Connections
 from ledgermq.client.errors import ClientError, ClosedError, NoRouteError
 from ledgermq.client.name_servers import NameServers
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.routes import RouteCache
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.headers import UnregisterClientRequestHeader
+from ledgermq.protocol.headers import GetRouteInfoRequestHeader, UnregisterClientRequestHeader
 from ledgermq.protocol.heartbeat import HeartbeatData
 from ledgermq.protocol.message_id import UniqueIds
+from ledgermq.protocol.names import DEFAULT_TOPIC
 
 # How often to look after what is missing: the route of a topic that a send has just created, a
 # connection that was lost.
@@ -83,7 +85,9 @@ class ClientInstance:
         name = config.instance_name or f"{os.getpid()}#{number}"
         self.client_id = f"{host}@{name}"
         self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ now_ms())
-        self.connections = Connections(config, on_request or _answer_nothing, self._connected)
+        self.connections = Connections(
+            config, on_request or _answer_nothing, self._connected, self._question
+        )
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
         self.routes = RouteCache(self.name_servers, default_queue_nums, config.namespace)
         self._heartbeat = heartbeat
@@ -201,6 +205,15 @@ class ClientInstance:
         command = RemotingCommand.request(RequestCode.HEART_BEAT, body=self._heartbeat().encode())
         with contextlib.suppress(ClientError):
             connection.send(command, NOBODY, self.config.request_timeout_s)
+
+    def _question(self, address: str) -> RemotingCommand:
+        """Returns what a living name server or broker answers; it changes nothing there."""
+        if address in self._addresses:
+            header = GetRouteInfoRequestHeader(topic=DEFAULT_TOPIC, accept_standard_json_only=True)
+            return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        # Of no group: brokers take it as news of nobody.
+        body = HeartbeatData(client_id=self.client_id).encode()
+        return RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
 
     async def _tend(self) -> None:
         """Runs until it is cancelled."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from ledgermq.client.config import ConsumerConfig
-from ledgermq.client.connections import Answer
+from ledgermq.client.connection import Answer
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
 from ledgermq.client.inbox import Inbox, Item

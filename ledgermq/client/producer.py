@@ -7,7 +7,7 @@ is set up to; an error means that it may or may not be stored. A retry may store
 (same message id), so consumers see each message at least once.
 
 Messages with the same ordering key go to one queue, one after the other, so that no retry can
-change their order.
+change their order. One that failed, though, may still be stored, and then behind its successors.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ledgermq.client.config import ProducerConfig
-from ledgermq.client.connections import Answer
+from ledgermq.client.connection import Answer
 from ledgermq.client.errors import MessageError, NoReplyError, NoRouteError
 from ledgermq.client.hooks import followed
 from ledgermq.client.instance import ClientInstance, now_ms
@@ -119,6 +119,7 @@ class Producer:
         Raises:
             MessageError: it cannot be sent as it is.
             SendError: it was not acknowledged in time.
+            LaneFullError: too many messages of its key wait already; it was not sent.
             ClosedError: the producer is not open.
         """
         return await (await self.submit(message, ordering_key=ordering_key))
@@ -134,6 +135,7 @@ class Producer:
 
         Raises:
             MessageError: it cannot be sent as it is.
+            LaneFullError: too many messages of its key wait already; it was not sent.
             ClosedError: the producer is not open.
         """
         if self._hooks is not None:

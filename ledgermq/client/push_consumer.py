@@ -25,7 +25,7 @@ from typing import Final, Self, TypeAlias
 from ledgermq.client.closing import Closing
 from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
 from ledgermq.client.config import ConsumerConfig
-from ledgermq.client.connections import Answer
+from ledgermq.client.connection import Answer
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import ClientInstance, now_ms, tell_failure

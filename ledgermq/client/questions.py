@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
-from ledgermq.client.connections import Answer
+from ledgermq.client.connection import Answer
 from ledgermq.client.errors import ClientError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import now_ms

@@ -53,6 +53,10 @@ _TRIES_MAX: Final[dict[int, int | None]] = {
 # exception, ours the account.
 _ACCESS_REMARK: Final = re.compile(r"AclException|accessKey|^No acl config for ")
 
+# Less time than this is too little for a try, where a message has that much at all: its answer
+# would come too late, and the message would be stored without anybody knowing.
+TRY_S_MIN: Final = 0.5
+
 BACK_OFF_FIRST_MS: Final = 20
 BACK_OFF_MS_MAX: Final = 500
 
@@ -87,7 +91,7 @@ def retry_after_code(
         code: its response code.
         remark: its explanation.
         attempts: tries so far, the failed one included.
-        left_ms: time that is left for the message.
+        left_ms: time in which another try may begin.
         jitter: a random number of 0.0 to 1.0.
 
     Returns:
@@ -104,10 +108,37 @@ def retry_after_code(
 def retry_after_loss(attempts: int, left_ms: float, jitter: float) -> Retry | None:
     """Decides about a send that got no answer: no route, no connection, or not in time.
 
+    Args:
+        attempts: tries so far, at least 1.
+        left_ms: time in which another try may begin.
+        jitter: a random number of 0.0 to 1.0.
+
     Returns:
         None when there is no time left.
     """
     return _within(left_ms, attempts, jitter, needs_route=True)
+
+
+def try_s_min(timeout_s: float) -> float:
+    """Returns the time that a message must have left for a try to begin.
+
+    Args:
+        timeout_s: all the time that a message has.
+    """
+    return min(TRY_S_MIN, timeout_s / 4)
+
+
+def try_s(attempt_timeout_s: float, timeouts: int, left_s: float) -> float:
+    """Returns how long a try waits for its answer: twice as long after each that got none in time.
+
+    A broker that is slow gets copies of a message ever more rarely.
+
+    Args:
+        attempt_timeout_s: for the first try.
+        timeouts: tries so far whose time was over.
+        left_s: time that is left for the message.
+    """
+    return max(min(attempt_timeout_s * (1 << min(timeouts, 10)), left_s), 0.001)
 
 
 def back_off_ms(attempts: int, jitter: float) -> int:

@@ -3,14 +3,18 @@
 A send is written at once when route and connection are there; everything else (no route, no
 connection, a refusal that may pass, no answer) goes through one slow way that waits, asks for the
 route and connects before it tries again. Of each ordering key one send is on its way at a time.
+
+A try that gets no answer in time ends nothing but itself, and should its answer come late all the
+same, it counts. No try begins with too little time left for an answer.
 """
 
 import asyncio
+import functools
 import random
-from collections import deque
 from typing import Final
 
 from ledgermq.client.config import ProducerConfig
+from ledgermq.client.connection import Late
 from ledgermq.client.errors import (
     ClientError,
     ClosedError,
@@ -20,6 +24,7 @@ from ledgermq.client.errors import (
     UnreachableError,
 )
 from ledgermq.client.instance import ClientInstance
+from ledgermq.client.lanes import Lane
 from ledgermq.client.messages import SendResult, SendStatus
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.retry import (
@@ -28,6 +33,8 @@ from ledgermq.client.retry import (
     is_retriable,
     retry_after_code,
     retry_after_loss,
+    try_s,
+    try_s_min,
 )
 from ledgermq.client.selection import next_queue, queue_of_key
 from ledgermq.client.send_frame import FrameTemplate, SendBody
@@ -36,7 +43,7 @@ from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
+from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError, RequestTimeoutError
 from ledgermq.protocol.headers import SendMessageResponseHeader
 from ledgermq.protocol.tls.engine import is_distrust
 
@@ -51,8 +58,8 @@ class Send:
     """One send on its way: a message or a batch. It is also the sink of its answer."""
 
     __slots__ = (
-        "attempts", "avoided_broker", "body", "deadline_s", "future", "lane", "message_id",
-        "queue", "road", "template", "topic",
+        "attempts", "avoided_broker", "body", "deadline_s", "failure", "future", "is_out", "key",
+        "lane", "message_id", "queue", "road", "template", "timeouts", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +70,8 @@ class Send:
         message_id: str,
         body: SendBody,
         deadline_s: float,
-        lane: str | None,
+        key: str | None,
+        lane: "Lane[Send] | None",
     ) -> None:
         self.road = road
         self.template = template
@@ -72,25 +80,40 @@ class Send:
         self.body = body
         # On the loop's clock.
         self.deadline_s = deadline_s
-        # Ordering key.
+        # Ordering key, and its lane.
+        self.key = key
         self.lane = lane
         self.future: asyncio.Future[SendResult] = road.loop.create_future()
         self.attempts = 0
+        # Tries that got no answer in time.
+        self.timeouts = 0
+        # True while the answer to a try may come in time.
+        self.is_out = False
+        # Of the last try.
+        self.failure: ClientError | None = None
         self.queue: MessageQueue | None = None
         self.avoided_broker: str | None = None
 
     def answered(self, answer: RemotingCommand) -> None:
         """The broker has answered the last try."""
+        self.is_out = False
         self.road.answered(self, answer)
 
-    def failed(self, error: ProtocolError) -> None:
-        """The last try got no answer."""
+    def failed(self, error: ProtocolError) -> Late | None:
+        """The last try got no answer; one that comes late counts all the same."""
+        self.is_out = False
         queue = self.queue
-        name = queue.broker_name if queue is not None else None
+        assert queue is not None
+        name = queue.broker_name
         retriable = not is_distrust(error.__cause__)
+        late = None
+        if isinstance(error, RequestTimeoutError):
+            self.timeouts += 1
+            late = functools.partial(self.road.answered_late, self, queue)
         self.road.lost(
             self, UnreachableError(str(error), retriable=retriable, broker=name, topic=self.topic)
         )
+        return late
 
 
 class SendRoad:
@@ -104,8 +127,9 @@ class SendRoad:
         self._config = config
         self._is_traced = config.client.trace
         self._turn = random.randrange(1 << 16)
-        # (topic, key) -> sends that wait for the one on its way.
-        self._lanes: dict[tuple[str, str], deque[Send]] = {}
+        self._try_s_min = try_s_min(config.timeout_s)
+        # By topic and key; none is unused.
+        self._lanes: dict[tuple[str, str], Lane[Send]] = {}
         self._retries: set[asyncio.Task[None]] = set()
         self._on_way: set[Send] = set()
         self._is_closed = False
@@ -138,31 +162,64 @@ class SendRoad:
 
         Raises:
             MessageError: a topic cannot have that name.
+            LaneFullError: too many sends of its ordering key wait already.
             ClosedError: the producer was closed meanwhile.
         """
         template = self.template(topic)
+        lane = None if ordering_key is None else await self._enter_lane(topic, ordering_key)
+        try:
+            if not self._window.enter(body.size_bytes):
+                await self._window.wait(body.size_bytes)
+            if self._is_closed:
+                # Others wait for room to learn the same.
+                self._window.release(body.size_bytes)
+                raise ClosedError("the producer was closed")
+        except BaseException:
+            if lane is not None and ordering_key is not None:
+                self._leave_lane(lane, topic, ordering_key)
+            raise
+        deadline_s = self.loop.time() + self._config.timeout_s
+        send = Send(self, template, topic, message_id, body, deadline_s, ordering_key, lane)
+        self._start(send)
         self._submitted += 1
         if self._submitted % _TURN_COUNT == 0:
-            # While there is room nothing else would let the loop write and read.
-            await asyncio.sleep(0)
-        if not self._window.enter(body.size_bytes):
-            await self._window.wait(body.size_bytes)
-        if self._is_closed:
-            raise ClosedError("the producer was closed")
-        deadline_s = self.loop.time() + self._config.timeout_s
-        send = Send(self, template, topic, message_id, body, deadline_s, ordering_key)
-        self._start(send)
+            # While there is room nothing else would let the loop write and read. Not before the
+            # send has its place: others of its ordering key would overtake it.
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                send.future.cancel()
+                raise
         return send.future
+
+    async def _enter_lane(self, topic: str, key: str) -> Lane[Send]:
+        lane = self._lanes.get((topic, key))
+        if lane is None:
+            lane = Lane(topic, self._config.timeout_s, self._config.in_flight_max // 2)
+            self._lanes[topic, key] = lane
+        try:
+            await lane.enter(key)
+        except BaseException:
+            self._forget_unused(lane, topic, key)
+            raise
+        return lane
+
+    def _leave_lane(self, lane: Lane[Send], topic: str, key: str) -> None:
+        lane.leave()
+        self._forget_unused(lane, topic, key)
+
+    def _forget_unused(self, lane: Lane[Send], topic: str, key: str) -> None:
+        if lane.is_unused:
+            self._lanes.pop((topic, key), None)
 
     def _start(self, send: Send) -> None:
         """Sends for the first time, unless another message of the same key is on its way."""
         self._on_way.add(send)
         if send.lane is not None:
-            waiting = self._lanes.get((send.topic, send.lane))
-            if waiting is not None:
-                waiting.append(send)
+            if send.lane.is_busy:
+                send.lane.waiting.append(send)
                 return
-            self._lanes[send.topic, send.lane] = deque()
+            send.lane.begin(self.loop.time())
         self._try(send)
 
     def answered(self, send: Send, answer: RemotingCommand) -> None:
@@ -170,25 +227,8 @@ class SendRoad:
         queue = send.queue
         assert queue is not None
         code = answer.code
-        if code == _SUCCESS or (code in UNSAFE_STORE_CODES and self._config.accept_unsafe_store):
-            try:
-                header = answer.header(SendMessageResponseHeader)
-            except RemoteProtocolError as error:
-                self._give_up(send, UnreachableError(f"unreadable answer: {error}"))
-                return
-            self._finish(
-                send,
-                SendResult(
-                    SendStatus.SEND_OK if code == _SUCCESS else SendStatus(code),
-                    send.message_id,
-                    header.msg_id,
-                    send.topic,
-                    header.queue_id,
-                    header.queue_offset,
-                    queue.broker_name,
-                    _region_of(answer) if self._is_traced else "",
-                ),
-            )
+        if self._is_stored(code):
+            self._acknowledged(send, queue, answer)
             return
         refused = RefusedError(
             code,
@@ -202,6 +242,41 @@ class SendRoad:
             code, answer.remark, send.attempts, self._left_ms(send), random.random()
         )
         self._again_or_not(send, refused, retry)
+
+    def answered_late(self, send: Send, queue: MessageQueue, answer: RemotingCommand) -> None:
+        """Takes the answer to a try whose time was over.
+
+        A refusal is of no use, for there is another try. The next one of an ordering key must not
+        overtake a copy that is on its way, so there the answer to the copy counts.
+        """
+        if send in self._on_way and self._is_stored(answer.code):
+            if send.lane is None or not send.is_out:
+                self._acknowledged(send, queue, answer)
+
+    def _is_stored(self, code: int) -> bool:
+        return code == _SUCCESS or (code in UNSAFE_STORE_CODES and self._config.accept_unsafe_store)
+
+    def _acknowledged(self, send: Send, queue: MessageQueue, answer: RemotingCommand) -> None:
+        """Takes the news that a message is stored in a queue."""
+        code = answer.code
+        try:
+            header = answer.header(SendMessageResponseHeader)
+        except RemoteProtocolError as error:
+            self._give_up(send, UnreachableError(f"unreadable answer: {error}"))
+            return
+        self._finish(
+            send,
+            SendResult(
+                SendStatus.SEND_OK if code == _SUCCESS else SendStatus(code),
+                send.message_id,
+                header.msg_id,
+                send.topic,
+                header.queue_id,
+                header.queue_offset,
+                queue.broker_name,
+                _region_of(answer) if self._is_traced else "",
+            ),
+        )
 
     def lost(self, send: Send, error: ClientError) -> None:
         """Takes the news that the last try will have no answer."""
@@ -217,7 +292,6 @@ class SendRoad:
             task.cancel()
         if self._retries:
             await asyncio.wait(list(self._retries))
-        self._lanes.clear()
         for send in list(self._on_way):
             self._give_up(send, ClosedError("the producer was closed"))
 
@@ -226,13 +300,13 @@ class SendRoad:
         while self._on_way:
             await asyncio.wait([send.future for send in self._on_way])
 
-    def choose(self, topic: str, lane: str | None, avoided: str | None) -> MessageQueue | None:
+    def choose(self, topic: str, key: str | None, avoided: str | None) -> MessageQueue | None:
         """Returns the queue for a send by the route as it is known; None when that has none."""
         route = self._instance.routes.find(topic)
         if route is None or not route.write_queues:
             return None
-        if lane is not None:
-            return queue_of_key(route.write_queues, lane)
+        if key is not None:
+            return queue_of_key(route.write_queues, key)
         self._turn += 1
         return next_queue(route.write_queues, route.masters, self._turn, avoided)
 
@@ -240,22 +314,27 @@ class SendRoad:
         """Writes the request when route and connection are there, else goes to get them."""
         if send not in self._on_way:
             return
-        if send.deadline_s <= self.loop.time():
-            self.lost(send, UnreachableError("no time left", retriable=True, topic=send.topic))
+        if self._left_ms(send) < 0:
+            late = UnreachableError(
+                "no time was left when its turn came", retriable=True, topic=send.topic
+            )
+            self._give_up(send, send.failure or late)
             return
-        queue = send.queue = self.choose(send.topic, send.lane, send.avoided_broker)
+        queue = send.queue = self.choose(send.topic, send.key, send.avoided_broker)
         if queue is not None:
             route = self._instance.routes.find(send.topic)
             address = route.masters.get(queue.broker_name) if route is not None else None
             connection = self._instance.connections.find(address) if address else None
             if connection is not None and connection.is_open:
-                timeout_s = min(self._config.attempt_timeout_s, send.deadline_s - self.loop.time())
+                left_s = send.deadline_s - self.loop.time()
+                timeout_s = try_s(self._config.attempt_timeout_s, send.timeouts, left_s)
                 send.attempts += 1
                 try:
-                    opaque = connection.expect(send.body.code, send, max(timeout_s, 0.001))
+                    opaque = connection.expect(send.body.code, send, timeout_s)
                 except ClientError as error:
                     self.lost(send, error)
                     return
+                send.is_out = True
                 connection.write(send.template.frame(send.body, queue.queue_id, opaque))
                 return
         self._later(send, Retry(delay_ms=0, needs_route=False))
@@ -268,12 +347,15 @@ class SendRoad:
     async def _try_again(self, send: Send, retry: Retry) -> None:
         """Waits, makes sure of a route and a connection, and sends."""
         await asyncio.sleep(retry.delay_ms / 1000)
+        if send not in self._on_way:
+            # An answer came late.
+            return
         routes = self._instance.routes
         try:
             route = routes.find(send.topic)
             if retry.needs_route or route is None:
                 route = await routes.refresh(send.topic, may_create=True)
-            queue = self.choose(send.topic, send.lane, send.avoided_broker)
+            queue = self.choose(send.topic, send.key, send.avoided_broker)
             if queue is None or queue.broker_name not in route.masters:
                 name = queue.broker_name if queue is not None else None
                 raise NoRouteError("no leader now", retriable=True, broker=name, topic=send.topic)
@@ -288,6 +370,7 @@ class SendRoad:
         if retry is None or self._is_closed or send.future.done():
             self._give_up(send, error)
             return
+        send.failure = error
         send.avoided_broker = send.queue.broker_name if send.queue is not None else None
         self._later(send, retry)
 
@@ -316,16 +399,25 @@ class SendRoad:
             else:
                 future.set_result(outcome)
         if send.lane is not None:
-            lane = (send.topic, send.lane)
-            waiting = self._lanes.get(lane)
-            if waiting:
-                # Not from here: a row of failures would nest as deep as it is long.
-                self.loop.call_soon(self._try, waiting.popleft())
-            else:
-                self._lanes.pop(lane, None)
+            self._next_of_lane(send, send.lane, isinstance(outcome, SendResult))
+
+    def _next_of_lane(self, send: Send, lane: Lane[Send], is_stored: bool) -> None:
+        """Makes the next send of an ordering key begin when one has ended."""
+        assert send.key is not None
+        now_s = self.loop.time()
+        if is_stored:
+            lane.acknowledged(now_s)
+        if lane.waiting:
+            lane.begin(now_s)
+            # Not from here: a row of failures would nest as deep as it is long.
+            self.loop.call_soon(self._try, lane.waiting.popleft())
+        else:
+            lane.is_busy = False
+        self._leave_lane(lane, send.topic, send.key)
 
     def _left_ms(self, send: Send) -> float:
-        return (send.deadline_s - self.loop.time()) * 1000
+        """Returns in how many ms a try may still begin."""
+        return (send.deadline_s - self._try_s_min - self.loop.time()) * 1000
 
 
 def _region_of(answer: RemotingCommand) -> str:

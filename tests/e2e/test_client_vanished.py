@@ -24,8 +24,8 @@ from tests.e2e.scripted_broker import BROKER_NAME, Answer, ScriptedBroker
 from tests.free_ports import free_ports
 from tests.scenarios import run
 
-# A request is given up after a second, and there is one ten times a second.
-WATCHFUL = ClientConfig(heartbeat_interval_s=0.1, request_timeout_s=1.0)
+# A silence lasts a second, and there is a heart beat ten times a second.
+WATCHFUL = ClientConfig(heartbeat_interval_s=0.1, silence_max_s=1.0)
 
 
 async def true(condition: Callable[[], bool]) -> None:
@@ -51,7 +51,7 @@ async def broker_and_name_server() -> AsyncIterator[tuple[ScriptedBroker, str]]:
 
 
 def test_idle_consumer_finds_out_that_its_broker_has_vanished() -> None:
-    """Its pull would be held for 10 min; the heartbeats are what is not answered."""
+    """Its pull would be held for 10 min; what is not answered is whether the broker lives."""
 
     async def scenario() -> None:
         config = ConsumerConfig(client=WATCHFUL, suspend_s=600.0)

@@ -9,6 +9,8 @@ from ledgermq.client.retry import (
     is_retriable,
     retry_after_code,
     retry_after_loss,
+    try_s,
+    try_s_min,
 )
 from ledgermq.protocol.codes import ResponseCode
 
@@ -80,3 +82,20 @@ def test_back_off_doubles_up_to_its_limit_and_is_jittered() -> None:
     assert [back_off_ms(tries, 1.0) for tries in range(1, 8)] == [20, 40, 80, 160, 320, 500, 500]
     assert back_off_ms(1, 0.0) == 10
     assert back_off_ms(10_000, 1.0) == BACK_OFF_MS_MAX
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "left_s", "expected"),
+    [(0, 15.0, 3.0), (1, 12.0, 6.0), (2, 100.0, 12.0), (2, 5.0, 5.0), (1000, 1e6, 3072.0)],
+)
+def test_each_try_without_an_answer_waits_twice_as_long(
+    timeouts: int, left_s: float, expected: float
+) -> None:
+    assert try_s(3.0, timeouts, left_s) == expected
+
+
+@pytest.mark.parametrize(("timeout_s", "expected"), [(15.0, 0.5), (0.4, 0.1), (0.01, 0.0025)])
+def test_a_try_needs_half_a_second_or_a_quarter_of_all_there_is(
+    timeout_s: float, expected: float
+) -> None:
+    assert try_s_min(timeout_s) == expected

@@ -1,0 +1,223 @@
+"""A network in memory under a clock that jumps: whole clients run for minutes in no time.
+
+`run` gives a scenario an event loop whose time goes on only when nobody has anything to do, and a
+`Net` in the place of sockets: each way takes half a round trip, and an address can fall silent.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.headers import SendMessageResponseHeader
+from ledgermq.protocol.headers.send import SendMessageRequestHeaderV2
+from ledgermq.protocol.route import BrokerData, QueueData, TopicRouteData
+
+BROKER_NAME = "b"
+QUEUES = 4
+SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+
+class _Jumping(selectors.SelectSelector):
+    """Where the loop would wait, time jumps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 1000.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "everybody waits for ever"
+            self.now_s += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer, and whose connections are of a Net."""
+
+    def __init__(self) -> None:
+        self._jumping = _Jumping()
+        super().__init__(self._jumping)
+        self.net = Net(self)
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+    def pass_time(self, seconds: float) -> None:
+        self._jumping.now_s += seconds
+
+    async def create_connection(
+        self, factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:  # type: ignore[override]
+        return await self.net.connect(factory, f"{host}:{port}")
+
+
+class Net:
+    """Who listens where, and how far away all are."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.round_trip_s = 0.001
+        self.brokers: dict[str, Broker] = {}
+        # Addresses to and from which nothing comes any more.
+        self.silent: set[str] = set()
+        # Connections that were made, by address.
+        self.connected: list[str] = []
+
+    def listen(self, address: str) -> "Broker":
+        """Returns a new broker, which is its own name server."""
+        broker = self.brokers[address] = Broker(address)
+        return broker
+
+    def pass_time(self, seconds: float) -> None:
+        """Moves the clock while nobody gets a turn, as a program does that blocks its loop."""
+        self._loop.pass_time(seconds)
+
+    async def connect(self, factory: Callable[[], asyncio.Protocol], address: str) -> Any:
+        await asyncio.sleep(self.round_trip_s)
+        while address in self.silent:
+            await asyncio.sleep(3600)
+        if address not in self.brokers:
+            raise ConnectionRefusedError(f"nobody listens at {address}")
+        protocol = factory()
+        wire = Wire(self, self._loop, protocol, self.brokers[address])
+        self.connected.append(address)
+        protocol.connection_made(wire)
+        return wire, protocol
+
+
+class Wire(asyncio.Transport):
+    """The client's end of a connection; it also carries what the broker writes."""
+
+    def __init__(
+        self, net: Net, loop: VirtualLoop, protocol: asyncio.Protocol, broker: "Broker"
+    ) -> None:
+        super().__init__()
+        self._net = net
+        self._loop = loop
+        self._protocol = protocol
+        self._broker = broker
+        self._decoder = FrameDecoder()
+        self._is_closing = False
+        # What the system has not taken yet, as far as a test says so.
+        self.unwritten_bytes = 0
+        # Two things that are sent at the same time arrive in their order.
+        self._last_s = {True: 0.0, False: 0.0}
+
+    def write(self, data: Any) -> None:
+        self._later(True, self._arrive, bytes(data))
+
+    def answer(self, command: RemotingCommand) -> None:
+        """Called by the broker."""
+        self._later(False, self._come_back, encode(command))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unwritten_bytes
+
+    def get_extra_info(self, name: Any, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._loop.call_soon(self._protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def hang_up(self) -> None:
+        """Called by the broker: the client learns of it half a round trip later."""
+        self._later(False, lambda _: self.close(), b"")
+
+    def _later(self, is_out: bool, arrive: Callable[[bytes], None], data: bytes) -> None:
+        due_s = max(self._loop.time() + self._net.round_trip_s / 2, self._last_s[is_out] + 1e-6)
+        self._last_s[is_out] = due_s
+        self._loop.call_at(due_s, self._unless_silent, arrive, data)
+
+    def _unless_silent(self, arrive: Callable[[bytes], None], data: bytes) -> None:
+        if self._broker.address not in self._net.silent:
+            arrive(data)
+
+    def _arrive(self, data: bytes) -> None:
+        for frame in self._decoder.feed(data):
+            self._broker.take(self, decode(frame))
+
+    def _come_back(self, data: bytes) -> None:
+        if not self._is_closing:
+            self._protocol.data_received(data)
+
+
+class Broker:
+    """A broker and name server that knows every topic and does well, unless a test says no."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        # Whom the route names as the leader of the broker name; None: nobody.
+        self.leader: str | None = address
+        self.stored: dict[int, list[bytes]] = {queue: [] for queue in range(QUEUES)}
+        # Codes of all requests, in their order.
+        self.codes: list[int] = []
+        # Sends that came, by body.
+        self.copies: dict[bytes, int] = {}
+        # Called first with each request; True when it has taken it.
+        self.on_request: Callable[[Wire, RemotingCommand], bool] | None = None
+
+    def count(self, code: int) -> int:
+        """How many requests of a code came."""
+        return self.codes.count(int(code))
+
+    def take(self, wire: Wire, request: RemotingCommand) -> None:
+        self.codes.append(request.code)
+        if request.code in SENDS:
+            self.copies[request.body] = self.copies.get(request.body, 0) + 1
+        if self.on_request is not None and self.on_request(wire, request):
+            return
+        if request.code in SENDS:
+            wire.answer(self.store(request))
+        elif request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            wire.answer(request.response(0, body=self._route().encode()))
+        elif not request.is_one_way:
+            wire.answer(request.response(ResponseCode.SUCCESS))
+
+    def store(self, request: RemotingCommand) -> RemotingCommand:
+        """Stores a message, and returns the answer."""
+        queue_id = request.header(SendMessageRequestHeaderV2).queue_id
+        offset = len(self.stored[queue_id])
+        self.stored[queue_id].append(request.body)
+        header = SendMessageResponseHeader(
+            msg_id=f"{offset:032X}", queue_id=queue_id, queue_offset=offset
+        )
+        return request.response(0, header=header)
+
+    def _route(self) -> TopicRouteData:
+        addresses = {} if self.leader is None else {0: self.leader}
+        return TopicRouteData(
+            queue_datas=[QueueData(BROKER_NAME, QUEUES, QUEUES, 6)],
+            broker_datas=[BrokerData("C", BROKER_NAME, addresses)],
+        )
+
+
+def run(scenario: Callable[[Net], Coroutine[Any, Any, None]]) -> None:
+    """Runs a scenario in a net of its own; one that does not end fails after a (virtual) day."""
+
+    async def bounded() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        async with asyncio.timeout(86_400):
+            await scenario(loop.net)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(bounded())
+
+
+async def true(condition: Callable[[], Any]) -> None:
+    """Returns when a condition holds."""
+    while not condition():
+        await asyncio.sleep(0.01)
