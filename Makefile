@@ -11,10 +11,11 @@
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
+#   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test interop simulate mutations bench bench-peer bench-growth lint clean \
-	crash-states power-cuts soak
+	crash-states faults power-cuts soak
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -94,6 +95,12 @@ crash-states: $(STAMP)
 CUTS := 200
 power-cuts: $(STAMP)
 	@$(BIN)/python -m tests.fault.power_cuts --cuts $(CUTS)
+
+# Names of faults with commas between; `python -m tests.fault.hosts.run --help` lists them.
+FAULTS := all
+RUNS := 1
+faults: $(STAMP)
+	@$(BIN)/python -m tests.fault.hosts.run --runs $(RUNS) --seed $(SEED) --faults $(FAULTS)
 
 MINUTES := 30
 soak: $(STAMP)

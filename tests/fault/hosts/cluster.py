@@ -42,7 +42,7 @@ _CLUSTER = "DefaultCluster"
 # Files that are soon full, so that a full disk is soon noticed. Nothing acknowledged is ever old
 # enough to go, at any hour; where it goes, a clock was believed.
 _SETTINGS = {
-    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeCommitLog": "524288",
     "mappedFileSizeDLedgerIndex": "131072",
     "mappedFileSizeConsumeQueue": "20000",
     "maxMessageSize": "65536",

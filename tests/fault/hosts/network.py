@@ -40,6 +40,7 @@ class Network:
         }
         # Packets that passed and that were dropped, as the router told last.
         self.passed = self.dropped = 0
+        self._ways: Ways = {}
         self._devices: dict[str, int] = {}
         self._router: subprocess.Popen[str] | None = None
 
@@ -125,6 +126,10 @@ class Network:
         """All arrives, at once."""
         self._obey({})
 
+    def look(self) -> None:
+        """Asks the router for its counts; the rules stay."""
+        self._obey(self._ways)
+
     def _pairs(self, way: Way, senders: Iterable[str], receivers: Iterable[str]) -> Ways:
         to = [self.addresses[host] for host in receivers]
         return {(self.addresses[host], other): way for host in senders for other in to}
@@ -132,6 +137,7 @@ class Network:
     def _obey(self, ways: Ways) -> None:
         """Returns when the router goes by these rules."""
         assert self._router is not None
+        self._ways = ways
         assert self._router.stdin is not None and self._router.stdout is not None
         self._router.stdin.write(json.dumps(encode_ways(ways)) + "\n")
         self._router.stdin.flush()

@@ -101,7 +101,8 @@ def _told(said: dict[str, Any], verdict: Verdict, load: Load) -> str:
     failed = ", ".join(f"{count} {kind}" for kind, count in said["failed"].items()) or "none"
     return (
         f"{said['sent']:,} sent, {len(load.acks):,} acknowledged, failed: {failed};"
-        f" {verdict.unknown_count} stored that nobody was told of, {verdict.copies_count} copies"
+        f" {verdict.unknown_count} stored at places that nobody was told of,"
+        f" {verdict.copies_count} of them copies"
     )
 
 
@@ -121,9 +122,7 @@ def play_all(options: argparse.Namespace) -> int:
         run = Run(folder, options, seed)
         run.play()
         outcomes += run.outcomes
-        complaints += run.complaints
-        for complaint in run.complaints:
-            _say(f"WRONG: {complaint}")
+        complaints += [f"seed {seed}: {complaint}" for complaint in run.complaints]
         if not run.complaints and not any(one.by_hand for one in run.outcomes):
             shutil.rmtree(folder, ignore_errors=True)
     for line in table(outcomes):
