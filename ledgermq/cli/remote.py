@@ -20,6 +20,7 @@ from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader
 from ledgermq.protocol.headers.header import Header
 from ledgermq.protocol.route import MASTER_ID, ClusterInfo, TopicRouteData
+from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 
 TIMEOUT_S: Final = 5.0
 NO_SECURITY: Final = Security()
@@ -138,6 +139,7 @@ class Remote:
         if connection is None:
             place = _host_and_port(address)
             connection = socket.create_connection(place, timeout=self._timeout_s)
+            set_tcp_times(connection, CLIENT_TIMES)
             if tls is not None:
                 connection = tls.wrap_socket(connection, server_hostname=place[0])
             self._sockets[address] = connection

@@ -112,6 +112,14 @@ class LeaderElector:
         candidate.tally[response.sender] = (response.result, response.term)
         return self.judge_round(candidate, now_ms, is_last_call=False)
 
+    def way_opened(self, candidate: Candidate, peer_id: str) -> None:
+        """Asks a peer whose connection has just opened, if a round is under way: what it was asked
+        before was dropped or lost, and members that reach each other again need not wait for the
+        next round.
+        """
+        if candidate.phase is not Phase.WAITING and peer_id not in candidate.tally:
+            self._send_request(candidate, peer_id)
+
     def answer(self, request: VoteRequest, *, has_live_leader: bool) -> Verdict:
         """Judges a vote request, gives the vote, and answers.
 
@@ -151,7 +159,7 @@ class LeaderElector:
         return verdict
 
     def _ask(self, candidate: Candidate, phase: Phase, term: int, now_ms: float) -> bool:
-        state, log, self_id = self._state, self._log, self._config.self_id
+        state, self_id = self._state, self._config.self_id
         own_result = VoteResult.ACCEPT
         if phase is Phase.VOTE:
             if state.voted_for in (None, self_id):
@@ -165,17 +173,20 @@ class LeaderElector:
             now_ms + timing.vote_round_ms + self._rng.uniform(0, timing.vote_wait_max_ms)
         )
         for peer_id in state.dialects:
-            self._outbox.messages.append(
-                VoteRequest(
-                    term=term,
-                    sender=self_id,
-                    target=peer_id,
-                    last_index=log.last_id.index,
-                    last_term=log.last_term,
-                    pre_vote=phase is Phase.PRE_VOTE,
-                )
-            )
+            self._send_request(candidate, peer_id)
         return self.judge_round(candidate, now_ms, is_last_call=False)
+
+    def _send_request(self, candidate: Candidate, peer_id: str) -> None:
+        self._outbox.messages.append(
+            VoteRequest(
+                term=candidate.round_term,
+                sender=self._config.self_id,
+                target=peer_id,
+                last_index=self._log.last_id.index,
+                last_term=self._log.last_term,
+                pre_vote=candidate.phase is Phase.PRE_VOTE,
+            )
+        )
 
     def _judge_dledger_round(self, candidate: Candidate, now_ms: float) -> bool:
         outcome = judge_dledger_round(

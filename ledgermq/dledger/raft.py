@@ -279,6 +279,8 @@ class Raft:
         self._state.set_dialect(peer_id, dialect)
         if isinstance(self._duty, Leader):
             self._duty.set_dialect(peer_id, dialect)
+        elif isinstance(self._duty, Candidate):
+            self._elector.way_opened(self._duty, peer_id)
 
     def unreachable(self, peer_id: str) -> None:
         """Takes the news that the connection to a peer broke: its window is paused."""

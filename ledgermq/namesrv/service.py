@@ -13,12 +13,14 @@ from ledgermq.namesrv.kv_table import KvTable
 from ledgermq.namesrv.processors import Processors
 from ledgermq.namesrv.route_table import RouteTable
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.tcp_times import NAME_SERVER_TIMES
 from ledgermq.protocol.tls.files import TlsFiles
 from ledgermq.protocol.transport import (
     LOOK_INTERVAL_MS,
     CertificateWatch,
     CommandProtocol,
     CommandServer,
+    ConnectionLimits,
 )
 
 _log = Logger()
@@ -54,7 +56,9 @@ class NamesrvService:
             config.bind_address,
             config.listen_port,
             connections_max=config.connections_max,
-            idle_timeout_s=config.idle_timeout_s,
+            limits=ConnectionLimits(
+                idle_timeout_s=config.idle_timeout_s, tcp_times=NAME_SERVER_TIMES
+            ),
             tls=self._tls.server,
         )
         # Periodic calls, by their functions.

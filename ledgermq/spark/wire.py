@@ -19,6 +19,7 @@ from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 from ledgermq.protocol.tls.engine import is_distrust
 from ledgermq.spark.access import OPEN_ACCESS, Access
 from ledgermq.spark.errors import ClusterError
@@ -56,6 +57,7 @@ class Wire:
         try:
             self._socket = socket.create_connection((host, int(port)), timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            set_tcp_times(self._socket, CLIENT_TIMES)
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except (OSError, ValueError) as error:

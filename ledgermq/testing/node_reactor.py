@@ -56,11 +56,43 @@ class _GateFactory(Factory):
         self.factory.doStop()
 
 
+class _Attempt:
+    """An attempt of a node to connect, as far as the node knows of it.
+
+    The real one may be over: what came of it then waits behind a gate that is shut.
+    """
+
+    def __init__(self, connector: Any) -> None:
+        self._connector = connector
+        # Set with the connection.
+        self.gate: Gate | None = None
+
+    def getDestination(self) -> Any:
+        """Where to."""
+        return self._connector.getDestination()
+
+    def stopConnecting(self) -> None:
+        """Gives the attempt up."""
+        if self.gate is not None:
+            self.gate.kill()
+        elif self._connector.state == "connecting":
+            self._connector.stopConnecting()
+
+
 class _ClientGateFactory(_GateFactory, ClientFactory):
-    """The same for outgoing connections."""
+    """The same for outgoing connections; one for each attempt."""
+
+    _attempt: _Attempt | None = None
 
     def startedConnecting(self, connector: Any) -> None:
-        self.factory.startedConnecting(connector)
+        self._attempt = _Attempt(connector)
+        self.factory.startedConnecting(self._attempt)
+
+    def buildProtocol(self, addr: Any) -> Any:
+        gate = super().buildProtocol(addr)
+        if self._attempt is not None:
+            self._attempt.gate = gate
+        return gate
 
     def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
         self.owner.tell(lambda: self.factory.clientConnectionFailed(connector, reason))

@@ -38,6 +38,8 @@ ROOMS: dict[str, Room] = {
     "protocol.tls": Room(
         rooms=frozenset({"protocol"}), banned=_THREADS | _EVENT_LOOPS | {"socket", "socketserver"}
     ),
+    # Sets options of sockets that others have opened.
+    "protocol.tcp_times": Room(rooms=frozenset(), banned=_THREADS | _EVENT_LOOPS | {"ssl"}),
     "protocol.transport": Room(rooms=frozenset({"protocol"}), packages=_TWISTED),
     # The pure core. Of the protocol it sees checksums alone: functions over buffers.
     "dledger": Room(

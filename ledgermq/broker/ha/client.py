@@ -27,6 +27,7 @@ from ledgermq.broker.ha.settings import HaSettings
 from ledgermq.broker.ha.slave_link import SlaveLink
 from ledgermq.commitlog import CommitLogError
 from ledgermq.dledger.errors import LedgerError
+from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 from ledgermq.protocol.transport.client import default_back_off
 
 _CONNECT_S_MAX: Final = 3.0
@@ -58,6 +59,7 @@ class MasterConnection(Protocol):
         if isinstance(self.transport, Connection):
             # A report is 8 bytes that senders of the master wait for.
             self.transport.setTcpNoDelay(True)
+            set_tcp_times(self.transport.getHandle(), CLIENT_TIMES)
         self._client.connection_made(self)
         self.send_report()
 

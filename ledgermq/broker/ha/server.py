@@ -21,6 +21,7 @@ from ledgermq.broker.ha.errors import ReplicationError
 from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.settings import HaSettings
+from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 
 # Slaves of one master; further connections are refused.
 SLAVES_MAX: Final = 32
@@ -63,6 +64,7 @@ class SlaveConnection(Protocol):
         if isinstance(self.transport, Connection):
             # What is appended goes out in pieces, and senders wait for the last one.
             self.transport.setTcpNoDelay(True)
+            set_tcp_times(self.transport.getHandle(), CLIENT_TIMES)
         self._server.connection_made(self)
 
     def dataReceived(self, data: bytes) -> None:

@@ -40,7 +40,10 @@ class ReplicaConfig:
     waiting_requests_max: int = 1024
     # Entries applied in one reactor turn while catching up.
     apply_count_max: int = 2048
-    # Wait between two attempts to connect, from the first to the longest.
+    # One attempt to connect to a peer. It is over before TCP would repeat a first packet that was
+    # lost; the next attempt sends one at once.
+    connect_timeout_ms: int = 1000
+    # Wait between the beginnings of two attempts to connect, from the first to the longest.
     reconnect_min_ms: int = 100
     reconnect_max_ms: int = 1000
     # How long a peer may take to answer a request (DLedger: 3000).
@@ -76,6 +79,7 @@ class ReplicaConfig:
             "peer_unsent_bytes_max",
             "waiting_requests_max",
             "apply_count_max",
+            "connect_timeout_ms",
             "reconnect_min_ms",
             "request_timeout_ms",
             "append_timeout_ms",

@@ -23,7 +23,8 @@ from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.peers import MemberEvents, Peer
 from ledgermq.dledger.storage import LedgerStore
-from ledgermq.protocol.transport import CommandServer, TurnOutput
+from ledgermq.protocol.tcp_times import MEMBER_TIMES
+from ledgermq.protocol.transport import CommandServer, ConnectionLimits, TurnOutput
 
 # Members and a few tools; whoever else connects is refused by what it says first.
 _CONNECTIONS_MAX: Final = 256
@@ -95,6 +96,7 @@ class Connections:
             config.listen_host,
             port,
             connections_max=_CONNECTIONS_MAX,
+            limits=ConnectionLimits(tcp_times=MEMBER_TIMES),
             output=self._output,
         )
 

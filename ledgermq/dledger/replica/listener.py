@@ -1,7 +1,8 @@
 """Incoming RPC of peers in both dialects, and of DLedger's own tools.
 
 A connection begins to speak binary with HELLO; from then on it belongs to the member that HELLO
-named. Answers to votes go back on the connection that asked, others on the newest one of their
+named. The member pings it at each heart beat; when nothing came on it for many of them, it is
+closed. Answers to votes go back on the connection that asked, others on the newest one of their
 member. A JSON request names its group and both ids itself, and is answered on its own connection
 under its opaque.
 
@@ -35,7 +36,7 @@ from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.json_bodies import RequestBody, TransferBody
 from ledgermq.dledger.replica.peers import MemberEvents, send_binary
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
+from ledgermq.dledger.replica.wire_binary import PING_ANSWER_FRAME, WIRE_VERSION, BinaryCode
 from ledgermq.dledger.replica.wire_json import MemberAnswer, MemberRequest
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.command import RemotingCommand
@@ -49,6 +50,8 @@ _NOT_SUPPORTED: Final = 3
 _CODE_MASK: Final = 0xFFFF
 _BINARY_CODES: Final = frozenset(map(int, BinaryCode))
 _JSON_CODES: Final = frozenset(map(int, JsonCode))
+# A member has given its connection up by then, however slow it takes this one to be.
+_SILENT_BEATS_MAX: Final = 30
 _MEMBER_CODES: Final = frozenset({JsonCode.VOTE, JsonCode.HEART_BEAT, JsonCode.PUSH})
 
 _log = Logger()
@@ -196,6 +199,7 @@ class Listener:
             connection.send(command.response(code, reason))
             return
         connection.context.peer_id = hello.sender
+        connection.limit_silence(_SILENT_BEATS_MAX * config.timing.heart_beat_ms / 1000)
         self._connections[hello.sender] = connection
         self._by_number[connection.context.number] = connection
         connection.send(command.response(_SUCCESS))
@@ -205,6 +209,9 @@ class Listener:
         if link.peer_id is None:
             self._complain(connection, f"frame {code} before HELLO")
             connection.close("frame before HELLO")
+            return
+        if code == BinaryCode.PING:
+            connection.send_frame(PING_ANSWER_FRAME)
             return
         try:
             message = wire_binary.decode(

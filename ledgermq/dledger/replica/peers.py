@@ -4,13 +4,19 @@
                            -> json       the peer does not know HELLO: DLedger's requests
                            -> refused    wrong group, member or segment size: logged, unused
 
-After a loss Twisted's ClientService connects again, waiting a little longer each time. What is sent
-while a connection is not ready, or while too much waits for its socket, is dropped: the core sends
-again what matters. On one connection messages keep their order. Nothing is scheduled here.
+At each heart beat the link is looked at: what was asked on it must have brought something. HELLO
+asks, each heart beat a PING in the binary dialect, and DLedger's requests in the other one. A link
+that is silent for a few heart beats is ended and made anew at once, as TCP would wait for the
+network for as long again as it was gone (see LinkWatch).
+
+After a loss Twisted's ClientService connects again, waiting a little longer each time until a HELLO
+was answered. What is sent while a connection is not ready, or while too much waits for its socket,
+is dropped: the core sends again what matters. On one connection messages keep their order.
 """
 
 from collections.abc import Callable
 from functools import partial
+from random import random
 from typing import Any, Final, Protocol, cast
 
 from twisted.internet.defer import Deferred
@@ -21,17 +27,27 @@ from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.messages import Message, PeerDialect, VoteRequest
 from ledgermq.dledger.replica import wire_binary, wire_json
 from ledgermq.dledger.replica.config import ReplicaConfig
-from ledgermq.dledger.replica.wire_binary import BinaryCode, Hello
+from ledgermq.dledger.replica.link_watch import LinkWatch
+from ledgermq.dledger.replica.wire_binary import PING_FRAME, BinaryCode, Hello
 from ledgermq.dledger.replica.wire_json import MemberRequest
 from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
-from ledgermq.protocol.transport import CommandClient, CommandProtocol, TurnOutput
+from ledgermq.protocol.tcp_times import MEMBER_TIMES
+from ledgermq.protocol.transport import (
+    CommandClient,
+    CommandProtocol,
+    ConnectionLimits,
+    TurnOutput,
+)
 
 # RemotingSysResponseCode: what a Java server answers to HELLO. SYSTEM_ERROR covers one with a
 # processor for all codes that fails on it.
 _SUCCESS: Final = 0
 _NOT_KNOWN: Final = frozenset({1, 3})
+# The silence of a connection ends the wait for HELLO's answer long before this.
+_HELLO_TIMEOUT_MS: Final = 60_000
+_LIMITS: Final = ConnectionLimits(first_frame_timeout_s=0, tcp_times=MEMBER_TIMES)
 
 _log = Logger()
 
@@ -65,11 +81,16 @@ class Peer:
         events: MemberEvents,
         output: TurnOutput,
         on_refused: Callable[[str], None],
+        *,
+        chance: Callable[[], float] = random,
     ) -> None:
         """Opens nothing yet; the arguments are those of Connections.
 
-        `on_refused` is told the peer's id when nobody listens at its address.
+        `on_refused` is told the peer's id when nobody listens at its address; `chance` draws from
+        [0, 1), so that members that lost each other do not meet in step.
         """
+        self._reactor = reactor
+        self._chance = chance
         self.peer_id = peer_id
         self._config = config
         self._codec = codec
@@ -86,25 +107,42 @@ class Peer:
         self.dropped_count = 0
         # The last refusal that was logged, so that it is logged once.
         self._logged_refusal = ""
+        # The open connection, whether HELLO was answered on it or not.
+        self._connection: CommandProtocol | None = None
+        timing = config.timing
+        self._beat_s = timing.heart_beat_ms / 1000
+        # One more than members bear of a leader: its heart beats travel on these links.
+        self._looks_max = timing.heart_beats_missed_max + 1
+        # A Java peer may take as long as DLedger allows it for an answer.
+        self._java_looks_max = -(-config.request_timeout_ms // timing.heart_beat_ms) + 1
+        self._watch = LinkWatch(self._looks_max)
+        self._beat_call: Any = None
+        # Connections and attempts in a row that brought no answer to HELLO.
+        self._fruitless_count = 0
         address = config.addresses()[peer_id]
         self._client = CommandClient(
             reactor,
             address.host,
             address.port,
             self,
-            connect_timeout_ms=config.request_timeout_ms,
+            connect_timeout_ms=config.connect_timeout_ms,
             back_off=self._back_off_s,
             on_refused=partial(on_refused, peer_id),
+            limits=_LIMITS,
             output=output,
         )
 
     def start(self) -> None:
         """Connects, and keeps connected."""
         self._client.start()
+        self._beat_call = self._reactor.callLater(self._beat_s, self._beat)
 
     def stop(self) -> Deferred[None]:
         """Closes the connection; fires when it is gone."""
         self.dialect = PeerDialect.UNKNOWN
+        if self._beat_call is not None:
+            self._beat_call.cancel()
+            self._beat_call = None
         return self._client.stop()
 
     def send(self, message: Message) -> None:
@@ -124,10 +162,29 @@ class Peer:
         else:
             send_binary(connection, message)
 
-    def _back_off_s(self, attempts_count: int) -> float:
+    def _back_off_s(self, _: int) -> float:
         config = self._config
-        doubled_ms = config.reconnect_min_ms << min(attempts_count - 1, 20)
-        return min(doubled_ms, config.reconnect_max_ms) / 1000
+        doubled_ms = config.reconnect_min_ms << min(self._fruitless_count, 20)
+        self._fruitless_count += 1
+        return min(doubled_ms, config.reconnect_max_ms) * (1 + self._chance()) / 2000
+
+    def _beat(self) -> None:
+        """Looks at the link, and asks for the next sign of life."""
+        self._beat_call = self._reactor.callLater(self._beat_s, self._beat)
+        connection = self._connection
+        if connection is None:
+            return
+        if self._watch.is_dead(connection.received_count):
+            if self.dialect is not PeerDialect.UNKNOWN:
+                _log.warn(
+                    "{self_id}: {peer_id} is silent, connecting to it anew",
+                    self_id=self._config.self_id,
+                    peer_id=self.peer_id,
+                )
+            connection.abort("silent peer")
+        elif self.dialect is PeerDialect.LEDGERMQ:
+            connection.send_frame(PING_FRAME)
+            self._watch.asked()
 
     def _greet(self, connection: CommandProtocol) -> None:
         hello = RemotingCommand(
@@ -135,18 +192,22 @@ class Peer:
             language=LanguageCode.PYTHON,
             body=wire_binary.encode_hello(self._hello),
         )
-        answer = connection.request(hello, self._config.request_timeout_ms)
+        answer = connection.request(hello, _HELLO_TIMEOUT_MS)
+        self._watch.asked()
         answer.addCallbacks(self._greeted, self._not_greeted, errbackArgs=(connection,))
 
     def _greeted(self, answer: RemotingCommand) -> None:
         if answer.code == _SUCCESS:
             self.dialect = PeerDialect.LEDGERMQ
+            self._watch.bear(self._looks_max)
         elif answer.code in _NOT_KNOWN:
             self.dialect = PeerDialect.JAVA
+            self._watch.bear(self._java_looks_max)
         else:
             self._refused(answer)
             return
         self._logged_refusal = ""
+        self._fruitless_count = 0
         self._events.dialect_found(self.peer_id, self.dialect)
 
     def _refused(self, answer: RemotingCommand) -> None:
@@ -168,6 +229,7 @@ class Peer:
         code, body = wire_json.encode_request(message, self._config.group)
         command = RemotingCommand(code=code, language=LanguageCode.PYTHON, body=body)
         answer = connection.request(command, self._config.request_timeout_ms)
+        self._watch.asked()
         answer.addCallback(self._answered, message)
         answer.addErrback(self._not_answered)
 
@@ -191,6 +253,8 @@ class Peer:
     def connection_made(self, connection: CommandProtocol) -> None:
         """The dialect is not known before HELLO is answered."""
         self.dialect = PeerDialect.UNKNOWN
+        self._connection = connection
+        self._watch.opened()
         self._greet(connection)
 
     def commands_received(
@@ -198,6 +262,8 @@ class Peer:
     ) -> None:
         """Takes the answers of a LedgerMQ peer."""
         for command in commands:
+            if command.code == BinaryCode.PING_ANSWER:
+                continue
             try:
                 message = wire_binary.decode(
                     command.code,
@@ -215,6 +281,8 @@ class Peer:
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         """Tells the member when the way was open."""
+        if self._connection is connection:
+            self._connection = None
         if self.dialect is not PeerDialect.UNKNOWN:
             self.dialect = PeerDialect.UNKNOWN
             self._events.peer_lost(self.peer_id)

@@ -9,6 +9,7 @@ No Base64, no work for each entry: the run goes out as the leader encoded it, in
 is not copied. All frames but HELLO are one-way; answers travel back on the connection on which the
 requests came, as frames of their own codes. Who sends and who is meant is settled once, by HELLO,
 which opens a connection: it names group, both members, the format's version and the segment size.
+PING is answered on the connection on which it came, by the connection's owner and not by the core.
 A Java peer answers HELLO with "not supported", and the connection goes on in JSON.
 
 `decode` takes any bytes and gives a message or raises RemoteProtocolError. No I/O.
@@ -45,7 +46,7 @@ from ledgermq.protocol.command import RemotingCommand, encode_parts
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # Of this format. A peer with another one is refused; both sides then stay with JSON.
-WIRE_VERSION: Final = 1
+WIRE_VERSION: Final = 2
 
 
 class BinaryCode(IntEnum):
@@ -63,6 +64,8 @@ class BinaryCode(IntEnum):
     PUSH_ANSWER = 52010
     TRANSFER = 52011
     TRANSFER_ANSWER = 52012
+    PING = 52013
+    PING_ANSWER = 52014
 
 
 class Hello(msgspec.Struct, kw_only=True):
@@ -113,6 +116,11 @@ _HEADER: Final[dict[int, bytes]] = {
     )[4:]
     for code in map(int, BinaryCode)
 }
+# Whole frames, without a body: they are about the connection, not about the log.
+PING_FRAME: Final = _LENGTH.pack(len(_HEADER[BinaryCode.PING])) + _HEADER[BinaryCode.PING]
+PING_ANSWER_FRAME: Final = (
+    _LENGTH.pack(len(_HEADER[BinaryCode.PING_ANSWER])) + _HEADER[BinaryCode.PING_ANSWER]
+)
 
 _encode_hello = msgspec.json.Encoder().encode
 _decode_hello = msgspec.json.Decoder(Hello).decode
@@ -201,7 +209,7 @@ def decode(
     """Reads the body of one frame.
 
     Args:
-        code: code of the frame; one of BinaryCode but HELLO.
+        code: code of the frame; one of BinaryCode but HELLO and PING with its answer.
         body: kept by the message when it holds entries.
         sender: member at the other end of the connection, as HELLO said.
         target: this member.

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from twisted.application.internet import ClientService
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
-from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
@@ -20,8 +18,10 @@ from twisted.python.failure import Failure
 from ledgermq.protocol.codes import ONE_WAY_FLAG
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ConnectionClosedError
+from ledgermq.protocol.tcp_times import CLIENT_TIMES
 from ledgermq.protocol.tls.engine import TlsEngine
 from ledgermq.protocol.tls.files import ClientTls
+from ledgermq.protocol.transport.attempts import WatchedEndpoint
 from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.tls_link import TlsLink
@@ -35,6 +35,8 @@ _WAITING_COUNT_MAX: Final = 1024
 _FIRST_DELAY_S: Final = 0.1
 _DELAY_MAX_S: Final = 5.0
 _DELAY_DOUBLINGS_MAX: Final = 10
+# Between two attempts, however long the first one took.
+_PAUSE_S_MIN: Final = 0.01
 
 # Whatever is called with a new connection before it is used: nothing to return, or a Deferred to be
 # waited for.
@@ -54,23 +56,6 @@ class _CommandFactory(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> CommandProtocol | TlsLink:
         return self._client.new_connection()
-
-
-class _WatchedEndpoint:
-    """An endpoint that tells when nobody listens at its address."""
-
-    def __init__(self, endpoint: Any, on_refused: Callable[[], None]) -> None:
-        self._endpoint = endpoint
-        self._on_refused = on_refused
-
-    def connect(self, factory: Factory) -> Deferred[Any]:
-        attempt: Deferred[Any] = self._endpoint.connect(factory)
-        return attempt.addErrback(self._failed)
-
-    def _failed(self, failure: Failure) -> Failure:
-        if failure.check(ConnectionRefusedError):
-            self._on_refused()
-        return failure
 
 
 class CommandClient:
@@ -100,7 +85,7 @@ class CommandClient:
             receiver: who gets the peer's requests and the news of the connection; None when nobody
                 wants them.
             connect_timeout_ms: for one attempt.
-            back_off: seconds to wait after so many failed attempts in a row.
+            back_off: seconds between the beginnings of attempts, after so many failed in a row.
             on_connected: called with each new connection before requests go out on it; when the
                 Deferred it returns fails, the connection is dropped and made again.
             on_refused: called for each attempt that is refused: nobody listens there.
@@ -115,20 +100,20 @@ class CommandClient:
         self._host = host
         self._tls = tls
         self._on_connected = on_connected
-        self._limits = limits or ConnectionLimits(first_frame_timeout_s=0)
+        self._limits = limits or ConnectionLimits(first_frame_timeout_s=0, tcp_times=CLIENT_TIMES)
         self.output = output or TurnOutput(reactor)
         self._owns_output = output is None
-        timeout_s = connect_timeout_ms / 1000
-        endpoint_class: Any = TCP6ClientEndpoint if ":" in host else TCP4ClientEndpoint
-        endpoint = endpoint_class(reactor, host, port, timeout=timeout_s)
-        if on_refused is not None:
-            endpoint = _WatchedEndpoint(endpoint, on_refused)
+        self._endpoint = WatchedEndpoint(
+            reactor, host, port, timeout_s=connect_timeout_ms / 1000, on_refused=on_refused
+        )
+        self._back_off = back_off
         # Twisted's interfaces are unknown to the type checker.
         factory: Any = _CommandFactory(self)
+        unwatched: Any = self._endpoint
         self._service = ClientService(
-            endpoint,
+            unwatched,
             factory,
-            retryPolicy=back_off,
+            retryPolicy=self._pause_s,
             clock=reactor,
             prepareConnection=self._prepare,
         )
@@ -243,6 +228,10 @@ class CommandClient:
         return stopped
 
     # For the factory and the service.
+
+    def _pause_s(self, attempts_count: int) -> float:
+        pause_s = self._back_off(attempts_count) - self._endpoint.failed_after_s
+        return max(pause_s, _PAUSE_S_MIN)
 
     def new_connection(self) -> CommandProtocol | TlsLink:
         """Returns the protocol for an attempt that succeeded."""

@@ -13,6 +13,7 @@ the socket becomes writable.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
@@ -26,6 +27,7 @@ from ledgermq.protocol.codes import ONE_WAY_FLAG, RESPONSE_FLAG
 from ledgermq.protocol.command import RemotingCommand, decode, encode, encode_parts
 from ledgermq.protocol.errors import ConnectionClosedError, LocalProtocolError, RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.tcp_times import set_tcp_times
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.outbox import Outbox, Part, StreamSocket
 from ledgermq.protocol.transport.requests import PendingRequests
@@ -95,6 +97,8 @@ class CommandProtocol(Protocol):
         # Set by an owner that has a quicker road for some frames: it gets those of each chunk and
         # says how many it has taken from their front.
         self.take_frames: Callable[[CommandProtocol, list[bytes]], int] | None = None
+        # Times that something came, if only a part of a frame.
+        self.received_count = 0
         # Answers that no request waited for.
         self.unmatched_responses_count = 0
         self._eager_bytes = min(_EAGER_BYTES, self._limits.pause_bytes)
@@ -251,6 +255,10 @@ class CommandProtocol(Protocol):
         self._outbox.clear()
         self._link.abortConnection()
 
+    def limit_silence(self, idle_timeout_s: float) -> None:
+        """Changes the time without a read or write that closes this one connection."""
+        self._limits = replace(self._limits, idle_timeout_s=idle_timeout_s)
+
     def check(self, now_s: float) -> None:
         """Applies the times of ConnectionLimits; the owner calls it about once a second."""
         limits = self._limits
@@ -293,8 +301,11 @@ class CommandProtocol(Protocol):
         """Takes over a transport, in place of one on which nothing was sent if there was one."""
         self._link = transport
         self._is_paced = isinstance(transport, TlsLink)
-        if isinstance(transport, Connection) and not transport.TLS:
+        if isinstance(transport, TlsLink):
+            transport.set_tcp_times(self._limits.tcp_times)
+        elif isinstance(transport, Connection) and not transport.TLS:
             self._socket = transport.getHandle()
+            set_tcp_times(transport.getHandle(), self._limits.tcp_times)
             transport.bufferSize = _READ_BYTES
             transport.setTcpNoDelay(True)
 
@@ -303,6 +314,7 @@ class CommandProtocol(Protocol):
         if not self._is_open:
             return
         self._active_at = self._clock.seconds()
+        self.received_count += 1
         try:
             frames = self._decoder.feed(data)
         except RemoteProtocolError as error:

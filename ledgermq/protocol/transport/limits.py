@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ledgermq.protocol.connection import OUTSTANDING_MAX
 from ledgermq.protocol.framing import FRAME_BYTES_MAX
+from ledgermq.protocol.tcp_times import ACCEPTED_TIMES, TcpTimes
 
 _MIB = 1024 * 1024
 
@@ -31,6 +32,8 @@ class ConnectionLimits:
     slow_checks_max: int = 5
     # Unsent bytes of which none goes out for so long close the connection.
     drain_timeout_s: float = 60.0
+    # What the kernel waits for a peer whose machine does not answer.
+    tcp_times: TcpTimes = ACCEPTED_TIMES
 
     def __post_init__(self) -> None:
         assert 0 < self.pause_bytes <= self.unsent_bytes_max

@@ -11,9 +11,11 @@ from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
 from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.protocol.tcp_times import TcpTimes, set_tcp_times
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.tls.engine import HANDSHAKE_BYTE, TlsEngine, TlsError
 
@@ -124,6 +126,11 @@ class TlsLink(Protocol):
             self._link.write(ciphertext)
 
     # The transport of the inner protocol.
+
+    def set_tcp_times(self, times: TcpTimes) -> None:
+        """Gives the socket its times, where there is one."""
+        if isinstance(self._link, Connection):
+            set_tcp_times(self._link.getHandle(), times)
 
     def write(self, data: bytes) -> None:
         """Encrypts and sends, now or after the handshake."""

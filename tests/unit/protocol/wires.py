@@ -21,6 +21,8 @@ class MemorySocket:
         # Bytes of each call that sent something, "send" or "sendmsg".
         self.calls: list[tuple[str, int]] = []
         self.failure: OSError | None = None
+        # What was set on it, by level and name.
+        self.options: dict[tuple[int, int], int] = {}
 
     def send(self, data: bytes | memoryview) -> int:
         return self._take("send", bytes(data))
@@ -47,7 +49,8 @@ class MemorySocket:
 
     def setblocking(self, flag: bool) -> None: ...
 
-    def setsockopt(self, *args: object) -> None: ...
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        self.options[level, name] = value
 
     def shutdown(self, how: int) -> None: ...
 

@@ -4,7 +4,10 @@ from typing import Any
 
 from twisted.internet.testing import MemoryReactorClock
 
-from ledgermq.testing.node_reactor import NodeReactor
+from ledgermq.protocol.transport import CommandClient
+from ledgermq.testing.node_reactor import NodeReactor, Side
+from tests.unit.protocol.wires import Recorder
+from tests.unit.testing.test_gate import Transport
 
 
 class Scene:
@@ -74,3 +77,24 @@ def test_calls_that_are_over_are_forgotten() -> None:
     for _ in range(10_000):
         scene.call("x", 0.0).cancel()
     assert len(scene.reactor._calls) < 2_000
+
+
+def test_attempt_that_reached_a_silent_node_may_be_given_up() -> None:
+    """The real connection is there, but the node has never heard of it, and never will."""
+    scene = Scene()
+    scene.reactor.isolate(frozenset({Side.NODES}))
+    receiver = Recorder()
+    client = CommandClient(scene.reactor, "10.0.0.9", 1, receiver, connect_timeout_ms=1000)
+    client.start()
+    transport = Transport()
+    scene.clock.tcpClients[0][2].buildProtocol(None).makeConnection(transport)
+    # The clock of memory keeps no state of it.
+    scene.clock.connectors[0].state = "connected"
+    for _ in range(20):
+        scene.clock.advance(0.1)
+    assert transport.is_aborted
+    assert len(scene.clock.tcpClients) == 2
+    scene.reactor.heal()
+    assert receiver.made == []
+    scene.clock.tcpClients[1][2].buildProtocol(None).makeConnection(Transport())
+    assert len(receiver.made) == 1

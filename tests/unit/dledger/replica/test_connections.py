@@ -14,7 +14,8 @@ from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.connections import Connections
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.protocol.checksum import crc32c
-from ledgermq.protocol.command import RemotingCommand, encode
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.framing import FrameDecoder
 
 SEGMENT_BYTES = 4096
 
@@ -22,10 +23,11 @@ SEGMENT_BYTES = 4096
 class Rig:
     """The connections of n0, and what they tell of n1."""
 
-    def __init__(self) -> None:
+    def __init__(self, peers: str = "n0-h:1;n1-10.0.0.1:2") -> None:
         self.clock = MemoryReactorClock()
         self.ended: list[str] = []
-        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-10.0.0.1:2")
+        self.found: list[str] = []
+        config = ReplicaConfig(group="g", self_id="n0", peers=peers)
         self.connections = Connections(
             self.clock,
             config,
@@ -39,12 +41,17 @@ class Rig:
 
     def message_received(self, message: Message) -> None: ...
 
-    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None: ...
+    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
+        self.found.append(peer_id)
 
     def peer_lost(self, peer_id: str) -> None: ...
 
     def peer_ended(self, peer_id: str) -> None:
         self.ended.append(peer_id)
+
+    def pass_s(self, seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            self.clock.advance(0.1)
 
     def refuse(self) -> None:
         """The machine of n1 says that nobody listens."""
@@ -77,3 +84,20 @@ def test_peer_that_is_still_connected_has_not_ended() -> None:
     connection.connectionLost(Failure(ConnectionDone()))
     rig.refuse()
     assert rig.ended == ["n1"]
+
+
+def test_peer_that_cannot_be_reached_holds_no_other_up() -> None:
+    rig = Rig("n0-h:1;n1-10.0.0.1:2;n2-10.0.0.2:2")
+    hosts = [host for host, *_ in rig.clock.tcpClients]
+    assert hosts == ["10.0.0.1", "10.0.0.2"]
+    # Nothing comes back from n1; n2 begins to answer after half a minute.
+    rig.pass_s(30)
+    attempts = [attempt for attempt in rig.clock.tcpClients if attempt[0] == "10.0.0.2"]
+    factory: Any = attempts[-1][2]
+    protocol = factory.buildProtocol(None)
+    transport = StringTransport()
+    protocol.makeConnection(transport)
+    rig.clock.advance(0)
+    (frame,) = FrameDecoder().feed(transport.value())
+    protocol.dataReceived(encode(decode(frame).response(0)))
+    assert rig.found == ["n2"]

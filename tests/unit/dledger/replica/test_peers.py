@@ -52,6 +52,7 @@ class Rig:
             self,
             self.output,
             self.refused.append,
+            chance=lambda: 0.5,
         )
         self.peer.start()
         self.transport = StringTransport()
@@ -90,6 +91,11 @@ class Rig:
 
     def lose(self) -> None:
         self.protocol.connectionLost(Failure(ConnectionDone()))
+
+    def pass_beats(self, count: int) -> None:
+        """Lets so many heart beats pass, each in a turn of its own."""
+        for _ in range(count):
+            self.clock.advance(0.5)
 
     def greeted(self, code: int) -> None:
         self.receive(self.connect().response(code))
@@ -188,7 +194,7 @@ def test_refusal_is_logged_once_and_its_connection_is_not_used(log_lines: list[s
         assert rig.sent() == []
         assert not rig.transport.disconnecting
         rig.lose()
-        rig.clock.advance(0.1)
+        rig.clock.advance(1)
     assert rig.told == []
     assert len(log_lines) == 1
     rig.greeted(0)
@@ -201,11 +207,10 @@ def test_peer_that_does_not_answer_hello_or_goes_away_is_tried_again() -> None:
     rig.lose()
     rig.clock.advance(0.1)
     rig.connect()
-    for _ in range(3):
-        rig.clock.advance(1)
+    rig.pass_beats(5)
     assert rig.transport.disconnecting
     rig.lose()
-    rig.clock.advance(0.1)
+    rig.clock.advance(1)
     rig.greeted(0)
     assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
 
@@ -251,3 +256,143 @@ def test_answer_without_sense_closes_a_binary_connection(log_lines: list[str]) -
     rig.receive(RemotingCommand(code=52010, flag=2, body=b"short"))
     assert rig.transport.disconnecting
     assert len(log_lines) == 1
+
+
+def answer_pings(rig: Rig, beats_count: int) -> int:
+    """Plays a living LedgerMQ peer for some heart beats; returns how many pings came."""
+    pings_count = 0
+    for _ in range(beats_count):
+        rig.clock.advance(0.5)
+        for command in rig.sent():
+            assert command.code == 52013
+            rig.protocol.dataReceived(wire_binary.PING_ANSWER_FRAME)
+            pings_count += 1
+    return pings_count
+
+
+def test_open_link_is_asked_for_a_sign_of_life_at_each_heart_beat() -> None:
+    """Also between two followers, which have nothing else to say to each other."""
+    rig = Rig()
+    rig.greeted(0)
+    assert answer_pings(rig, 200) == 200
+    assert not rig.transport.disconnecting
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_link_that_falls_silent_is_made_anew_after_a_few_heart_beats(log_lines: list[str]) -> None:
+    rig = Rig()
+    rig.greeted(0)
+    answer_pings(rig, 10)
+    rig.pass_beats(4)
+    assert not rig.transport.disconnecting
+    rig.pass_beats(1)
+    # Aborted: what waits for the network is not waited for.
+    assert rig.transport.disconnected
+    rig.lose()
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ), ("lost", "n1")]
+    rig.clock.advance(0.1)
+    rig.greeted(0)
+    assert rig.told[2:] == [("n1", PeerDialect.LEDGERMQ)]
+    assert len(log_lines) == 1
+
+
+def test_any_message_of_the_peer_is_a_sign_of_life() -> None:
+    rig = Rig()
+    rig.greeted(0)
+    answer = HeartBeatResponse(term=2, sender="n1", target="n0", code=DLedgerCode.SUCCESS, round=9)
+    for _ in range(20):
+        rig.pass_beats(3)
+        rig.protocol.dataReceived(b"".join(wire_binary.encode(answer)))
+    assert not rig.transport.disconnecting
+
+
+def test_member_that_was_held_up_itself_blames_nobody() -> None:
+    rig = Rig()
+    rig.greeted(0)
+    answer_pings(rig, 5)
+    for _ in range(5):
+        # A minute without a turn; then timers run before the socket is read.
+        rig.clock.advance(60)
+        rig.protocol.dataReceived(wire_binary.PING_ANSWER_FRAME)
+    assert not rig.transport.disconnecting
+
+
+def test_process_that_answers_slowly_gets_more_time_on_each_link() -> None:
+    rig = Rig()
+    looks = []
+    for _ in range(3):
+        rig.connect()
+        beats_count = 0
+        while not rig.transport.disconnecting:
+            rig.pass_beats(1)
+            beats_count += 1
+        looks.append(beats_count)
+        rig.lose()
+        rig.clock.advance(1)
+    assert looks == [4, 8, 16]
+
+
+def test_json_peer_that_owes_an_answer_for_longer_than_dledger_allows_is_silent() -> None:
+    rig = Rig()
+    rig.greeted(3)
+    rig.pass_beats(100)
+    assert rig.sent() == []
+    assert not rig.transport.disconnecting
+    rig.peer.send(BEAT)
+    rig.pass_beats(6)
+    assert not rig.transport.disconnecting
+    rig.pass_beats(1)
+    assert rig.transport.disconnected
+
+
+def test_json_peer_that_answers_something_is_not_silent() -> None:
+    rig = Rig()
+    rig.greeted(3)
+    for _ in range(20):
+        rig.peer.send(BEAT)
+        rig.peer.send(COMMIT)
+        rig.pass_beats(4)
+        first, *_ = rig.sent()
+        rig.receive(first.response(200, body=b'{"code":200,"term":2}'))
+    assert not rig.transport.disconnecting
+
+
+def test_attempts_go_on_each_second_while_the_network_is_gone() -> None:
+    """The one after the network came back succeeds: a second at most is lost."""
+    rig = Rig()
+    for _ in range(6000):
+        rig.clock.advance(0.01)
+    attempts_count = len(rig.clock.tcpClients)
+    assert 57 <= attempts_count <= 62
+    rig.greeted(0)
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_wait_between_attempts_grows_to_a_second_and_has_some_chance_in_it() -> None:
+    rig = Rig()
+    waits = []
+    for _ in range(6):
+        rig.clock.tcpClients.pop()[2].clientConnectionFailed(
+            None, Failure(ConnectionRefusedError())
+        )
+        begun_at = rig.clock.seconds()
+        while not rig.clock.tcpClients:
+            rig.clock.advance(0.001)
+        waits.append(rig.clock.seconds() - begun_at)
+    # 0.1 s and doubled, 1 s at most, of which chance leaves between a half and all.
+    assert waits == pytest.approx([0.075, 0.15, 0.3, 0.6, 0.75, 0.75], abs=0.01)
+    rig.greeted(0)
+    rig.lose()
+    rig.clock.advance(0.1)
+    assert rig.clock.tcpClients
+
+
+def test_stopped_peer_leaves_no_call() -> None:
+    rig = Rig()
+    rig.greeted(0)
+    rig.pass_beats(2)
+    rig.peer.stop()
+    rig.lose()
+    rig.clock.advance(10)
+    rig.output.stop()
+    assert rig.clock.getDelayedCalls() == []
