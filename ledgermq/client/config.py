@@ -16,6 +16,8 @@ from ledgermq.protocol.framing import FRAME_BYTES_MAX
 from ledgermq.protocol.signature import Credentials
 
 MIB: Final = 1024 * 1024
+# Brokers take ids of 255 characters.
+_INSTANCE_NAME_CHARS_MAX: Final = 128
 # Bytes of a send request beside body and properties, generously.
 _FRAME_HEAD_BYTES: Final = 256 * 1024
 
@@ -56,7 +58,8 @@ class ClientConfig:
     heartbeat_interval_s: float = 30.0
     # How often all routes are asked for again; a failure asks at once.
     route_interval_s: float = 30.0
-    # Distinguishes clients of one process; None takes the next free number.
+    # Stands in the id of the client (`10.0.0.7@name#`, and 16 digits that make it unique) in the
+    # place of the process id; 1 to 128 characters.
     instance_name: str | None = None
     # Put in front of topics and groups on the wire (`shop%orders`), so that tenants of one cluster
     # may use the same names; programs see their own names only.
@@ -74,6 +77,13 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if "%" in self.namespace:
             raise ConfigError(f"namespace is {self.namespace!r}; it must hold no %")
+        if self.instance_name is not None:
+            count = len(self.instance_name)
+            if not 0 < count <= _INSTANCE_NAME_CHARS_MAX:
+                raise ConfigError(
+                    f"instance_name has {count} characters; allowed: 1 to"
+                    f" {_INSTANCE_NAME_CHARS_MAX}"
+                )
         _check("connect_timeout_s", self.connect_timeout_s, 0.01, 600)
         _check("request_timeout_s", self.request_timeout_s, 0.01, 600)
         _check("silence_max_s", self.silence_max_s, 0.1, 600)

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import os
+import secrets
 import socket
 import time
 import weakref
@@ -38,6 +39,8 @@ _UNREGISTER_TIMEOUT_S: Final = 1.0
 
 _log = logging.getLogger("ledgermq.client")
 _numbers = itertools.count()
+# Makes the ids of messages differ between processes that have one address and process id.
+_DRAWN: Final = secrets.randbits(32)
 # What a fork copies without a use for it.
 _living: "weakref.WeakSet[ClientInstance]" = weakref.WeakSet()
 
@@ -81,10 +84,11 @@ class ClientInstance:
         self.is_foreign = False
         _living.add(self)
         host = _own_host(addresses[0])
-        # As Java's ip@pid#nanoTime: unique among all clients of a group.
-        name = config.instance_name or f"{os.getpid()}#{number}"
-        self.client_id = f"{host}@{name}"
-        self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ now_ms())
+        # As Java's ip@pid#nanoTime. Address, process id and name are the same in many containers:
+        # two members of one id would each hold all queues of the group.
+        name = config.instance_name or str(os.getpid())
+        self.client_id = f"{host}@{name}#{secrets.token_hex(8)}"
+        self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ _DRAWN)
         self.connections = Connections(
             config, on_request or _answer_nothing, self._connected, self._question
         )
