@@ -33,6 +33,8 @@ class Timing:
     vote_wait_max_ms: int
     # Upper bound of one round of votes; a random part of up to `vote_wait_max_ms` is added.
     vote_round_ms: int
+    # A member that has no time, or is answered late, waits up to so many times as long (pace.py).
+    stretch_max: int = 10
 
     def __post_init__(self) -> None:
         _check(self.heart_beat_ms >= 10, "heart_beat_ms", self.heart_beat_ms, "10 or more")
@@ -42,11 +44,17 @@ class Timing:
         waits = (self.vote_wait_min_ms, self.vote_wait_max_ms)
         _check(waits[0] < waits[1], "vote_wait_max_ms", waits[1], f"more than {waits[0]}")
         _check(self.vote_round_ms > 0, "vote_round_ms", self.vote_round_ms, "1 or more")
+        _check(1 <= self.stretch_max <= 100, "stretch_max", self.stretch_max, "1 to 100")
 
     @property
     def election_timeout_ms(self) -> int:
         """Silence of a leader, or of a leader's majority, that ends its leadership."""
         return self.heart_beat_ms * self.heart_beats_missed_max
+
+    @property
+    def excused_max_ms(self) -> int:
+        """Time that a member was not there itself, and does not count as silence of others."""
+        return self.election_timeout_ms * self.stretch_max
 
 
 # Members of LedgerMQ only.
@@ -64,6 +72,8 @@ JAVA_TIMING: Final = Timing(
     vote_wait_min_ms=300,
     vote_wait_max_ms=1000,
     vote_round_ms=2000,
+    # Its members themselves wait no longer than ever.
+    stretch_max=3,
 )
 
 

@@ -22,6 +22,7 @@ from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import Candidate, MemberState, Outbox, Phase
 from ledgermq.dledger.messages import VoteRequest, VoteResponse, VoteResult
+from ledgermq.dledger.pace import Pace
 from ledgermq.dledger.votes import (
     RoundResult,
     Verdict,
@@ -42,7 +43,7 @@ class LeaderElector:
     """The elections of one member."""
 
     def __init__(
-        self, state: MemberState, log: RaftLog, rng: random.Random, outbox: Outbox
+        self, state: MemberState, log: RaftLog, rng: random.Random, outbox: Outbox, pace: Pace
     ) -> None:
         """Binds what elections read and change.
 
@@ -54,6 +55,9 @@ class LeaderElector:
         self._log = log
         self._rng = rng
         self._outbox = outbox
+        self._pace = pace
+        # When (`Pace.own_ms`) each peer was asked for the first time since its last answer.
+        self._asked_ms: dict[str, float] = {}
         self._burnt_term = state.term if state.voted_for == state.config.self_id else -1
 
     def next_round_ms(self, now_ms: float) -> float:
@@ -61,12 +65,22 @@ class LeaderElector:
         if self._state.recovering:
             return NEVER
         timing = self._state.timing
-        return now_ms + self._rng.uniform(timing.vote_wait_min_ms, timing.vote_wait_max_ms)
+        wait_ms = self._rng.uniform(timing.vote_wait_min_ms, timing.vote_wait_max_ms)
+        return now_ms + wait_ms * self._pace.vote_stretch(timing)
 
     def draw_patience_ms(self) -> float:
         """Draws what a follower waits beyond the election timeout."""
         timing = self._state.timing
         return self._rng.uniform(0, timing.vote_wait_max_ms - timing.vote_wait_min_ms)
+
+    def way_changed(self, peer_id: str) -> None:
+        """A connection opened or broke: what was asked on it before measures nothing."""
+        self._asked_ms.pop(peer_id, None)
+
+    def end(self) -> None:
+        """There is a leader."""
+        self._asked_ms.clear()
+        self._pace.leader_found()
 
     def start_round(self, candidate: Candidate, now_ms: float) -> bool:
         """Asks all peers, and tells whether the round is won already (a group of one).
@@ -96,8 +110,10 @@ class LeaderElector:
         if not is_last_call and not is_round_over(answers, member_count):
             return False
         if count_grants(answers) < self._config.quorum_count:
-            candidate.phase = Phase.WAITING
-            candidate.deadline_ms = self.next_round_ms(now_ms)
+            is_taken = VoteResult.REJECT_ALREADY_VOTED in (result for result, _ in answers)
+            if candidate.phase is Phase.VOTE and is_taken:
+                self._pace.vote_split()
+            candidate.begin(Phase.WAITING, self.next_round_ms(now_ms))
             return False
         if candidate.phase is Phase.PRE_VOTE:
             self._state.raise_term(candidate.round_term)
@@ -106,6 +122,9 @@ class LeaderElector:
 
     def record(self, response: VoteResponse, candidate: Candidate, now_ms: float) -> bool:
         """Counts an answer of the present round; tells whether the round is won now."""
+        asked_ms = self._asked_ms.pop(response.sender, None)
+        if asked_ms is not None:
+            self._pace.answered(asked_ms)
         phase = Phase.PRE_VOTE if response.pre_vote else Phase.VOTE
         if candidate.phase is not phase or candidate.round_term != response.round_term:
             return False
@@ -167,16 +186,16 @@ class LeaderElector:
             else:
                 own_result = VoteResult.REJECT_ALREADY_VOTED
         timing = state.timing
-        candidate.phase, candidate.round_term = phase, term
+        round_ms = timing.vote_round_ms + self._rng.uniform(0, timing.vote_wait_max_ms)
+        candidate.begin(phase, now_ms + round_ms * self._pace.vote_stretch(timing))
+        candidate.round_term = term
         candidate.tally = {self_id: (own_result, state.term)}
-        candidate.deadline_ms = (
-            now_ms + timing.vote_round_ms + self._rng.uniform(0, timing.vote_wait_max_ms)
-        )
         for peer_id in state.dialects:
             self._send_request(candidate, peer_id)
         return self.judge_round(candidate, now_ms, is_last_call=False)
 
     def _send_request(self, candidate: Candidate, peer_id: str) -> None:
+        self._asked_ms.setdefault(peer_id, self._pace.own_ms)
         self._outbox.messages.append(
             VoteRequest(
                 term=candidate.round_term,
@@ -195,7 +214,7 @@ class LeaderElector:
             member_count=len(self._config.members),
             timing=self._state.timing,
         )
-        candidate.phase = Phase.WAITING
+        candidate.begin(Phase.WAITING, candidate.deadline_ms)
         candidate.raises_term = outcome.result is RoundResult.WAIT_TO_VOTE_NEXT
         candidate.known_max_term = max(candidate.known_max_term, outcome.known_max_term)
         if outcome.result is RoundResult.REVOTE_IMMEDIATELY:

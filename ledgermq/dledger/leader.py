@@ -10,7 +10,7 @@ DLedgerServer.handleAppend.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ledgermq.dledger.config import NEVER
+from ledgermq.dledger.config import NEVER, Timing
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
 from ledgermq.dledger.errors import (
@@ -31,6 +31,7 @@ from ledgermq.dledger.messages import (
     TransferRequest,
     TransferResponse,
 )
+from ledgermq.dledger.pace import Pace, Wait
 from ledgermq.dledger.quorum import QuorumAckChecker
 from ledgermq.dledger.transfer import PREFERENCE_INTERVAL_MS, PreferredLeaders, Standing, Transfer
 
@@ -38,6 +39,8 @@ from ledgermq.dledger.transfer import PREFERENCE_INTERVAL_MS, PreferredLeaders, 
 NOT_READY_RETRY_MS: Final = 20
 # Least time between two heart beats of which the second may end a follower's recovery.
 RECOVERY_BEAT_MS: Final = 20
+# Rounds of heart beats whose answers still tell how long they took.
+_ROUNDS_KEPT: Final = 64
 
 
 class Leader:
@@ -55,6 +58,7 @@ class Leader:
         log: RaftLog,
         outbox: Outbox,
         preferred: PreferredLeaders,
+        pace: Pace,
         commit_index: int,
         now_ms: float,
         make_opening: Callable[[int], bytes] | None,
@@ -88,8 +92,12 @@ class Leader:
         # when that was learned: an entry committed behind it was committed without them.
         self._recovering: dict[str, int] = {}
         self._next_heart_beat_ms = self._last_heart_beat_ms = now_ms
-        # Number of the last heart beat round.
+        # Number of the last heart beat round, and when (`Pace.own_ms`) the last ones were sent.
         self._round = 0
+        self._sent_ms: dict[int, float] = {}
+        self._pace = pace
+        # Since when a majority is silent, as of the last time that this member came late.
+        self._silence = Wait(now_ms)
         # The attempt to hand over that is under way; no proposals are taken meanwhile.
         self._transfer: Transfer | None = None
         self._preferred = preferred
@@ -215,6 +223,9 @@ class Leader:
     def on_heart_beat_response(self, response: HeartBeatResponse, now_ms: float) -> bool:
         """Takes an answer of this term; False when it ends the leadership (409)."""
         if response.code == DLedgerCode.SUCCESS:
+            sent_ms = self._sent_ms.get(response.round)
+            if sent_ms is not None:
+                self._pace.answered(sent_ms)
             self._heard(response.sender, response.recovering, now_ms)
         elif response.code == DLedgerCode.TERM_NOT_READY:
             # It has entered the term by now, and follows at the next heart beat.
@@ -319,17 +330,39 @@ class Leader:
             elif self._make_opening is not None and self._log.last_index == applied_index:
                 self._append_opening(self._make_opening)
 
+    def excuse(self, late_ms: float, now_ms: float, timing: Timing) -> None:
+        """Takes that this member comes late itself: answers may lie unread."""
+        heard_ms = self._majority_ms()
+        if heard_ms != self._silence.since_ms:
+            self._silence.begin(heard_ms)
+        self._silence.excuse(late_ms, now_ms, timing)
+
+    def has_live_leader(self, now_ms: float, timing: Timing) -> bool:
+        """Tells whether a majority was heard of within the election timeout."""
+        timeout_ms, heard_ms = timing.election_timeout_ms, self._majority_ms()
+        if heard_ms != self._silence.since_ms:
+            return now_ms - heard_ms < timeout_ms
+        return not self._silence.is_over(timeout_ms, now_ms)
+
     def _silence_deadline_ms(self) -> float:
+        timing, heard_ms = self._state.timing, self._majority_ms()
+        patience_ms = timing.election_timeout_ms * self._pace.majority_stretch(timing)
+        if heard_ms != self._silence.since_ms:
+            return heard_ms + patience_ms
+        return self._silence.end_ms(patience_ms)
+
+    def _majority_ms(self) -> float:
         heard_ms = [
             heard for peer_id, heard in self._heard_ms.items() if peer_id not in self._recovering
         ]
-        timeout_ms = self._state.timing.election_timeout_ms
-        return self._checker.silence_deadline_ms(heard_ms, timeout_ms)
+        return self._checker.silence_deadline_ms(heard_ms, 0)
 
     def _send_heart_beats(self, commit_index: int, now_ms: float) -> None:
         self._last_heart_beat_ms = now_ms
         self._next_heart_beat_ms = now_ms + self._state.timing.heart_beat_ms
         self._round += 1
+        self._sent_ms[self._round] = self._pace.own_ms
+        self._sent_ms.pop(self._round - _ROUNDS_KEPT, None)
         for peer_id, dialect in self._state.dialects.items():
             round_number, told_index = self._round, None
             if dialect is not PeerDialect.JAVA and commit_index >= 0:

@@ -10,6 +10,7 @@ from enum import Enum
 
 from ledgermq.dledger.config import Config, Timing
 from ledgermq.dledger.messages import Message, PeerDialect, VoteResult
+from ledgermq.dledger.pace import READING_MS, Wait
 from ledgermq.dledger.storage import HardState
 
 
@@ -33,8 +34,8 @@ class Phase(Enum):
 class Follower:
     """A member that knows the leader of its term."""
 
-    # When the leader was last heard of.
-    contact_ms: float
+    # Since when the leader is silent.
+    silence: Wait
     # Patience on top of the election timeout, drawn anew for each leader, so that the followers of
     # a dead leader do not all wake at once (Raft 5.2).
     jitter_ms: float
@@ -42,6 +43,18 @@ class Follower:
     # index and bounds what the leader's commit index may commit. Falls back only when the leader
     # turns out to have lost its log (a Java leader after a restart).
     verified_index: int
+
+    def silence_end_ms(self, timing: Timing, stretch: float) -> float:
+        """Tell when the patience with the leader is over."""
+        return self.silence.end_ms((timing.election_timeout_ms + self.jitter_ms) * stretch)
+
+    def has_live_leader(self, now_ms: float, timing: Timing) -> bool:
+        """Tell others, whose pace is their own: so without the excuses of this member."""
+        return not self.silence.is_over(timing.election_timeout_ms, now_ms)
+
+    def excuse(self, late_ms: float, now_ms: float, timing: Timing) -> None:
+        """Take that this member comes late itself: heart beats may lie unread."""
+        self.silence.excuse(late_ms, now_ms, timing)
 
 
 @dataclass(slots=True)
@@ -58,10 +71,33 @@ class Candidate:
     # The leader asked this member to lead: the next round raises the term and needs no pre-vote,
     # for the leader that is alive wants it.
     is_transferee: bool = False
+    # How much later than it was drawn the deadline is, for this member was not there; and whether
+    # it was put off until what lies unread is read.
+    excused_ms: float = 0.0
+    has_read: bool = False
     # DLedger's order of things only: whether the next round raises the term
     # (lastParseResult == WAIT_TO_VOTE_NEXT), and the largest term heard of (knownMaxTermInGroup).
     raises_term: bool = False
     known_max_term: int = -1
+
+    def begin(self, phase: Phase, deadline_ms: float) -> None:
+        """Enter a phase."""
+        self.phase, self.deadline_ms = phase, deadline_ms
+        self.excused_ms, self.has_read = 0.0, False
+
+    def has_live_leader(self, now_ms: float, timing: Timing) -> bool:
+        """A candidate knows of none."""
+        return False
+
+    def excuse(self, late_ms: float, now_ms: float, timing: Timing) -> None:
+        """Take that this member comes late itself: answers may lie unread."""
+        if self.phase is not Phase.WAITING:
+            excused_ms = min(self.excused_ms + late_ms, timing.excused_max_ms)
+            self.deadline_ms += excused_ms - self.excused_ms
+            self.excused_ms = excused_ms
+        if now_ms >= self.deadline_ms and not self.has_read:
+            self.has_read = True
+            self.deadline_ms = now_ms + READING_MS
 
 
 @dataclass(slots=True)

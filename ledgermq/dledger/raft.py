@@ -43,6 +43,7 @@ from ledgermq.dledger.messages import (
     VoteResponse,
     VoteResult,
 )
+from ledgermq.dledger.pace import Pace, Wait
 from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.storage import HardState, LedgerStore
 from ledgermq.dledger.transfer import PreferredLeaders, Takeover, Transfer
@@ -101,7 +102,8 @@ class Raft:
         self._state = MemberState(config, hard_state, recovering)
         self._state.is_new = is_new and not recovering
         self._log = RaftLog(store, codec, config.recent_bytes_max)
-        self._elector = LeaderElector(self._state, self._log, rng, self._outbox)
+        self._pace = Pace(now_ms)
+        self._elector = LeaderElector(self._state, self._log, rng, self._outbox, self._pace)
         self._handler = EntryHandler(self._state, self._log, self._outbox)
         self._takeover = Takeover(config, self._outbox)
         self._preferred = PreferredLeaders(config)
@@ -169,12 +171,26 @@ class Raft:
         return self.commit_index + 1
 
     def deadline_ms(self) -> float:
-        """Tells when `tick` is due; infinity when nothing is waited for."""
+        """Tells when `tick` is due: within a heart beat, so that lateness is measured (pace.py)."""
+        return min(self._due_ms(), self._pace.seen_ms + self._state.timing.heart_beat_ms)
+
+    def _due_ms(self) -> float:
+        """Tells when the present role has something to do."""
         duty = self._duty
         if isinstance(duty, Follower):
-            silence_ms = self._state.timing.election_timeout_ms + duty.jitter_ms
-            return min(duty.contact_ms + silence_ms, self._takeover.deadline_ms)
+            timing = self._state.timing
+            end_ms = duty.silence_end_ms(timing, self._pace.stretch(timing))
+            return min(end_ms, self._takeover.deadline_ms)
         return duty.deadline_ms if isinstance(duty, Candidate) else duty.deadline_ms()
+
+    def _enter(self, now_ms: float) -> None:
+        """Begins a call: if it comes late, others are not blamed for that time."""
+        self._now_ms = now_ms
+        if now_ms <= self._pace.seen_ms:
+            return
+        late_ms = self._pace.enter(now_ms, self.deadline_ms())
+        if late_ms > 0:
+            self._duty.excuse(late_ms, now_ms, self._state.timing)
 
     # -- what goes in
 
@@ -184,7 +200,7 @@ class Raft:
         Raises:
             BrokenInvariantError: the member must stop; its state is to be thrown away.
         """
-        self._now_ms = now_ms
+        self._enter(now_ms)
         term, commit_index, voted_for = self.term, self.commit_index, self._state.voted_for
         assert self.applied_index <= commit_index <= self._log.last_index
         if message.target == self.config.self_id:
@@ -208,7 +224,7 @@ class Raft:
         Raises:
             NotLeaderError, ProposalDroppedError, EntryTooLargeError: nothing was appended.
         """
-        self._now_ms = now_ms
+        self._enter(now_ms)
         if not isinstance(self._duty, Leader):
             raise NotLeaderError(self.leader_id, self.term)
         if not bodies:
@@ -229,14 +245,14 @@ class Raft:
         Raises:
             NotLeaderError, TransferRefusedError: nothing was begun.
         """
-        self._now_ms = now_ms
+        self._enter(now_ms)
         if not isinstance(self._duty, Leader):
             raise NotLeaderError(self.leader_id, self.term)
         return self._duty.transfer(target_id, now_ms)
 
     def tick(self, now_ms: float) -> None:
         """Does what time asks for: elections, heart beats, second attempts."""
-        self._now_ms = now_ms
+        self._enter(now_ms)
         duty = self._duty
         if isinstance(duty, Leader):
             if duty.tick(self.commit_index, now_ms):
@@ -244,11 +260,11 @@ class Raft:
             else:
                 self._become_candidate(self.term)
             return
-        if now_ms < self.deadline_ms():
+        if now_ms < self._due_ms():
             return
         if now_ms >= self._takeover.deadline_ms:
             self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
-            if now_ms < self.deadline_ms():
+            if now_ms < self._due_ms():
                 return
         if isinstance(duty, Follower):
             duty = self._become_candidate(self.term)
@@ -277,6 +293,7 @@ class Raft:
     def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
         """Takes how a peer speaks, as soon as its connection shows it."""
         self._state.set_dialect(peer_id, dialect)
+        self._elector.way_changed(peer_id)
         if isinstance(self._duty, Leader):
             self._duty.set_dialect(peer_id, dialect)
         elif isinstance(self._duty, Candidate):
@@ -284,6 +301,7 @@ class Raft:
 
     def unreachable(self, peer_id: str) -> None:
         """Takes the news that the connection to a peer broke: its window is paused."""
+        self._elector.way_changed(peer_id)
         if isinstance(self._duty, Leader):
             self._duty.unreachable(peer_id, self._now_ms)
 
@@ -295,7 +313,7 @@ class Raft:
         """
         is_followed = isinstance(self._duty, Follower) and self.leader_id == peer_id
         if is_followed and not self._state.is_mixed:
-            self._now_ms = now_ms
+            self._enter(now_ms)
             self._become_candidate(self.term)
 
     def take_ready(self) -> Ready | None:
@@ -393,10 +411,12 @@ class Raft:
             # Java leader counts every member, and Java peers want its vote.
             state.is_new, state.recovering = False, not state.is_mixed
         self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
+        self._elector.end()
         if self._recovery_term is None:
             self._recovery_term = self.term
         jitter_ms = self._elector.draw_patience_ms()
-        self._duty = Follower(self._now_ms, jitter_ms, verified_index=self.commit_index)
+        silence = Wait(self._now_ms)
+        self._duty = Follower(silence, jitter_ms, verified_index=self.commit_index)
         return self._duty
 
     def _become_leader(self) -> None:
@@ -410,11 +430,13 @@ class Raft:
             self._log,
             self._outbox,
             self._preferred,
+            self._pace,
             self.commit_index,
             now_ms,
             self._opening_body,
         )
         self._takeover.settle(DLedgerCode.SUCCESS, self.term)
+        self._elector.end()
         self._duty = leader
         leader.open_term()
         leader.tick(self.commit_index, now_ms)
@@ -425,7 +447,7 @@ class Raft:
         if isinstance(duty, Follower):
             if self.leader_id != sender:
                 return None
-            duty.contact_ms = self._now_ms
+            duty.silence.begin(self._now_ms)
             return duty
         return None if isinstance(duty, Leader) else self._become_follower(sender)
 
@@ -464,10 +486,7 @@ class Raft:
 
     def _on_vote_request(self, request: VoteRequest) -> None:
         duty = self._duty
-        patience_ms = self._state.timing.election_timeout_ms
-        has_live_leader = isinstance(duty, Leader) or (
-            isinstance(duty, Follower) and self._now_ms - duty.contact_ms < patience_ms
-        )
+        has_live_leader = duty.has_live_leader(self._now_ms, self._state.timing)
         verdict = self._elector.answer(request, has_live_leader=has_live_leader)
         if verdict.raise_term_to is not None:
             self._become_candidate(verdict.raise_term_to)

@@ -35,7 +35,7 @@ def _describe(replica: Replica, raft: Raft, now_ms: float) -> str:
         answers = {peer_id: result.name for peer_id, (result, _) in duty.tally.items()}
         waits += f", {duty.phase.name} of term {duty.round_term} {answers}"
     elif isinstance(duty, Follower):
-        waits += f", leader silent for {now_ms - duty.contact_ms:.0f} ms"
+        waits += f", leader silent for {now_ms - duty.silence.since_ms:.0f} ms"
     return (
         f"{replica.self_id} {raft.role.name} term {raft.term} voted for {state.voted_for}"
         f" leader {raft.leader_id}, last {raft._log.last_id} durable {raft._log.persisted_index}"
@@ -51,9 +51,6 @@ def _would_answer(candidate: Raft, raft: Raft, now_ms: float) -> str:
     if candidate.recovering:
         return "nothing, it does not ask"
     duty, state, last_id = raft._duty, raft._state, candidate._log.last_id
-    is_heard = isinstance(duty, Follower) and (
-        now_ms - duty.contact_ms < state.timing.election_timeout_ms
-    )
     request = VoteRequest(
         term=candidate.term + 1,
         sender=candidate.config.self_id,
@@ -70,6 +67,6 @@ def _would_answer(candidate: Raft, raft: Raft, now_ms: float) -> str:
         leader_id=raft.leader_id,
         last_id=raft._log.last_id,
         recovering=state.recovering or (state.is_new and request.last_index >= 0),
-        has_live_leader=is_heard or raft.role.name == "LEADER",
+        has_live_leader=duty.has_live_leader(now_ms, state.timing),
     )
     return judge_vote(request, voter).result.name

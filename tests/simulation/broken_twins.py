@@ -23,6 +23,7 @@ from ledgermq.dledger.messages import (
     VoteRequest,
     VoteResult,
 )
+from ledgermq.dledger.pace import Pace, Wait
 from ledgermq.dledger.quorum import QuorumAckChecker, majority_index
 from ledgermq.dledger.raft import Raft
 
@@ -78,7 +79,7 @@ def push_of_past_term_obeyed() -> list[Patch]:
         duty = self._duty
         is_push = isinstance(request, AppendRequest | TruncateRequest)
         if is_push and request.term < self.term and isinstance(duty, Follower | Candidate):
-            stranger = Follower(self._now_ms, 0.0, verified_index=self.commit_index)
+            stranger = Follower(Wait(self._now_ms), 0.0, verified_index=self.commit_index)
             code = self._handler.handle(request, stranger, self.commit_index)
             self._handler.answer(request, code, request.term)
             return
@@ -242,6 +243,24 @@ def any_vote_answer_counts() -> list[Patch]:
         return self.judge_round(candidate, now_ms, is_last_call=False)
 
     return [(LeaderElector, "record", record)]
+
+
+def lateness_ignored() -> list[Patch]:
+    def enter(self: Any, now_ms: float, due_ms: float) -> float:
+        self._seen_ms = max(self._seen_ms, now_ms)
+        return 0.0
+
+    return [(Pace, "enter", enter)]
+
+
+def waits_never_fall_back() -> list[Patch]:
+    original, longest = Pace.stretch, dict[Any, float]()
+
+    def stretch(self: Any, timing: Any) -> float:
+        longest[self] = max(longest.get(self, 1.0), original(self, timing))
+        return longest[self]
+
+    return [(Pace, "stretch", stretch)]
 
 
 Twin = Callable[[], list[Patch]]

@@ -181,7 +181,7 @@ class TraceStage:
     def _wait(self, milliseconds: str) -> None:
         end_ms = self.now_ms + int(milliseconds)
         while self.now_ms < end_ms:
-            self.now_ms += 100
+            self._pass(self.now_ms + 100)
             for member in self.members.values():
                 if member.raft is not None:
                     member.raft.tick(self.now_ms)
@@ -196,8 +196,15 @@ class TraceStage:
             if (message.sender in self._apart) is (message.target in self._apart):
                 self.under_way.append(message)
 
+    def _pass(self, now_ms: float) -> None:
+        """Time passes; all are there, though only one acts: nobody is late."""
+        self.now_ms = now_ms
+        for member in self.members.values():
+            if member.raft is not None:
+                member.raft._pace.enter(now_ms, now_ms)
+
     def _tick(self, member: TraceMember) -> None:
-        self.now_ms = max(self.now_ms, member.running.deadline_ms())
+        self._pass(max(self.now_ms, member.running.deadline_ms()))
         member.running.tick(self.now_ms)
         self._work(member)
 

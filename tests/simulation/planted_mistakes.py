@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.simulation import broken_store_twins as store_twins
 from tests.simulation import broken_twins as twins
-from tests.simulation.scripts import brokers, disks, elections, new_group, pushes
+from tests.simulation.scripts import brokers, disks, elections, new_group, pushes, starved
 
 Script = Callable[[], None]
 
@@ -377,6 +377,18 @@ MUTATIONS = (
         disks.write_that_fails,
         30,
         _WRITE_ERRORS,
+    ),
+    Mutation(
+        "M43",
+        "who comes late blames others for it",
+        twins.lateness_ignored,
+        starved.group_that_stood_still,
+    ),
+    Mutation(
+        "M44",
+        "waits that have grown never fall back",
+        twins.waits_never_fall_back,
+        starved.group_that_has_its_time_again,
     ),
 )
 

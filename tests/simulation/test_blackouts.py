@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.blackouts import run
 
-SEEDS = 5
+SEEDS = 8
 
 
 @pytest.mark.parametrize("batch", range(4))

@@ -17,7 +17,7 @@ from ledgermq.testing.simulation.world import World, run_seed
 from tests.simulation.planted_mistakes import MUTATIONS, planted
 
 BATCHES = 10
-SEEDS_PER_BATCH = 15
+SEEDS_PER_BATCH = 18
 # What all batches together must have met, so that a quiet simulation is noticed.
 FLOORS = {
     "election": 100,
@@ -28,6 +28,8 @@ FLOORS = {
     "truncation": 5,
     "reset at begin index": 1,
     "stopped in order": 50,
+    "starved": 40,
+    "all members starved at once": 30,
     "segments dropped": 20,
     "write EIO hit": 20,
     "fsync EIO hit": 20,

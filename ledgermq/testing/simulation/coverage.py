@@ -70,6 +70,9 @@ FLOORS: Final[Mapping[str, int]] = {
     "pause": 500,
     "stop inside an operation": 500,
     "stopped in order": 300,
+    "starved": 500,
+    "all members starved at once": 400,
+    "second of a member with more patience than configured": 30,
     "process of a peer found ended": 10_000,
 }
 _BETTER_LOG: Final = (
@@ -130,6 +133,11 @@ class Coverage:
         if len(times) == 3 and now_ms - times[0] <= self._election_timeout_ms:
             self._hit("three elections within one election timeout")
             times.clear()
+
+    def on_look(self, raft: Raft) -> None:
+        """A second is over."""
+        if raft._pace.stretch(raft.config.timing) > 1.0:
+            self._hit("second of a member with more patience than configured")
 
     def on_cut(self, raft: Raft) -> None:
         """A follower cuts its log."""

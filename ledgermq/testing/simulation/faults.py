@@ -18,6 +18,7 @@ from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network_faults import NetworkFaults
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.scene import Scene
+from ledgermq.testing.simulation.starvation import Starvation
 
 _STEPS_MAX: Final = 12
 # Operations of a roll: the new file, its sync, the sync of its name.
@@ -76,6 +77,7 @@ class FaultMaker:
         self._hops_left = 0
         self._disks = DiskFaults(scene, self._kill_for, on_lost)
         self._links = NetworkFaults(scene, send_to)
+        self.starvation = Starvation(scene)
         self._makers: dict[str, Callable[[random.Random], None]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -83,6 +85,7 @@ class FaultMaker:
             "power": self._power,
             "power_all": self._power_all,
             "pause": self._pause,
+            "starve": self.starvation.draw,
             "transfer": self._transfer,
             "assertion": self._break_assertion,
             **self._links.makers,

@@ -27,6 +27,7 @@ FAULT_KINDS: Final = (
     "cut",
     "reset",
     "pause",
+    "starve",
     "stop_inside",
     "assertion",
     "transfer",
@@ -112,7 +113,7 @@ class Plan:
         java_count = rng.choice((0, 0, 0, 0, 0, 1, count)) if count > 1 else 0
         is_sync_flush = rng.random() < 0.85
         weights = _draw_weights(rng, count, bool(java_count), is_sync_flush)
-        weights += _draw_stops(seed) + _draw_write_errors(seed)
+        weights += _draw_stops(seed) + _draw_write_errors(seed) + _draw_starvation(seed)
         return cls(
             seed=seed,
             member_count=count,
@@ -230,3 +231,9 @@ def _draw_write_errors(seed: int) -> tuple[tuple[str, float], ...]:
     """Draws whether writes fail, too; of its own, for the other draws stay."""
     rng = random.Random(f"write errors {seed}")
     return (("write_error", rng.choice((0.3, 1.0, 3.0))),) if rng.random() < 0.4 else ()
+
+
+def _draw_starvation(seed: int) -> tuple[tuple[str, float], ...]:
+    """Draws whether members starve, too; of its own, for the other draws stay."""
+    rng = random.Random(f"starvation {seed}")
+    return (("starve", rng.choice((0.3, 1.0, 3.0))),) if rng.random() < 0.3 else ()

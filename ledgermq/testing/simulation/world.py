@@ -337,6 +337,9 @@ class World:
 
     def _look(self) -> None:
         self.service.check_time()
+        for member in self.members.values():
+            if member.raft is not None and not self.scene.is_healed:
+                self.coverage.on_look(member.raft)
         self.timeline.at(_LOOK_MS, self._look)
 
     def _again(self, producer: Producer) -> None:

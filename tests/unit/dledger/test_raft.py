@@ -309,7 +309,7 @@ def test_pre_vote_is_refused_while_the_leader_is_alive() -> None:
     request = vote(4, EntryId(-1, -1), sender="n2", pre_vote=True)
     refused = only_vote_response(lab.take(request))
     assert refused.result is VoteResult.REJECT_ALREADY_HAS_LEADER
-    lab.now_ms = 1501
+    lab.pass_time(1501)
     assert only_vote_response(lab.take(request)).result is VoteResult.ACCEPT
     assert (lab.raft.term, lab.hard_state.voted_for) == (3, None)
 
