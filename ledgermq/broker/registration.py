@@ -1,8 +1,9 @@
 """Registration of this broker with all its name servers (103, 104).
 
 Every name server is told on its own connection, and again whenever that connection was made anew,
-because a name server keeps what it knows in memory only. The whole topic table goes along each
-time. When to register is the service's business: at a change of role or topics, and periodically.
+because a name server keeps what it knows in memory only (name_server.py). The whole topic table
+goes along each time. When to register is the service's business: at a change of role or topics, and
+periodically.
 Source: `BrokerOuterAPI.java`.
 """
 
@@ -10,38 +11,20 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.leadership import NO_BROKER_ID, Leadership
+from ledgermq.broker.name_server import Announcement, NameServer
 from ledgermq.broker.topics import PERM_READ_WRITE, TopicTable
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.checksum import crc32_masked
-from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 from ledgermq.protocol.tls.files import ClientTls
-from ledgermq.protocol.transport import CommandClient, CommandProtocol, TurnOutput
+from ledgermq.protocol.transport import TurnOutput
 
 _UNREGISTER_TIMEOUT_MS: Final = 3000
-
-_log = Logger()
-
-
-class NameServer:
-    """One name server as this broker sees it."""
-
-    def __init__(self, client: CommandClient) -> None:
-        self.client = client
-        # Whether the last registration was accepted; None before the first answer.
-        self.is_registered: bool | None = None
-        # Broker id of the last registration that was accepted.
-        self.registered_id = NO_BROKER_ID
-        # "ip:port" of the master, as it told with its last answer; None when it knew none.
-        self.master: str | None = None
-        # "ip:port" where slaves of that master copy its log.
-        self.ha_master: str | None = None
 
 
 class Registration:
@@ -76,16 +59,14 @@ class Registration:
         self._topics = topics
         self._address = address
         self._ha_address = ha_address
-        self._is_stopped = False
         self._servers = {
             text: NameServer(
-                CommandClient(
-                    reactor,
-                    *split_address(text),
-                    on_connected=self._connected(text),
-                    output=output,
-                    tls=tls,
-                )
+                reactor,
+                text,
+                self._announce,
+                answer_timeout_ms=config.register_timeout_ms,
+                output=output,
+                tls=tls,
             )
             for text in config.namesrv_addresses
         }
@@ -102,10 +83,8 @@ class Registration:
 
     def register(self) -> None:
         """Tells all name servers that can be reached now; the others hear it when they are."""
-        for text, server in self._servers.items():
-            connection = server.client.connection
-            if connection is not None:
-                self._register_on(text, connection)
+        for server in self._servers.values():
+            server.register()
 
     def find_master(self) -> str | None:
         """Returns the master's "ip:port" as some name server told it last, None when none did."""
@@ -121,9 +100,9 @@ class Registration:
 
     def unregister(self) -> Deferred[Any]:
         """Takes this broker out of all name servers; fires when all answered or were too slow."""
-        self._is_stopped = True
         waiting: list[Deferred[Any]] = []
         for server in self._servers.values():
+            server.leave()
             connection = server.client.connection
             if connection is None or server.registered_id == NO_BROKER_ID:
                 continue
@@ -141,20 +120,13 @@ class Registration:
 
     def stop(self) -> Deferred[Any]:
         """Closes all connections to name servers."""
-        self._is_stopped = True
-        stops = [server.client.stop() for server in self._servers.values()]
+        stops = [server.stop() for server in self._servers.values()]
         return DeferredList(stops, consumeErrors=True)
 
-    def _connected(self, text: str) -> Callable[[CommandProtocol], None]:
-        def connected(connection: CommandProtocol) -> None:
-            self._register_on(text, connection)
-
-        return connected
-
-    def _register_on(self, text: str, connection: CommandProtocol) -> None:
+    def _announce(self) -> Announcement | None:
         broker_id = self._leadership.broker_id
-        if broker_id == NO_BROKER_ID or self._is_stopped:
-            return
+        if broker_id == NO_BROKER_ID:
+            return None
         body = registration_body(self._topics, self._config.broker_permission)
         header = RegisterBrokerRequestHeader(
             broker_name=self._config.broker_name,
@@ -165,40 +137,7 @@ class Registration:
             body_crc32=crc32_masked(body),
         )
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
-        connection.request(request, self._config.register_timeout_ms).addCallbacks(
-            self._registered,
-            self._not_registered,
-            callbackArgs=(text, broker_id),
-            errbackArgs=(text,),
-        )
-
-    def _registered(self, answer: RemotingCommand, text: str, broker_id: int) -> None:
-        server = self._servers[text]
-        if answer.code != ResponseCode.SUCCESS:
-            self._refused(text, f"code {answer.code}: {answer.remark}")
-            return
-        if server.is_registered is not True or server.registered_id != broker_id:
-            _log.info(
-                "registered with name server {address} as broker id {broker_id}",
-                address=text,
-                broker_id=broker_id,
-            )
-        server.is_registered = True
-        server.registered_id = broker_id
-        told = answer.ext_fields or {}
-        server.master = told.get("masterAddr") or None
-        server.ha_master = told.get("haServerAddr") or None
-
-    def _not_registered(self, failure: Failure, text: str) -> None:
-        self._refused(text, failure.getErrorMessage())
-
-    def _refused(self, text: str, reason: str) -> None:
-        server = self._servers[text]
-        if server.is_registered is not False and not self._is_stopped:
-            _log.warn(
-                "not registered with name server {address}: {reason}", address=text, reason=reason
-            )
-        server.is_registered = False
+        return Announcement(broker_id, request)
 
 
 def registration_body(topics: TopicTable, broker_permission: int) -> bytes:
@@ -214,9 +153,3 @@ def registration_body(topics: TopicTable, broker_permission: int) -> bytes:
         for entry in entries:
             entry["perm"] = broker_permission
     return lenient_json.write({"filterServerList": [], "topicConfigSerializeWrapper": table})
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Returns host and port of "host:port"; raises ValueError when there is no port."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
