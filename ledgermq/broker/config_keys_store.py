@@ -57,7 +57,8 @@ STORE_KEYS: Final = (
         "bytes/s",
         0,
         1 << 30,
-        "How fast the log is read through for flipped bits, round after round; 0: never.",
+        "How fast the log is read through for flipped bits, round after round, at most a fifth of"
+        " the time; 0: never.",
     ),
     switch("messageIndexEnable", "has_key_index", True, "Index messages by their keys."),
     integer(

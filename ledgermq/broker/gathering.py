@@ -11,7 +11,7 @@ from typing import Any, Final
 from ledgermq.broker.waiting import Request
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.plain_frames import PlainSend
-from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX
+from ledgermq.protocol.properties import KEYS_COUNT_MAX, PROPERTIES_BYTES_MAX
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
 
@@ -25,6 +25,7 @@ _FIXED = RECORD_FIXED_BYTES
 _ELEMENT_FIXED = 22
 _COUNT_MAX = BATCH_COUNT_MAX
 _PROPERTIES_MAX = PROPERTIES_BYTES_MAX
+_KEYS_MAX = KEYS_COUNT_MAX
 _TRANSACTION = TRANSACTION_MASK
 _ONE_WAY = 2
 _new_tuple = tuple.__new__
@@ -137,6 +138,8 @@ def gather_batch(
         if record_bytes > record_bytes_max:
             return None
         text = body[text_at:stop]
+        if text.count(b" ") >= _KEYS_MAX:
+            return None
         if b"DELAY\x01" in text or b"TRAN_MSG\x01" in text or b"INNER_MULTI_" in text:
             return None
         inner = body[at + _ELEMENT_FIXED - 2 : text_at - 2]

@@ -91,6 +91,20 @@ class DamagedFileError(CommitLogError):
         return f"{self.file} is damaged, {self.what}: expected {self.expected}, found {self.found}"
 
 
+class KeyChainTooLongError(CommitLogError):
+    """A query by key would look at more entries of the key index than one may."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"the newest {self.limit} entries of the key index that share a place with this key are"
+            " not of this key and time, and a query looks at no more: ask for a later time"
+        )
+
+
 class StoreInUseError(CommitLogError):
     """Another broker holds the lock of the store directory."""
 

@@ -153,15 +153,26 @@ class IndexFile:
         self.header.write(buffer)
 
     def lookup(
-        self, buffer: memoryview, key_hash: int, count_max: int, begin_ms: int, end_ms: int
-    ) -> list[int]:
-        """Return physical offsets of entries with that hash and time, the newest first."""
+        self,
+        buffer: memoryview,
+        key_hash: int,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        links_max: int,
+    ) -> tuple[list[int], int]:
+        """Return physical offsets of entries with that hash and time, the newest first.
+
+        Returns: with how many links of the chain were followed; `links_max` when there may be more.
+        """
         header = self.header
         slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % self.slot_count)
         number = INDEX_SLOT.unpack_from(buffer, slot_at)[0]
         found: list[int] = []
         below = header.next_number
-        while 0 < number < below and len(found) < count_max:
+        links = 0
+        while 0 < number < below and len(found) < count_max and links < links_max:
+            links += 1
             entry_at = self._entries_at + INDEX_ENTRY_BYTES * number
             entry_hash, physical_offset, seconds, previous = INDEX_ENTRY.unpack_from(
                 buffer, entry_at
@@ -174,14 +185,15 @@ class IndexFile:
                 break
             # Chains only lead to older entries; anything else is a damaged slot.
             below, number = number, previous
-        return found
+        return found, links
 
-    def holds(self, buffer: memoryview, key_hash: int, physical_offset: int) -> bool:
-        """Tell whether a record is entered under a hash.
+    def holds(self, buffer: memoryview, key_hash: int, physical_offset: int) -> bool | None:
+        """Tell whether a record is entered under a hash, by the newest links of the hash's chain.
 
         Places in the log only grow along the file; times do not, where the wall clock was set back.
-        Of a key that a million messages bear the chain is as long: beyond its newest links the
-        entry is looked for by its place, and its own link is all that is checked of the chain.
+        Of a key that a million messages bear the chain is as long.
+
+        Returns: None where those links do not tell: then `hashes_at` does, by the record's place.
         """
         slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % self.slot_count)
         number = INDEX_SLOT.unpack_from(buffer, slot_at)[0]
@@ -195,20 +207,25 @@ class IndexFile:
             if found == physical_offset and entry_hash == key_hash:
                 return True
             below, number = number, previous
-        return self._holds_at_place(buffer, key_hash, physical_offset)
+        return None
 
-    def _holds_at_place(self, buffer: memoryview, key_hash: int, physical_offset: int) -> bool:
-        slot = key_hash % self.slot_count
+    def hashes_at(self, buffer: memoryview, physical_offset: int) -> set[int]:
+        """Return the hashes under which a record is entered, those whose link leads to their chain.
+
+        Once for all keys of a record: a search for each would be as long as there are keys.
+        """
+        hashes: set[int] = set()
         for number in range(self.count_below(buffer, physical_offset), self.header.next_number):
             entry_hash, found, _, previous = self._entry(buffer, number)
             if found != physical_offset:
-                return False
-            if entry_hash == key_hash:
-                return previous == 0 or (
-                    0 < previous < number
-                    and self._entry(buffer, previous)[0] % self.slot_count == slot
-                )
-        return False
+                break
+            if previous == 0 or (
+                0 < previous < number
+                and self._entry(buffer, previous)[0] % self.slot_count
+                == entry_hash % self.slot_count
+            ):
+                hashes.add(entry_hash)
+        return hashes
 
     def _entry(self, buffer: memoryview, number: int) -> tuple[int, int, int, int]:
         """Return hash, physical offset, seconds and the number of the older one of its chain."""

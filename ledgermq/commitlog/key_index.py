@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ledgermq.commitlog import index_loops
+from ledgermq.commitlog.errors import KeyChainTooLongError
 from ledgermq.commitlog.index_file import IndexFile, IndexHeader, IndexRow
 from ledgermq.commitlog.index_file import KeyRow as KeyRow
 from ledgermq.commitlog.layout import INDEX_NAME_DIGITS, index_file_bytes
@@ -27,6 +28,10 @@ from ledgermq.protocol.java_hash import (
 _SIGN: Final = 0x80000000
 _UNIQUE_ID_WEIGHT: Final = weight_of(UNIQUE_ID_CHARS)
 _ONLY_UNIQUE_IDS: Final = {UNIQUE_ID_CHARS}
+# Entries that one query looks at: some 50 ms of work. Of keys as they are used a chain has few; who
+# makes keys that share a slot of the hash table can make one as long as the file, and would have
+# every query for them walk through it.
+LOOKUP_LINKS_MAX: Final = 100_000
 
 
 class IndexMark(NamedTuple):
@@ -142,35 +147,70 @@ class KeyIndex:
         """Return physical offsets for a key, from the newest file to the oldest, unsorted.
 
         Source: IndexService.queryOffset.
+
+        Raises:
+            KeyChainTooLongError: more entries than may be looked at share a chain with the key, and
+                none of those that were is of this time.
         """
         key_hash = positive_hash(unsigned_hash_of(f"{topic}#{key}"))
         found: list[int] = []
+        links_left = LOOKUP_LINKS_MAX
         for file in reversed(self._index_files):
             header = file.header
             if header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
                 buffer = self._files.buffer(self._path(file))
-                found += file.lookup(buffer, key_hash, count_max - len(found), begin_ms, end_ms)
+                places, links = file.lookup(
+                    buffer, key_hash, count_max - len(found), begin_ms, end_ms, links_left
+                )
+                found += places
+                links_left -= links
+                if not links_left:
+                    break
             if header.begin_timestamp < begin_ms or len(found) >= count_max:
                 break
+        if not links_left and not found and count_max > 0:
+            raise KeyChainTooLongError(LOOKUP_LINKS_MAX)
         return found
 
     def find_missing(self, rows: Sequence[KeyRow]) -> KeyRow | None:
-        """Return the first of these keys that is not entered although it should be, or None."""
+        """Return the first of these keys that is not entered although it should be, or None.
+
+        Keys of one record stand together.
+        """
+        end = self.end_physical_offset
+        known_place = -1
+        # Where the record of the moment may be entered, and what `hashes_at` said of each file.
+        files: list[IndexFile] = []
+        hashes_of_file: dict[str, set[int]] = {}
         for unsigned, row in zip(hashes_of(rows), rows, strict=True):
             place = row[2]
+            if place > end:
+                continue
+            if place != known_place:
+                files, known_place = self._files_at(place), place
+                hashes_of_file.clear()
             key_hash = positive_hash(unsigned)
-            files = [
-                file
-                for file in self._index_files
-                if file.header.begin_physical_offset <= place <= file.header.end_physical_offset
-            ]
             # At the seam of two files either may have it.
-            is_there = any(
-                file.holds(self._files.buffer(self._path(file)), key_hash, place) for file in files
-            )
-            if place <= self.end_physical_offset and not is_there:
+            for file in files:
+                buffer = self._files.buffer(self._path(file))
+                is_there = file.holds(buffer, key_hash, place)
+                if is_there is None:
+                    if file.name not in hashes_of_file:
+                        hashes_of_file[file.name] = file.hashes_at(buffer, place)
+                    is_there = key_hash in hashes_of_file[file.name]
+                if is_there:
+                    break
+            else:
                 return row
         return None
+
+    def _files_at(self, place: int) -> list[IndexFile]:
+        """Return the files in which the record at a place may be entered."""
+        return [
+            file
+            for file in self._index_files
+            if file.header.begin_physical_offset <= place <= file.header.end_physical_offset
+        ]
 
     def drop_before(self, physical_offset: int) -> int:
         """Remove leading files whose records were all removed from the log, but never the last.

@@ -6,9 +6,8 @@ from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.plain_records import walk_records
-from ledgermq.commitlog.row import Row
 from ledgermq.commitlog.rows import RowMaker
-from ledgermq.commitlog.scrub import Scrub
+from ledgermq.commitlog.scrub import Part, Scrub
 
 
 class PlainScrub(Scrub):
@@ -24,9 +23,7 @@ class PlainScrub(Scrub):
         super().__init__(ByteIndexedLog(log), dispatcher, row_maker, key_index)
         self._log = log
 
-    def _read(
-        self, first_index: int, last_index: int, bytes_max: int
-    ) -> tuple[list[Row], int, int]:
+    def _read(self, first_index: int, last_index: int, bytes_max: int) -> Part:
         data, found = self._log.records(first_index, min(bytes_max, last_index + 1 - first_index))
         walk = walk_records(
             data[: found.end - first_index], first_index, self._log.segment_bytes, verify=True
@@ -34,12 +31,14 @@ class PlainScrub(Scrub):
         if walk.end != found.end or (not walk.starts and found.blank_end is None):
             what = walk.stopped_because or found.stopped_because or "there is none"
             # The round ends here; the next one comes to it again.
-            self._next_index = self._last_index + 1
+            self._next_index, self._keys_done = self._last_index + 1, 0
             raise DamagedFileError("log", f"record at {walk.end}", "a good record", what)
+        starts = [start - first_index for start in walk.starts]
         rows = self._row_maker.rows_between(
             data,
-            [start - first_index for start in walk.starts],
+            starts,
             [stop - first_index for stop in walk.stops],
             0,
         )
-        return rows, found.next_offset, found.next_offset - first_index
+        size_bytes = found.next_offset - first_index
+        return Part(rows, walk.starts, starts, found.next_offset, size_bytes)

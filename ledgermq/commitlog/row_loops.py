@@ -310,15 +310,17 @@ def _row_of(
     if (unique_end or keys_end) and maker.index_enabled:
         if sys_flag & _TRANSACTION != _ROLLBACK:
             topic_hash = shared.topic_hash
+            unique = b""
             if unique_end:
                 unique = p[unique_at:unique_end]
                 keys = ((topic_hash, unique, physical_offset, store_timestamp),)
             if keys_end:
+                # Each once, also where it is named again.
                 keys += tuple(
                     [
                         (topic_hash, key, physical_offset, store_timestamp)
-                        for key in p[keys_at:keys_end].split(b" ")
-                        if key
+                        for key in dict.fromkeys(p[keys_at:keys_end].split(b" "))
+                        if key and key != unique
                     ]
                 )
     watched = (shared.topic, body) if body is not None and shared.watched else None

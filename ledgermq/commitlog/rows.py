@@ -272,9 +272,10 @@ _new_tuple = tuple.__new__
 def _all_keys(
     topic_queue: TopicQueue, properties: bytes, physical_offset: int, store_timestamp: int
 ) -> tuple[KeyRow, ...]:
-    """Return the unique id and each blank-separated key, as upstream enters them."""
+    """Return the unique id and each blank-separated key, as upstream enters them; but one that is
+    named again, as upstream does not, is entered once: a second entry finds nothing more.
+    """
     unique = find_property(properties, b"UNIQ_KEY")
-    keys = [unique] if unique else []
-    keys += [key for key in find_property(properties, b"KEYS").split(b" ") if key]
+    keys = dict.fromkeys((unique, *find_property(properties, b"KEYS").split(b" ")))
     prefix_hash = topic_queue.topic_hash
-    return tuple((prefix_hash, key, physical_offset, store_timestamp) for key in keys)
+    return tuple((prefix_hash, key, physical_offset, store_timestamp) for key in keys if key)

@@ -4,22 +4,46 @@ Round after round, from the log's first entry to the last one that was dispatche
 began (a log that grows faster than it is read would never be begun again): each entry is compared
 with its index unit, its checksums and the entry before it, and then everything that was derived
 from it with what would be derived now: its unit in the consume queue, its keys in the key index. A
-step is small, so that the reactor stays free; how often it is called bounds the load.
+step is small in bytes and ends when its time is over, if need be within the keys of a record, so
+that the reactor stays free whatever was stored; how often it is called bounds the load.
 
 Not here: what is done about damage.
 """
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
-from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.key_index import KeyIndex, KeyRow
 from ledgermq.commitlog.row import Row
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.storage import LedgerStore
 
 # Of a unit, what says where its record stands.
 _PLACE_BYTES: Final = 8
+# Read at once, and keys looked for at once: some milliseconds of work each, so that a step ends
+# near to where its time does. A record may have thousands of keys: a Java broker takes as many as
+# there is room for.
+_READ_BYTES: Final = 65_536
+_KEYS_AT_ONCE: Final = 256
+
+
+class Part(NamedTuple):
+    """Some entries of the log, and what derives from them."""
+
+    rows: list[Row]
+    # Of each row: the index of its entry, and where that begins in the bytes of this part.
+    indexes: Sequence[int]
+    starts: Sequence[int]
+    # Index behind the last entry.
+    stop: int
+    # Of all that was read.
+    size_bytes: int
+
+
+def _always() -> bool:
+    return True
 
 
 class Scrub:
@@ -36,51 +60,88 @@ class Scrub:
         self._dispatcher = dispatcher
         self._row_maker = row_maker
         self._key_index = key_index
+        # Entry to be looked at next, and how many of its keys have been already. Nothing else is
+        # kept from step to step: what lies between them may have changed.
         self._next_index = 0
+        self._keys_done = 0
         # Last entry of the present round.
         self._last_index = -1
-        # Rounds that were completed, and bytes looked at since the start.
+        # Rounds that were completed, and bytes of entries looked at as a whole since the start.
         self.round_count = 0
         self.byte_count = 0
 
-    def step(self, bytes_max: int) -> int:
-        """Looks at about so many bytes, one entry at least.
+    def step(self, bytes_max: int, has_time: Callable[[], bool] = _always) -> bool:
+        """Looks at about so many bytes, one entry at least, or a part of its keys.
+
+        Args:
+            bytes_max: of the log.
+            has_time: asked after each little piece of work; False ends the step there, also within
+                a record, and the next one goes on.
 
         Returns:
-            Bytes of the log that were looked at; 0 at the end of a round.
+            False at the end of a round.
 
         Raises:
             CorruptStoreError: the log or its index is damaged.
             DamagedFileError: a queue or the key index does not say what the log says.
         """
         store = self._store
-        if self._next_index <= store.first_index:
+        if self._next_index <= store.first_index and not self._keys_done:
             self._last_index = self._dispatcher.dispatched_index
         # Retention and resets move both ends of the log while a round is under way.
         last_index = min(self._last_index, self._dispatcher.dispatched_index)
         first_index = max(self._next_index, store.first_index)
         if first_index > last_index:
             self.round_count += self._next_index > store.first_index
-            self._next_index = store.first_index
-            return 0
-        rows, self._next_index, size_bytes = self._read(first_index, last_index, bytes_max)
-        for row in rows:
+            self._next_index, self._keys_done = store.first_index, 0
+            return False
+        bytes_left = bytes_max
+        while True:
+            if first_index != self._next_index:
+                self._keys_done = 0
+            size_bytes = self._look(first_index, last_index, min(bytes_left, _READ_BYTES), has_time)
+            bytes_left -= size_bytes
+            first_index = self._next_index
+            if first_index > last_index or bytes_left <= 0 or not has_time():
+                return True
+
+    def _look(
+        self, first_index: int, last_index: int, bytes_max: int, has_time: Callable[[], bool]
+    ) -> int:
+        """Looks at some entries, up to where the time is over; returns the bytes that were read."""
+        part = self._read(first_index, last_index, bytes_max)
+        # Keys of several records are looked for together: their hashes are made at once.
+        keys: list[KeyRow] = []
+        for row, index, start in zip(part.rows, part.indexes, part.starts, strict=True):
             self._compare(row)
-        # Together: their hashes are made at once.
-        missing = self._key_index.find_missing([key for row in rows for key in row.keys])
+            done = self._keys_done
+            self._next_index, self._keys_done = index, 0
+            for at in range(done, len(row.keys), _KEYS_AT_ONCE):
+                keys += row.keys[at : at + _KEYS_AT_ONCE]
+                if len(keys) >= _KEYS_AT_ONCE:
+                    self._compare_keys(keys)
+                    keys = []
+                    if not has_time():
+                        self._keys_done = at + _KEYS_AT_ONCE
+                        self.byte_count += start
+                        return start
+        self._compare_keys(keys)
+        self._next_index = part.stop
+        self.byte_count += part.size_bytes
+        return part.size_bytes
+
+    def _compare_keys(self, keys: list[KeyRow]) -> None:
+        missing = self._key_index.find_missing(keys)
         if missing is not None:
             what = f"key of the record at {missing[2]}"
             raise DamagedFileError("key index", what, "an entry", "none")
-        self.byte_count += size_bytes
-        return size_bytes
 
-    def _read(
-        self, first_index: int, last_index: int, bytes_max: int
-    ) -> tuple[list[Row], int, int]:
-        """Returns what is derived from the next entries, the index behind them, and their bytes."""
+    def _read(self, first_index: int, last_index: int, bytes_max: int) -> Part:
         entries = self._store.read_verified(first_index, bytes_max)
         stop = min(entries.last_index, last_index) + 1
-        return self._row_maker.rows_of(entries, first_index, stop), stop, len(entries.data)
+        rows = self._row_maker.rows_of(entries, first_index, stop)
+        indexes = range(first_index, stop)
+        return Part(rows, indexes, entries.starts[: len(rows)], stop, len(entries.data))
 
     def _compare(self, row: Row) -> None:
         queue, queue_offset, unit, _, _, _, _, light = row

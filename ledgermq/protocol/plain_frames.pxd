@@ -6,6 +6,7 @@ cdef int _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _ZERO, _NINE, _OPEN, _CLOSE
 cdef int _NAME_END, _VALUE_END, _DIGITS_MAX, _SEND_MESSAGE_V2, _RESPONSE_BIT, _REQUIRED, _A, _FIELDS
 cdef int _PULL_MESSAGE, _LITE_PULL_MESSAGE, _ONE_WAY_BIT, _PULL_TEXTS, _PULL_INT32, _PULL_REQUIRED
 cdef long long _INT32_MAX
+cdef Py_ssize_t _KEYS_MAX
 
 @cython.locals(sends=list, frame=bytes, send=object)
 cpdef list read_plain_sends(list frames)
@@ -53,6 +54,8 @@ cdef object _read_properties(bytes frame, Py_ssize_t start, Py_ssize_t end)
 cdef Py_ssize_t _without_wait(unsigned char* out, Py_ssize_t length) noexcept
 
 cdef bint _means_something(const unsigned char* data, Py_ssize_t at, Py_ssize_t length) noexcept
+@cython.locals(count=Py_ssize_t)
+cdef bint _has_many_keys(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept
 @cython.locals(char=int)
 cdef Py_ssize_t _string_end(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept
 @cython.locals(char=int)

@@ -12,6 +12,8 @@ it gives the same, but walks byte by byte in Python; then the other road is the 
 
 from typing import Any, Final
 
+from ledgermq.protocol.properties import KEYS_COUNT_MAX
+
 # Whether this is the compiled form: the path is that of a library.
 COMPILED: Final = not __file__.endswith(".py")
 
@@ -37,6 +39,7 @@ _OPEN = 0x7B
 _CLOSE = 0x7D
 _SPACE = 0x20
 _DELETE = 0x7F
+_KEYS_MAX = KEYS_COUNT_MAX
 _NAME_END = 1
 _VALUE_END = 2
 _DIGITS_MAX = 18
@@ -324,8 +327,8 @@ def _read_properties(frame: bytes, start: int, end: int) -> bytes | None:
 def _without_wait(out: bytearray, length: int) -> int:
     """Close the gap that WAIT=true leaves; return the new length, -1 when there is more to it.
 
-    Names that a broker acts on, WAIT with another value, and elements that are not a name and a
-    value are such more.
+    Names that a broker acts on, WAIT with another value, as many keys as may be too many, and
+    elements that are not a name and a value are such more.
     """
     start = kept = 0
     while start < length:
@@ -340,6 +343,10 @@ def _without_wait(out: bytearray, length: int) -> int:
         if out[stop] != _VALUE_END or _means_something(out, start, name_end - start):
             return -1
         stop += 1
+        if _is_text(out, start, name_end - start, b"KEYS", 4) and _has_many_keys(
+            out, name_end + 1, stop - 1
+        ):
+            return -1
         if _is_text(out, start, name_end - start, b"WAIT", 4):
             if not _is_text(out, name_end + 1, stop - name_end - 2, b"true", 4):
                 return -1
@@ -361,6 +368,16 @@ def _means_something(data: bytes | bytearray, at: int, length: int) -> bool:
     if length == 8:
         return _is_text(data, at, 8, b"TRAN_MSG", 8)
     return length >= 12 and _is_text(data, at, 12, b"INNER_MULTI_", 12)
+
+
+def _has_many_keys(data: bytes | bytearray, at: int, end: int) -> bool:
+    """Tell whether there may be more keys than a message may have: the long road counts them."""
+    count = 1
+    while at < end:
+        if data[at] == _SPACE:
+            count += 1
+        at += 1
+    return count > _KEYS_MAX
 
 
 def _string_end(data: bytes, at: int, end: int) -> int:

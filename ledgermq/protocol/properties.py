@@ -18,6 +18,13 @@ PROPERTY_SEPARATOR: Final = "\x02"
 # The length stands in an i16 of the record.
 PROPERTIES_BYTES_MAX: Final = 32767
 
+# Different keys of one message; upstream has no limit but the bytes above, which hold 16,000. Each
+# takes 20 bytes of the key index and is hashed by every member when the message is stored, and
+# again each time that the log is looked through for flipped bits, where its sender spent two bytes.
+# Messages have a handful; a list of a hundred order numbers still passes.
+KEYS_COUNT_MAX: Final = 128
+KEY_SEPARATOR: Final = " "
+
 # The names that the broker or a client reads; a user may set any other. Source: MessageConst.java.
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -85,6 +92,11 @@ def format_properties(properties: Mapping[str, str]) -> str:
             raise LocalProtocolError("property", element, "name and value without 0x01 and 0x02")
         elements.append(element)
     return PROPERTY_SEPARATOR.join(elements)
+
+
+def count_keys(keys: str) -> int:
+    """Return how many keys there are in the value of KEYS, those that are the same counted once."""
+    return len(set(keys.split(KEY_SEPARATOR)) - {""})
 
 
 def find_property(properties: bytes, name: bytes) -> bytes:

@@ -212,6 +212,17 @@ def test_damaged_batches_are_read_alike(
         assert read == [tuple(one) for one in decode_batch(body)]
 
 
+@pytest.mark.parametrize(("count", "is_plain"), [(1, True), (128, True), (129, False)])
+def test_send_with_too_many_keys_is_left_to_the_long_road(count: int, is_plain: bool) -> None:
+    text = "TAGS\x01t\x02KEYS\x01" + " ".join(f"k{number}" for number in range(count))
+    header = {"code": 310, "extFields": {**_usual, "i": text}, "flag": 0, "opaque": 1}
+    assert check(frame_of(header, b"", list(header), compact=True)) is is_plain
+    batch = encode_batch([BatchMessage(0, b"", text.encode())])
+    for form in GATHER_FORMS:
+        arguments = (batch, "T", 0, 0, 0, HOST, HOST, 0, 4_000_000)
+        assert (form.gather_batch(*arguments) is not None) is is_plain
+
+
 def test_usual_sends_of_a_chunk_are_plain() -> None:
     header = {
         "code": 310, "extFields": _usual, "flag": 0, "language": "JAVA", "opaque": 7,

@@ -33,7 +33,20 @@ _names = st.sampled_from(
     [b"TAGS", b"KEYS", b"UNIQ_KEY", b"DELAY", b"XTAGS", b"INNER_MULTI_DISPATCH", b"K", b""]
 )
 _values = st.one_of(
-    st.sampled_from([b"", b"a b", b" ", b"3", b"%LMQ%a,%LMQ%b", b"TAGS", b"A" * 32, b"INNER_MULT"]),
+    st.sampled_from(
+        [
+            b"",
+            b"a b",
+            b"b a b b",
+            b"a",
+            b" ",
+            b"3",
+            b"%LMQ%a,%LMQ%b",
+            b"TAGS",
+            b"A" * 32,
+            b"INNER_MULT",
+        ]
+    ),
     st.binary(max_size=6),
 )
 _blocks = st.lists(st.tuples(_names, _values), max_size=6).map(

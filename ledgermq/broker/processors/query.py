@@ -13,7 +13,7 @@ from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.visible_records import VisibleRecords, visible_parts
-from ledgermq.commitlog import QueryResult
+from ledgermq.commitlog import KeyChainTooLongError, QueryResult
 from ledgermq.protocol.bodies import (
     ConsumeOffsets,
     ConsumeStats,
@@ -82,9 +82,12 @@ class QueryProcessor:
         if header.unique_key_query:
             wanted = self._config.unique_key_hits_max
         count = min(max(wanted, 0), self._config.query_hits_max)
-        result = self._store.query(
-            header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
-        )
+        try:
+            result = self._store.query(
+                header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
+            )
+        except KeyChainTooLongError as error:
+            raise InvalidRequestError(str(error)) from error
         fields = QueryMessageResponseHeader(
             index_last_update_timestamp=result.last_update_timestamp,
             index_last_update_phyoffset=result.last_update_physical_offset,

@@ -47,9 +47,14 @@ from ledgermq.protocol.properties import (
     DELAY_TIME_LEVEL,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
+    KEY_SEPARATOR,
+    KEYS,
+    KEYS_COUNT_MAX,
     PROPERTIES_BYTES_MAX,
     TRANSACTION_PREPARED,
     WAIT_STORE_MSG_OK,
+    count_keys,
+    find_property,
     format_properties,
     parse_properties,
 )
@@ -187,6 +192,8 @@ class SendProcessor:
         if command.code == _BATCH_CODE or header.batch:
             return self._send_batch(connection, command, header, topic, queue_id)
         text, sys_flag = header.properties or "", header.sys_flag
+        if text.count(KEY_SEPARATOR) >= KEYS_COUNT_MAX:
+            _check_keys(parse_properties(text).get(KEYS, ""))
         if (
             _DELAY_MARK in text
             or _TRANSACTION_MARK in text
@@ -200,8 +207,7 @@ class SendProcessor:
             text = without_wait(text)
         if text and text[-1] != _SEPARATOR:
             text += _SEPARATOR
-        properties = (text + self._cluster_property).encode()
-        body = command.body
+        body, properties = command.body, (text + self._cluster_property).encode()
         size = RECORD_FIXED_BYTES + len(body) + len(topic.name) + len(properties)
         if size > self._record_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
             self._check_size(size, len(body), len(properties))
@@ -292,6 +298,8 @@ class SendProcessor:
         for flag, inner, properties in elements:
             size = RECORD_FIXED_BYTES + len(inner) + len(topic.name) + len(properties)
             spare = 0
+            if properties.count(b" ") >= KEYS_COUNT_MAX:
+                _check_keys(find_property(properties, b"KEYS").decode("utf-8", "replace"))
             if (
                 b"DELAY\x01" in properties
                 or b"TRAN_MSG\x01" in properties
@@ -475,6 +483,15 @@ class SendProcessor:
                 f"the message is illegal: its record takes {record_bytes} bytes (body {body_bytes},"
                 f" properties {properties_bytes}), allowed are {limit} (key maxMessageSize)"
             )
+
+
+def _check_keys(keys: str) -> None:
+    count = count_keys(keys)
+    if count > KEYS_COUNT_MAX:
+        raise IllegalMessageError(
+            f"the message is illegal: its property {KEYS} names {count} different keys, allowed are"
+            f" {KEYS_COUNT_MAX}"
+        )
 
 
 def without_wait(text: str) -> str:

@@ -258,7 +258,7 @@ class SimBroker:
         """Looks at a part of the log and of what derives from it; tells whether there is more."""
         assert self._scrub is not None
         try:
-            return self._scrub.step(bytes_max) > 0
+            return self._scrub.step(bytes_max)
         except (CorruptStoreError, DamagedFileError) as error:
             self.on_damage(error)
             return False

@@ -10,7 +10,7 @@ from ledgermq.broker.proposals import Limits
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
-from ledgermq.protocol.batch import encode_batch
+from ledgermq.protocol.batch import BatchMessage, encode_batch
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.properties import decode_properties
@@ -47,6 +47,36 @@ def send(parts: Parts, request: RemotingCommand) -> AppendMessage:
 
 def leader(**settings: str) -> Parts:
     return Parts(**settings).lead()
+
+
+def keys(count: int, copies: int = 1) -> str:
+    return "KEYS\x01" + " ".join([f"k{number}" for number in range(count)] * copies)
+
+
+@pytest.mark.parametrize("others", ["", "\x02DELAY\x013", "\x02TRAN_MSG\x01true\x02PGROUP\x01pg"])
+def test_message_has_a_limited_number_of_keys(others: str) -> None:
+    """Each costs every member work when it is stored, and again each time it is looked at."""
+    for text in (keys(128), keys(128, copies=3), "A\x01" + "x y " * 2000):
+        send(leader(), command(properties=text + others))
+    for text in (keys(129), keys(7900), f"{keys(3)}\x02{keys(129)}"):
+        count = 7900 if "k7899" in text else 129
+        with pytest.raises(errors.IllegalMessageError) as refused:
+            send(leader(), command(properties=text + others))
+        assert f"KEYS names {count} different keys, allowed are 128" in str(refused.value)
+
+
+@pytest.mark.parametrize("count", [128, 129])
+def test_message_of_a_batch_has_a_limited_number_of_keys(count: int) -> None:
+    parts = leader()
+    texts = (b"KEYS\x01a", keys(count).encode(), b"")
+    body = encode_batch([BatchMessage(0, b"x", text) for text in texts])
+    request = command(body, batch="true")
+    if count == 128:
+        assert send(parts, request).body == b"x" and len(parts.store.messages) == 3
+    else:
+        with pytest.raises(errors.IllegalMessageError, match="129 different keys"):
+            send(parts, request)
+        assert parts.store.messages == []
 
 
 def test_message_is_stored_as_it_was_sent() -> None:

@@ -6,6 +6,8 @@ import struct
 
 import pytest
 
+from ledgermq.commitlog import key_index
+from ledgermq.commitlog.errors import KeyChainTooLongError
 from ledgermq.commitlog.index_file import IndexFile
 from ledgermq.commitlog.key_index import (
     IndexMark,
@@ -225,6 +227,24 @@ def test_index_that_was_cut_and_filled_again_is_the_one_that_never_was(tmp_path)
     index.add(entered, NOW_MS)
     opened(straight).add(entered, NOW_MS)
     assert content(cut) == content(straight)
+
+
+def test_query_looks_at_a_bounded_number_of_entries(tmp_path, monkeypatch):
+    """Keys can be made that share a slot: a query walked past all of them, while nobody else was
+    served.
+    """
+    monkeypatch.setattr(key_index, "LOOKUP_LINKS_MAX", 50)
+    index = opened(tmp_path, slots=1, entries=30)
+    index.add(rows([f"K{n}" for n in range(100)]), NOW_MS)
+    assert found(index, "K51") == [51_000]
+    assert found(index, "K99", begin=NOW_MS) == [99_000]
+    with pytest.raises(KeyChainTooLongError, match="newest 50 entries"):
+        found(index, "K49")
+    # Nothing more was asked for, or there is nothing more.
+    assert found(index, "K49", count=0) == []
+    assert found(index, "K3", begin=NOW_MS + 90_000) == []
+    index.add(rows(["K0"] * 60, first=100), NOW_MS)
+    assert len(found(index, "K0", count=99)) == 50
 
 
 def test_of_a_key_that_many_messages_bear_no_whole_chain_is_walked(tmp_path, monkeypatch):

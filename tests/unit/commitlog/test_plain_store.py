@@ -231,8 +231,7 @@ def test_the_scrub_compares_queues_and_keys_with_the_log(plain: Plain) -> None:
     plain.send(60)
     plain.append([message("not confirmed")])
     scrub = plain.store.make_scrub()
-    looked_at = 0
-    while size := scrub.step(1000):
-        looked_at += size
+    while scrub.step(1000):
+        pass
     assert scrub.round_count == 1
-    assert looked_at == plain.store.max_physical_offset
+    assert scrub.byte_count == plain.store.max_physical_offset

@@ -3,8 +3,11 @@
 import pytest
 
 from ledgermq.commitlog import DamagedFileError
+from ledgermq.commitlog.index_file import IndexFile
 from ledgermq.dledger.store.errors import CorruptStoreError
 from tests.unit.commitlog.single_member import Broker, message
+
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -101,6 +104,76 @@ def test_a_round_of_the_scrub_ends_although_the_log_grows_with_every_step(broker
         broker.send(*[message(b"more") for _ in range(5)])
         if scrub.round_count:
             break
+    assert scrub.round_count == 1
+
+
+def many_keys(count):
+    return b"KEYS\x01" + b" ".join(b"%d" % number for number in range(count))
+
+
+@pytest.fixture
+def crowded(tmp_path):
+    """A message with thousands of keys between two usual ones, all in one slot of the index."""
+    broker = Broker(tmp_path, index_slot_count=1, index_entry_count=20_000).lead()
+    for properties in (b"KEYS\x01a", many_keys(5000), b"KEYS\x01b"):
+        broker.send(message(properties=properties))
+    return broker
+
+
+def test_the_scrub_stops_and_goes_on_within_the_keys_of_a_record(crowded):
+    scrub = crowded.store.make_scrub()
+    steps = 0
+    while scrub.step(1 << 20, lambda: False):
+        steps += 1
+    assert scrub.round_count == 1
+    # 256 keys a step.
+    assert 5000 / 256 <= steps <= 5000 / 256 + 3
+    assert scrub.byte_count == crowded.ledger_store.end_position
+
+
+@pytest.mark.parametrize("damaged", [1, 300, 2560, 4999, 5001])
+def test_the_scrub_finds_a_lost_key_in_whatever_step_it_comes_to_it(crowded, tmp_path, damaged):
+    """Entry 0 is none; the first message has one, the second those from 2 on."""
+    (index,) = (tmp_path / "index").iterdir()
+    flip(crowded, index, 40 + 4 + 20 * (damaged + 1) + 3)
+    for has_time in (lambda: False, lambda: True):
+        scrub = crowded.store.make_scrub()
+        with pytest.raises(DamagedFileError) as caught:
+            for _ in range(30):
+                scrub.step(1 << 20, has_time)
+        assert caught.value.file == "key index"
+
+
+def test_work_of_the_scrub_grows_as_the_keys_of_a_record_do(crowded, monkeypatch):
+    """A search for each key among all keys of its record took minutes of a broker's time."""
+    read_count = 0
+    read_entry = IndexFile._entry
+
+    def counted(file, buffer, number):
+        nonlocal read_count
+        read_count += 1
+        return read_entry(file, buffer, number)
+
+    monkeypatch.setattr(IndexFile, "_entry", counted)
+    scrub = crowded.store.make_scrub()
+    while scrub.step(1 << 20):
+        pass
+    assert 5000 < read_count < 150 * 5000
+
+
+def test_retention_between_two_steps_within_a_record_is_no_damage(tmp_path):
+    broker = Broker(tmp_path, segment_bytes=32_768, index_slot_count=1, index_entry_count=6000)
+    broker.lead()
+    for number in range(4):
+        broker.send(message(b"%d" % number, properties=many_keys(4000)))
+        broker.now_ms += 24 * HOUR_MS
+    scrub = broker.store.make_scrub()
+    assert scrub.step(1 << 20, lambda: False) and scrub.step(1 << 20, lambda: False)
+    broker.store.flush()
+    assert broker.store.clean(broker.now_ms + 24 * HOUR_MS, 4, 10).drop_before
+    assert broker.ledger_store.first_index >= 2
+    while scrub.step(1 << 20, lambda: False):
+        pass
     assert scrub.round_count == 1
 
 

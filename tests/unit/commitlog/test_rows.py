@@ -72,6 +72,20 @@ def test_row_has_the_unit_of_java(maker):
     assert (row.queue_offset, row.store_timestamp, row.watched) == (5, AT_MS, None)
 
 
+@pytest.mark.parametrize(
+    ("properties", "keys"),
+    [
+        (b"KEYS\x01a b a a  b c", [b"a", b"b", b"c"]),
+        (b"KEYS\x01a id a\x02UNIQ_KEY\x01id", [b"id", b"a"]),
+        (b"UNIQ_KEY\x01id\x02KEYS\x01" + b"id " * 5000, [b"id"]),
+        (b"KEYS\x01x x\x02KEYS\x01y y", [b"y"]),
+    ],
+)
+@pytest.mark.parametrize("stored", [V4, V6])
+def test_key_that_is_named_again_is_entered_once(maker, properties, keys, stored):
+    assert keys_of(row_of(maker, record(properties=properties, stored=stored))) == keys
+
+
 PROPERTIES = [
     b"",
     b"TAGS\x01TagA",
