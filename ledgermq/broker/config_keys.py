@@ -116,7 +116,7 @@ _TOPICS: Final = (
         "Most light queues.",
     ),
     integer("maxTopicCount", "topics_max", 50_000, "topics", 10, 1_000_000, "Most topics kept."),
-    integer("maxGroupCount", "groups_max", 20_000, "groups", 10, 1_000_000, "Most groups kept."),
+    integer("maxGroupCount", "groups_max", 20_000, "groups", 10, 500_000, "Most groups kept."),
 )
 
 _TRAFFIC: Final = (

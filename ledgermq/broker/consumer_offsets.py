@@ -6,6 +6,7 @@ Pure. The last write wins, a smaller offset is accepted; what changed since the 
 `ConsumerOffsetManager.java`.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +16,11 @@ from ledgermq.broker.topics import QUEUES_MAX
 
 SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
+# Of all offsets as JSON: below what a state file may have, and read within seconds at a start.
+OFFSETS_BYTES_MAX: Final = 128 << 20
+# What a pair takes besides its key, and what a queue takes: the longest id and offset, quoted.
+_PAIR_BYTES: Final = 16
+_QUEUE_BYTES: Final = 30
 
 # topic@group -> queue_id -> offset
 OffsetsByKey = dict[str, dict[int, int]]
@@ -23,17 +29,27 @@ OffsetsByKey = dict[str, dict[int, int]]
 class ConsumerOffsetTable:
     """All committed offsets of this broker."""
 
-    def __init__(self, keys_max: int, *, knows_light_queues: bool = False) -> None:
+    def __init__(
+        self,
+        keys_max: int,
+        *,
+        bytes_max: int = OFFSETS_BYTES_MAX,
+        knows_light_queues: bool = False,
+    ) -> None:
         """Begins empty.
 
         Args:
             keys_max: pairs of topic and group.
+            bytes_max: of all offsets as JSON.
             knows_light_queues: whether offsets of light groups stand apart in JSON, as upstream
                 has it with enableLmq.
         """
         self.knows_light_queues = knows_light_queues
         self._offsets: OffsetsByKey = {}
         self._keys_max = keys_max
+        # At most what the offsets take as JSON.
+        self.json_bytes = 0
+        self._bytes_max = bytes_max
         # Queues whose offset changed since the last take_changes.
         self._changed: dict[str, set[int]] = {}
 
@@ -59,7 +75,8 @@ class ConsumerOffsetTable:
 
         Raises:
             InvalidRequestError: a number that no offset or queue can have.
-            SystemBusyError: one more pair of topic and group would pass the limit.
+            SystemBusyError: one more pair of topic and group, or one more queue, would pass the
+                limit.
         """
         if not 0 <= queue_id < QUEUES_MAX or not 0 <= offset <= _OFFSET_MAX:
             raise InvalidRequestError(
@@ -74,11 +91,24 @@ class ConsumerOffsetTable:
                     f"offset of {key} not stored: there are {len(self._offsets)}"
                     f" pairs of topic and group, allowed are {self._keys_max}"
                 )
+            self._check_bytes(key, _key_bytes(key) + _QUEUE_BYTES)
+            self.json_bytes += _key_bytes(key)
             queues = self._offsets[key] = {}
-        if queues.get(queue_id) == offset:
+        known = queues.get(queue_id)
+        if known == offset:
             return
+        if known is None:
+            self._check_bytes(key, _QUEUE_BYTES)
+            self.json_bytes += _QUEUE_BYTES
         queues[queue_id] = offset
         self._changed.setdefault(key, set()).add(queue_id)
+
+    def _check_bytes(self, key: str, more: int) -> None:
+        if self.json_bytes + more > self._bytes_max:
+            raise SystemBusyError(
+                f"offset of {key} not stored: the offsets of {len(self._offsets)} pairs of topic"
+                f" and group take {self.json_bytes} bytes, allowed are {self._bytes_max}"
+            )
 
     def take_changes(self) -> OffsetsByKey:
         """Returns the offsets that changed since the last call, and forgets that they did."""
@@ -100,12 +130,19 @@ class ConsumerOffsetTable:
     def follow(self, changes: Mapping[str, Mapping[int, int]]) -> None:
         """Takes over offsets of a leader; nothing is removed and nothing counts as changed."""
         for key, queues in changes.items():
-            self._offsets.setdefault(key, {}).update(queues)
+            known = self._offsets.get(key)
+            if known is None:
+                known = self._offsets[key] = {}
+                self.json_bytes += _key_bytes(key)
+            self.json_bytes -= len(known) * _QUEUE_BYTES
+            known.update(queues)
+            self.json_bytes += len(known) * _QUEUE_BYTES
 
     def replace_all(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
         """Takes over all offsets of a leader or a file."""
-        self._offsets = {key: dict(queues) for key, queues in offsets.items()}
+        self._offsets, self.json_bytes = {}, 0
         self._changed = {}
+        self.follow(offsets)
 
     def topics_of(self, group: str) -> list[str]:
         """Returns the topics for which a group has offsets, in order."""
@@ -120,12 +157,15 @@ class ConsumerOffsetTable:
     def remove_group(self, group: str) -> None:
         """Forgets all offsets of a group."""
         for topic in self.topics_of(group):
-            del self._offsets[f"{topic}{SEPARATOR}{group}"]
+            self._remove(f"{topic}{SEPARATOR}{group}")
 
     def remove_topic(self, topic: str) -> None:
         """Forgets all offsets for a topic."""
         for group in self.groups_of(topic):
-            del self._offsets[f"{topic}{SEPARATOR}{group}"]
+            self._remove(f"{topic}{SEPARATOR}{group}")
+
+    def _remove(self, key: str) -> None:
+        self.json_bytes -= _key_bytes(key) + len(self._offsets.pop(key)) * _QUEUE_BYTES
 
     def all(self) -> OffsetsByKey:
         """Returns all offsets; the dicts are the table's own and must not be changed."""
@@ -146,6 +186,10 @@ class ConsumerOffsetTable:
         out.
         """
         self.replace_all(offsets_of_document(value))
+
+
+def _key_bytes(key: str) -> int:
+    return _PAIR_BYTES + len(json.dumps(key))
 
 
 def _is_of_light_group(key: str) -> bool:

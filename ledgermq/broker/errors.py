@@ -30,6 +30,13 @@ class StateFileError(BrokerError):
     """A file under `config/` and its `.bak` copy are both unreadable."""
 
 
+class StateFileTooLargeError(StateFileError):
+    """A file under `config/` would be larger than what is read at a start; it stays as it is."""
+
+    def __init__(self, path: object, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"{path} would have {size_bytes} bytes, allowed are {limit_bytes}")
+
+
 class InvalidRequestError(BrokerError):
     """The request cannot be understood or names something that cannot exist."""
 

@@ -8,6 +8,7 @@ former leader. Times are not replicated. Source: `RebalanceLockManager.java`, wh
 with their broker.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,10 @@ LOCK_LIFE_MS: Final = 60_000
 # what a former leader may have granted until it knew that it leads no longer.
 INHERITED_LIFE_MS: Final = 35_000
 _LOCKS_MAX: Final = 1_000_000
+# Of all locks as JSON: below what a state file may have.
+_LOCKS_BYTES_MAX: Final = 128 << 20
+# What a lock takes besides its names: a number of 20 digits, brackets and commas.
+_ROW_BYTES: Final = 32
 
 # Locks of a group as they are replicated and saved: topic, broker name, queue id, client id; an
 # empty client id for a queue that is free again.
@@ -36,10 +41,14 @@ class QueueKey(NamedTuple):
 class QueueLocks:
     """All locks of this broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, bytes_max: int = _LOCKS_BYTES_MAX) -> None:
+        """Begins empty; `bytes_max` bounds all locks as JSON."""
         # group -> queue -> (client_id, time of the last request in ms)
         self._locks: dict[str, dict[QueueKey, tuple[str, int]]] = {}
         self._count = 0
+        # At most what the locks take as JSON.
+        self.json_bytes = 0
+        self._bytes_max = bytes_max
         # Queues that have another holder, or none, since the last `take_changes`.
         self._changed: dict[str, set[QueueKey]] = {}
 
@@ -61,19 +70,33 @@ class QueueLocks:
         held: list[QueueKey] = []
         for queue in queues:
             owner = locks.get(queue)
-            if owner is None:
-                if self._count >= _LOCKS_MAX:
-                    raise SystemBusyError(
-                        f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
-                    )
-                self._count += 1
-            elif owner[0] != client_id and now_ms - owner[1] <= LOCK_LIFE_MS:
+            if owner is not None and owner[0] != client_id and now_ms - owner[1] <= LOCK_LIFE_MS:
                 continue
             if owner is None or owner[0] != client_id:
+                self._check_room(group, queue, client_id, is_new=owner is None)
                 self._changed.setdefault(group, set()).add(queue)
+                self._uncount(group, queue, owner)
+                self._count += 1
+                self.json_bytes += _row_bytes(group, queue, client_id)
             locks[queue] = (client_id, now_ms)
             held.append(queue)
         return held
+
+    def _check_room(self, group: str, queue: QueueKey, client_id: str, *, is_new: bool) -> None:
+        if is_new and self._count >= _LOCKS_MAX:
+            raise SystemBusyError(
+                f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
+            )
+        if self.json_bytes + _row_bytes(group, queue, client_id) > self._bytes_max:
+            raise SystemBusyError(
+                f"no lock for queue {queue.queue_id} of {queue.topic[:255]}: {self._count} locks"
+                f" take {self.json_bytes} bytes, allowed are {self._bytes_max}"
+            )
+
+    def _uncount(self, group: str, queue: QueueKey, owner: tuple[str, int] | None) -> None:
+        if owner is not None:
+            self._count -= 1
+            self.json_bytes -= _row_bytes(group, queue, owner[0])
 
     def unlock(self, group: str, queues: Iterable[QueueKey], client_id: str) -> None:
         """Gives up locks; those of other clients stay."""
@@ -93,13 +116,12 @@ class QueueLocks:
     def clear(self) -> None:
         """Forgets all locks."""
         self._locks = {}
-        self._count = 0
+        self._count = self.json_bytes = 0
         self._changed = {}
 
     def _drop(self, group: str, queue: QueueKey) -> None:
         locks = self._locks[group]
-        del locks[queue]
-        self._count -= 1
+        self._uncount(group, queue, locks.pop(queue))
         self._changed.setdefault(group, set()).add(queue)
         if not locks:
             del self._locks[group]
@@ -133,10 +155,11 @@ class QueueLocks:
                 match row:
                     case [str(topic), str(broker_name), int(queue_id), str(client_id)]:
                         queue = QueueKey(topic, broker_name, queue_id)
-                        self._count -= locks.pop(queue, None) is not None
+                        self._uncount(group, queue, locks.pop(queue, None))
                         if client_id:
                             locks[queue] = (client_id, 0)
                             self._count += 1
+                            self.json_bytes += _row_bytes(group, queue, client_id)
             if not locks:
                 del self._locks[group]
 
@@ -160,3 +183,9 @@ class QueueLocks:
         """Takes over the content of queueLocks.json."""
         table = value.get("lockTable")
         self.replace_all(table if isinstance(table, Mapping) else {})
+
+
+def _row_bytes(group: str, queue: QueueKey, client_id: str) -> int:
+    """What a lock takes as JSON at most, with the name of its group."""
+    texts = (group, queue.topic, queue.broker_name, client_id)
+    return _ROW_BYTES + sum(len(json.dumps(text)) for text in texts)

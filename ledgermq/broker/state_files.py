@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ledgermq.broker.errors import StateFileError
+from ledgermq.broker.errors import StateFileError, StateFileTooLargeError
 
-# A larger file was not written by a broker.
-_FILE_BYTES_MAX: Final = 64 << 20
+# Of what is written and of what is read alike: a file that a broker wrote starts it again. The
+# tables are bounded where they grow, so that their files stay below.
+FILE_BYTES_MAX: Final = 512 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _INTEGERS: Final = {int}
 # A text in quotes, with its escapes.
@@ -33,8 +34,10 @@ class StateFile:
     the copy keeps none: a power cut may empty them all, and the copy must outlast it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> None:
+        """Touches nothing yet; `bytes_max` bounds what is read and what is written."""
         self._path = path
+        self._bytes_max = bytes_max
         self._backup = path.with_name(path.name + ".bak")
         # The content is known to survive a power cut.
         self.is_durable = False
@@ -57,8 +60,8 @@ class StateFile:
             if not raw.strip():
                 continue
             try:
-                if len(raw) > _FILE_BYTES_MAX:
-                    raise ValueError(f"{len(raw)} bytes, allowed are {_FILE_BYTES_MAX}")
+                if len(raw) > self._bytes_max:
+                    raise ValueError(f"{len(raw)} bytes, allowed are {self._bytes_max}")
                 value = parse_tolerant(raw.decode("utf-8"))
                 if not isinstance(value, dict):
                     raise ValueError("not a JSON object")
@@ -78,6 +81,16 @@ class StateFile:
         """Returns the content of the file for a value."""
         return format_pretty(value).encode("utf-8")
 
+    @property
+    def name(self) -> str:
+        """Of the file, without its folder."""
+        return self._path.name
+
+    def check(self, content: bytes) -> None:
+        """Raises StateFileTooLargeError for a content that `load` would not read."""
+        if len(content) > self._bytes_max:
+            raise StateFileTooLargeError(self._path, len(content), self._bytes_max)
+
     def write(self, content: bytes, *, is_durable: bool) -> None:
         """Replaces the file.
 
@@ -86,8 +99,10 @@ class StateFile:
             is_durable: True syncs file and directory before the function returns, which blocks.
 
         Raises:
+            StateFileTooLargeError: `load` would not read it; the old file is untouched.
             OSError: the disk refused; the old file is untouched.
         """
+        self.check(content)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # Two writers may be at work: the reactor, and the flusher in its thread.
         suffix = ".sync.tmp" if is_durable else ".tmp"

@@ -27,17 +27,21 @@ def offsets_path(directory: Path, instance_name: str | None, group: str) -> Path
 class LocalOffsets:
     """Offsets by queue; every commit is in the file when it returns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, bytes_max: int = _FILE_BYTES_MAX) -> None:
         """Reads the file; a missing one holds no offsets.
+
+        Args:
+            bytes_max: of what is read, and of what is written.
 
         Raises:
             ConfigError: it cannot be read, or is no such file.
         """
         self._path = path
+        self._bytes_max = bytes_max
         self._offsets: dict[MessageQueue, int] = {}
         try:
             if path.exists():
-                self._offsets = _read(path)
+                self._offsets = _read(path, bytes_max)
         except (OSError, ValueError, AttributeError) as error:
             raise ConfigError(f"{path} holds no offsets: {error}") from error
 
@@ -49,18 +53,24 @@ class LocalOffsets:
         """Notes up to where the queue is consumed.
 
         Raises:
-            ConfigError: the file cannot be written; the next commit tries again.
+            ConfigError: the file cannot be written, or would be larger than what is read; the next
+                commit tries again.
         """
         self._offsets[queue] = offset
         topics: dict[str, dict[str, dict[str, int]]] = {}
         for known, next_offset in sorted(self._offsets.items()):
             brokers = topics.setdefault(known.topic, {})
             brokers.setdefault(known.broker_name, {})[str(known.queue_id)] = next_offset
+        content = json.dumps(topics).encode("ascii")
+        if len(content) > self._bytes_max:
+            raise ConfigError(
+                f"{self._path} would have {len(content)} bytes; allowed: {self._bytes_max}"
+            )
         partial = self._path.with_name(self._path.name + ".tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(topics, file)
+            with open(partial, "wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self._path)
@@ -68,10 +78,10 @@ class LocalOffsets:
             raise ConfigError(f"{self._path}: {error}") from error
 
 
-def _read(path: Path) -> dict[MessageQueue, int]:
+def _read(path: Path, bytes_max: int) -> dict[MessageQueue, int]:
     size = path.stat().st_size
-    if size > _FILE_BYTES_MAX:
-        raise ValueError(f"{size} bytes; allowed: {_FILE_BYTES_MAX}")
+    if size > bytes_max:
+        raise ValueError(f"{size} bytes; allowed: {bytes_max}")
     return {
         MessageQueue(topic, broker_name, int(queue_id)): int(offset)
         for topic, brokers in json.loads(path.read_text(encoding="utf-8")).items()

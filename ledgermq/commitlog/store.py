@@ -16,6 +16,7 @@ a flush is final for this replica.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.commitlog.config import StoreConfig
@@ -134,14 +135,15 @@ class MessageStore:
             pending_records_max=self._config.pending_records_max,
         )
 
-    def open(self, before_mark: Callable[[], None] | None = None) -> StoreReport:
+    def open(self, before_mark: Callable[[], bool] | None = None) -> StoreReport:
         """Recover; watchers that are set already see what is dispatched.
 
         Whoever opens a store in a process of its own holds the directory's StoreLock.
 
         Args:
             before_mark: makes durable what the watchers have made of it. The mark that ends the
-                recovery says that those records need not be handed over again.
+                recovery says that those records need not be handed over again. Returns False when
+                it could not: then the mark stays where it is, and they will be.
 
         Raises:
             DispatchError, OSError: the store cannot be used.
@@ -149,10 +151,12 @@ class MessageStore:
         self._file_system.make_directory(self._config.root)
         mark = self._checkpoints.read()
         report = Recovery(self._store, self._queues, self._key_index, self._dispatcher).run(mark)
-        if before_mark is not None and report.dispatched_count:
-            before_mark()
+        is_saved = before_mark is None or not report.dispatched_count or before_mark()
         # From here on files change: the mark on disk must not call them clean.
-        self.flush()
+        if is_saved:
+            self.flush()
+        elif mark is not None and mark.is_clean:
+            self._checkpoints.write(replace(mark, is_clean=False))
         return report
 
     def attach(self, ledger: Ledger) -> None:

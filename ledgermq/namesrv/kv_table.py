@@ -23,8 +23,10 @@ ITEMS_MAX: Final = 100_000
 class KvTable:
     """Namespaces of texts by key."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> None:
+        """Reads nothing yet; `bytes_max` bounds what is read and what is written."""
         self._path = path
+        self._bytes_max = bytes_max
         self._namespaces: dict[str, dict[str, str]] = {}
 
     def load(self) -> None:
@@ -37,8 +39,8 @@ class KvTable:
         if not self._path.exists():
             return
         size = self._path.stat().st_size
-        if size > FILE_BYTES_MAX:
-            raise ValueError(f"{self._path} has {size} bytes; allowed: {FILE_BYTES_MAX}")
+        if size > self._bytes_max:
+            raise ValueError(f"{self._path} has {size} bytes; allowed: {self._bytes_max}")
         text = self._path.read_text(encoding="utf-8")
         document = json.loads(text) if text.strip() else {}
         table = document.get("configTable", {}) if isinstance(document, dict) else None
@@ -53,7 +55,7 @@ class KvTable:
         """Sets one item, durably.
 
         Raises:
-            LimitError: the table is full.
+            LimitError: the table is full, or its file would be larger than a start reads.
             OSError: the file cannot be written; the table is as before.
         """
         count = sum(map(len, self._namespaces.values()))
@@ -95,10 +97,14 @@ class KvTable:
         return dict(self._namespaces[namespace])
 
     def _replace(self, namespaces: dict[str, dict[str, str]]) -> None:
+        document = {"configTable": namespaces}
+        content = json.dumps(document, indent="\t", ensure_ascii=False).encode("utf-8")
+        if len(content) > self._bytes_max:
+            raise LimitError("bytes of the key-value file", len(content), self._bytes_max)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_name(self._path.name + ".tmp")
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump({"configTable": namespaces}, file, indent="\t", ensure_ascii=False)
+        with open(partial, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self._path)

@@ -13,7 +13,8 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from ledgermq.broker.config import load_broker_config
-from ledgermq.broker.service import BrokerService
+from ledgermq.broker.service import BrokerService, storage
+from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
@@ -273,6 +274,45 @@ class BrokerServiceTest(TestCase):
         self.assertIn("access control cannot be stored", service.leadership.alarm or "")
         self.assertIn("mappedFileSizeCommitLog", service.leadership.alarm or "")
         await service.stop()
+
+    async def test_state_file_that_would_be_too_large_stays_and_the_broker_goes_on(self) -> None:
+        def few_bytes(*arguments: Any) -> StateTables:
+            return StateTables(*arguments, bytes_max=20_000)
+
+        patch = self.patch(storage, "StateTables", few_bytes)
+        service, ready = self.new_service()
+        await service.start()
+        await ready
+        for number in range(500):
+            service.state.put_topic(TopicConfig(f"Topic-{number}"))
+        client = CommandClient(reactor, *split(service.address))
+
+        async def alarm_of() -> str:
+            command = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await client.request(command, 3000)
+            return str(lenient_json.read(answer.body)["table"]["stateAlarm"])
+
+        await until(lambda: service.leadership.alarm is not None, "the alarm")
+        self.assertRegex(await alarm_of(), r"topics\.json .* allowed are 20000")
+        self.assertEqual((await client.request(send_request("Topic-499"), 3000)).code, 0)
+        await client.stop()
+        await service.stop()
+        self.assertFalse((self.folder / "config" / "topics.json").exists())
+        # The next start has what the file lacks from the log, also the one after it.
+        for _ in range(2):
+            service, ready = self.service_on(self.folder)
+            await service.start()
+            await ready
+            self.assertIsNotNone(service.state.topics.find("Topic-499"))
+            self.assertEqual(service.messages.max_offset("Topic-499", 0), 1)
+            await service.stop()
+        patch.restore()
+        service, ready = self.service_on(self.folder)
+        await service.start()
+        await ready
+        await service.stop()
+        self.assertIsNone(service.leadership.alarm)
+        self.assertIn(b"Topic-499", (self.folder / "config" / "topics.json").read_bytes())
 
     async def test_broken_state_file_fails_the_start_with_its_name(self) -> None:
         service, _ = self.new_service()

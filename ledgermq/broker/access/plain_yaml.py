@@ -19,6 +19,13 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]  # yaml ships no type
         return super().compose_node(parent, index)
 
 
+class _PlainDumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml ships no types
+    """Writes what is in two places twice: the loader takes no alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def parse_document(text: str) -> Any:
     """Returns what a text holds.
 
@@ -33,7 +40,7 @@ def parse_document(text: str) -> Any:
 
 def format_document(document: Mapping[str, Any]) -> str:
     """Returns the text of a document, its members in their order."""
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    text: str = yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
     return text
 
 

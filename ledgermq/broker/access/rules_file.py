@@ -73,15 +73,23 @@ def _version(document: Mapping[str, Any]) -> DataVersion:
 def write_rules(path: Path, rules: AccessRules, version: DataVersion, changed_ms: int) -> None:
     """Replaces the file; its time becomes `changed_ms`.
 
-    Commit point: the rename. Raises OSError: the old file is untouched.
+    Commit point: the rename.
+
+    Raises:
+        AccessRulesError: `read_rules` would not read it; the old file is untouched.
+        OSError: the old file is untouched.
     """
     document = {**rules.to_document(), "dataVersion": [version.to_json()]}
-    text = _yaml().format_document(document)
+    content = _yaml().format_document(document).encode("utf-8")
+    if len(content) > _FILE_BYTES_MAX:
+        raise AccessRulesError(
+            f"{path} would have {len(content)} bytes, allowed are {_FILE_BYTES_MAX}"
+        )
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
         file.flush()
         time_ns = changed_ms * 1_000_000
         os.utime(file.fileno(), ns=(time_ns, time_ns))

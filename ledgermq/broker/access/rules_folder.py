@@ -102,8 +102,8 @@ def write_folder(
 ) -> None:
     """Replaces all files, plain_acl.yml last; what else lies in the folder is renamed, not lost.
 
-    The time of each file becomes `changed_ms`. Raises OSError: some files are replaced, and a
-    second call does the rest.
+    The time of each file becomes `changed_ms`. Raises OSError, or AccessRulesError for a file that
+    would be too large: some files are replaced, and a second call does the rest.
     """
     for name in _names(path):
         if name not in files:

@@ -1,5 +1,8 @@
 """The five state files of a broker, and which of them are older than what they hold.
 
+What is larger than a start would read is not written: the old file stays, operators are told, and
+no mark of the message store may say meanwhile that the files have what was dispatched.
+
 A table is encoded only when it changed since its file was written: one of 20,000 topics takes
 0.2 s, which the reactor does not have for a file that would come out the same.
 """
@@ -8,7 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ledgermq.broker.state_files import StateFile
+from ledgermq.broker.errors import StateFileTooLargeError
+from ledgermq.broker.refusals import Refusals
+from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.broker.state_log import BrokerState
 
 
@@ -19,23 +24,50 @@ class StateTables:
     nothing is written here while the content of `take_unsaved` is on its way to the disk.
     """
 
-    def __init__(self, folder: Path, state: BrokerState) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        state: BrokerState,
+        clock_ms: Callable[[], float],
+        *,
+        bytes_max: int = FILE_BYTES_MAX,
+    ) -> None:
         """Reads and writes nothing yet.
 
         Args:
             folder: of the files.
             state: the tables; it marks those that changed.
+            clock_ms: monotonic time.
+            bytes_max: of each file.
         """
         self._state = state
-        self._topics = StateFile(folder / "topics.json")
-        self._groups = StateFile(folder / "subscriptionGroup.json")
-        self._plain_offsets = StateFile(folder / "consumerOffset.json")
+        self._refusals: dict[StateFile, Refusals] = {}
+
+        def new_file(name: str) -> StateFile:
+            file = StateFile(folder / name, bytes_max=bytes_max)
+            self._refusals[file] = Refusals(name, clock_ms)
+            return file
+
+        self._topics = new_file("topics.json")
+        self._groups = new_file("subscriptionGroup.json")
+        self._plain_offsets = new_file("consumerOffset.json")
         self._offsets = self._plain_offsets
         if state.offsets.knows_light_queues:
-            self._offsets = StateFile(folder / "lmqConsumerOffset.json")
-        self._delays = StateFile(folder / "delayOffset.json")
+            self._offsets = new_file("lmqConsumerOffset.json")
+        self._delays = new_file("delayOffset.json")
         # Not one of upstream's.
-        self._locks = StateFile(folder / "queueLocks.json")
+        self._locks = new_file("queueLocks.json")
+
+    @property
+    def alarm(self) -> str | None:
+        """Which file cannot be written, for operators; None while all can."""
+        alarms = (refusals.alarm for refusals in self._refusals.values())
+        return next((alarm for alarm in alarms if alarm is not None), None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while it is too early to encode a table again whose file would be too large."""
+        return any(refusals.is_waiting for refusals in self._refusals.values())
 
     def load(self) -> None:
         """Fills the tables from the files; a file that is missing leaves its table as it is.
@@ -59,30 +91,54 @@ class StateTables:
             if value is not None:
                 load(value)
 
-    def save(self) -> None:
-        """Makes all files durable, which blocks."""
-        for file, content in self.take_unsaved():
+    def save(self) -> bool:
+        """Makes all files durable, which blocks; returns False when one would be too large."""
+        unsaved = self.take_unsaved()
+        for file, content in unsaved or ():
             file.write(content, is_durable=True)
+        return unsaved is not None
 
     def save_topics_and_groups(self) -> None:
         """Replaces the two files if their tables changed; they are not durable yet."""
         state = self._state
-        if state.are_topics_unsaved:
-            self._topics.save(state.topics.to_json(), is_durable=False)
+        if state.are_topics_unsaved and self._replace(self._topics, state.topics.to_json):
             state.are_topics_unsaved = False
-        if state.are_groups_unsaved:
-            self._groups.save(state.groups.to_json(), is_durable=False)
+        if state.are_groups_unsaved and self._replace(self._groups, state.groups.to_json):
             state.are_groups_unsaved = False
 
     def save_offsets(self) -> None:
         """Replaces the file of offsets if they changed; it is not durable yet."""
-        if self._state.are_offsets_unsaved:
-            self._offsets.save(self._state.offsets.to_json(), is_durable=False)
-            self._state.are_offsets_unsaved = False
+        state = self._state
+        if state.are_offsets_unsaved and self._replace(self._offsets, state.offsets.to_json):
+            state.are_offsets_unsaved = False
 
-    def take_unsaved(self) -> list[tuple[StateFile, bytes]]:
+    def _replace(self, file: StateFile, to_json: Callable[[], Mapping[str, Any]]) -> bool:
+        """Replaces a file, not yet durably; returns False when it would be too large, or was a
+        moment ago.
+        """
+        if self._refusals[file].is_waiting:
+            return False
+        content = file.encode(to_json())
+        if not self._fits(file, content):
+            return False
+        file.write(content, is_durable=False)
+        return True
+
+    def _fits(self, file: StateFile, content: bytes) -> bool:
+        refusals = self._refusals[file]
+        try:
+            file.check(content)
+        except StateFileTooLargeError as error:
+            refusals.refused(error)
+            return False
+        refusals.stored()
+        return True
+
+    def take_unsaved(self) -> list[tuple[StateFile, bytes]] | None:
         """Returns the files that a power cut would leave older than their tables, with the content
         that the caller must make durable; if it cannot, the files are not to be trusted any more.
+
+        None when one of them would be too large: then all count as unsaved as before.
         """
         state = self._state
         # What a leader was told but has not written to the ledger yet is marked later.
@@ -100,6 +156,8 @@ class StateTables:
             for file, to_json, is_unsaved in tables
             if is_unsaved or not file.is_durable
         ]
+        if not all(self._fits(file, content) for file, content in unsaved):
+            return None
         state.are_topics_unsaved = state.are_groups_unsaved = False
         state.are_offsets_unsaved = state.are_locks_unsaved = False
         return unsaved

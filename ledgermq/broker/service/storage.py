@@ -77,7 +77,9 @@ class Storage:
         file_system = RealFileSystem()
         self._lock = StoreLock(str(config.store_root))
         self.messages = self._new_messages(file_system)
-        self._tables = StateTables(config.store_root / "config", state)
+        self._tables = StateTables(
+            config.store_root / "config", state, lambda: reactor.seconds() * 1000.0
+        )
         self._flusher = Flusher(reactor, self._run_flush, pool)
         # The flush under way, and the state files to be written by it.
         self._job: FlushJob | None = None
@@ -147,6 +149,11 @@ class Storage:
         """Returns what is damaged or was lost, None while all is whole."""
         raise NotImplementedError
 
+    @property
+    def alarm(self) -> str | None:
+        """What cannot be written, for operators; None while all can."""
+        return self._tables.alarm
+
     # State files between two flushes: replaced, not yet durable.
 
     def save_topics_and_groups(self) -> None:
@@ -170,7 +177,10 @@ class Storage:
         now_ms = self._now_ms()
         if self._job is not None or not self.messages.is_flush_due(now_ms):
             return
-        self._job_files = self._tables.take_unsaved()
+        files = None if self._tables.is_waiting else self._tables.take_unsaved()
+        if files is None:
+            return
+        self._job_files = files
         self._job = self.messages.begin_flush(now_ms)
         flushed: Deferred[Any] = self._flusher.request()
         flushed.addCallbacks(lambda _: self._flushed(), lambda failure: failed(failure.value))
@@ -238,8 +248,12 @@ class Storage:
         self._is_open = False
         is_clean = self.messages.failure is None and self._job is None
         try:
-            self._tables.save()
-            if self._job is None:
+            is_saved = self._tables.save()
+            is_clean = is_clean and is_saved
+            if not is_saved:
+                # The mark there is stays: the next start replays what the files lack.
+                self.messages.abandon()
+            elif self._job is None:
                 self.messages.close()
             if self._rebuilds:
                 self.messages.discard_checkpoint()

@@ -134,7 +134,7 @@ class Upkeep:
             if self._state.is_snapshot_due or segment != self._snapshot_segment:
                 self._snapshot_segment = segment
                 self._state.write_snapshot()
-        self._leadership.alarm = self._state.alarm
+        self._leadership.alarm = self._state.alarm or self._storage.alarm
         self._storage.save_topics_and_groups()
         self._storage.flush_if_due(self._flush_failed)
 

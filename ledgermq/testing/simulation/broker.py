@@ -136,9 +136,10 @@ class SimBroker:
         if self.report.rebuilt_because or self.report.rebuilt_queues:
             self._disk.hit("CQ rebuilt")
 
-    def _save_state(self) -> None:
+    def _save_state(self) -> bool:
         for path, content in self._state_files():
             self._disk.replace(path, content)
+        return True
 
     def _state_files(self) -> list[tuple[str, bytes]]:
         """Contents of the files of the state that are older than its tables."""

@@ -157,6 +157,37 @@ def test_change_that_cannot_be_written_is_none(tmp_path: Path) -> None:
     assert keys(table) == ["orders-app"]
 
 
+def test_permissions_that_are_the_same_twice_are_written_so_that_they_can_be_read(
+    path: Path,
+) -> None:
+    table = loaded(path)
+    permissions = ["orders=PUB", "invoices=SUB"]
+    account = {
+        "accessKey": "second-app",
+        "secretKey": "secret-2",
+        "topicPerms": permissions,
+        "groupPerms": permissions,
+    }
+    table.change_account("second-app", lambda rules: rules.with_account(account))
+    assert read_rules(path).rules.to_document() == table.rules.to_document()
+
+
+def test_change_that_no_start_would_read_is_none(path: Path) -> None:
+    table = loaded(path)
+    permissions = [f"{number:0>100}=PUB" for number in range(6000)]
+    account = {
+        "accessKey": "second-app",
+        "secretKey": "secret-2",
+        "topicPerms": permissions,
+        "groupPerms": permissions,
+    }
+    with pytest.raises(AccessRulesError, match=r"plain_acl.yml would have \d+ bytes, allowed are"):
+        table.change_account("second-app", lambda rules: rules.with_account(account))
+    assert keys(table) == ["orders-app"]
+    assert sorted(read_rules(path).rules.accounts) == ["orders-app"]
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
 def record_of(path: Path, text: str, at_ms: int) -> dict[str, Any]:
     return loaded(path, text, at_ms).to_record()
 

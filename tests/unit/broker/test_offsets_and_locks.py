@@ -56,6 +56,62 @@ def test_full_offset_table_refuses() -> None:
         table.commit("h", "t", 0, 1)
 
 
+def test_offsets_are_bounded_by_what_they_take_as_json() -> None:
+    """What is stored is read at a start, too."""
+    table = ConsumerOffsetTable(1000, bytes_max=2000)
+    with pytest.raises(SystemBusyError, match=r"take \d+ bytes, allowed are 2000"):
+        for number in range(1000):
+            table.commit(f"g{number}", "t", 0, 1)
+    pairs = len(table)
+    assert 10 < pairs < 100 and len(json.dumps(table.all())) <= 2000
+    with pytest.raises(SystemBusyError, match="allowed are 2000"):
+        for queue_id in range(1000):
+            table.commit("g0", "t", queue_id, 1)
+    # Those that are there go on.
+    table.commit("g0", "t", 0, 2)
+    assert table.find("g0", "t", 0) == 2 and len(table) == pairs
+    table.remove_group("g1")
+    table.commit("new", "t", 0, 1)
+
+
+def test_what_offsets_take_is_the_same_however_they_came() -> None:
+    table = ConsumerOffsetTable(1000)
+    for number in range(50):
+        for queue_id in range(number % 7 + 1):
+            table.commit(f"g{number % 10}", f"t{number % 9}", queue_id, number)
+    table.remove_group("g3")
+    table.remove_topic("t4")
+    other, third = ConsumerOffsetTable(1000), ConsumerOffsetTable(1000)
+    other.replace_all(table.all())
+    third.follow({"old@gone": {0: 1}})
+    third.load_json(json.loads(json.dumps(table.to_json())))
+    for key, queues in table.all().items():
+        third.follow({key: queues})
+    assert table.json_bytes == other.json_bytes == third.json_bytes > 0
+    for topic in {key.partition("@")[0] for key in table.all()}:
+        table.remove_topic(topic)
+    assert table.json_bytes == 0
+
+
+def test_locks_are_bounded_by_what_they_take_as_json() -> None:
+    locks = QueueLocks(bytes_max=2000)
+    with pytest.raises(SystemBusyError, match=r"take \d+ bytes, allowed are 2000"):
+        locks.lock("g", [QueueKey("t", "b", n) for n in range(1000)], "a", 0)
+    held = len(locks)
+    assert 10 < held < 100 and len(json.dumps(locks.all())) <= 2000
+    with pytest.raises(SystemBusyError):
+        locks.lock("g", [QueueKey("t", "b", 0)], "x" * 2000, LOCK_LIFE_MS + 1)
+    assert len(locks) == held
+    other = QueueLocks()
+    other.replace_all(json.loads(json.dumps(locks.all())))
+    assert other.json_bytes == locks.json_bytes
+    # Another holder, a longer name; then all goes.
+    locks.unlock("g", [QueueKey("t", "b", n) for n in range(5)], "a")
+    assert locks.lock("g", [QueueKey("t", "b", 9)], "longer", LOCK_LIFE_MS + 1)
+    locks.expire(3 * LOCK_LIFE_MS)
+    assert (len(locks), locks.json_bytes) == (0, 0)
+
+
 def test_offsets_of_a_group_and_of_a_topic_go() -> None:
     table = ConsumerOffsetTable(10)
     for group, topic in (("g", "t"), ("g", "u"), ("h", "t")):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.broker.errors import StateFileError
+from ledgermq.broker.errors import StateFileError, StateFileTooLargeError
 from ledgermq.broker.state_files import StateFile, format_pretty, parse_tolerant
 
 # As a Java broker wrote it.
@@ -63,6 +63,22 @@ def test_copy_is_one_that_survives_a_power_cut(tmp_path: Path) -> None:
     file.save({"a": 10}, is_durable=True)
     (tmp_path / "topics.json").write_text("")
     assert file.load() == {"a": 9}
+
+
+def test_what_is_written_can_be_read_and_what_cannot_be_read_is_not_written(
+    tmp_path: Path,
+) -> None:
+    """A broker that wrote more than it reads would not start again."""
+    file = StateFile(tmp_path / "topics.json", bytes_max=100)
+    empty = len(file.encode({"a": ""}))
+    largest = {"a": "x" * (100 - empty)}
+    for is_durable in (True, False):
+        file.save(largest, is_durable=is_durable)
+        assert file.load() == largest
+        with pytest.raises(StateFileTooLargeError, match=r"topics\.json .* 101 bytes.* are 100"):
+            file.save({"a": "x" * (101 - empty)}, is_durable=is_durable)
+        assert file.load() == largest
+    assert {path.name for path in tmp_path.iterdir()} == {"topics.json", "topics.json.bak"}
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[1]", "\x00\x01"])

@@ -1,9 +1,12 @@
 """State files are written when their tables changed, and only then."""
 
+import json
 from pathlib import Path
 
+from ledgermq.broker.config_keys import KEYS
+from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.broker.service.state_tables import StateTables
-from ledgermq.broker.state_files import StateFile
+from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
 from tests.unit.broker.parts import Parts
@@ -15,7 +18,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.state = Parts().lead().state
-        self.tables = StateTables(folder, self.state)
+        self.tables = StateTables(folder, self.state, lambda: 0.0)
         self.tables.save()
 
     def flush(self) -> set[str]:
@@ -31,7 +34,7 @@ class Scene:
     def loaded(self) -> Parts:
         """What a restart finds."""
         found = Parts()
-        StateTables(self.folder, found.state).load()
+        StateTables(self.folder, found.state, lambda: 0.0).load()
         return found
 
 
@@ -89,7 +92,7 @@ def test_what_was_loaded_from_a_copy_is_written_to_the_file(tmp_path: Path) -> N
     scene.flush()
     (tmp_path / "topics.json").write_text("torn")
     restarted = Parts().state
-    tables = StateTables(tmp_path, restarted)
+    tables = StateTables(tmp_path, restarted, lambda: 0.0)
     tables.load()
     tables.save()
     content = StateFile(tmp_path / "topics.json").load()
@@ -103,13 +106,103 @@ def test_offsets_lie_in_upstreams_other_file_when_light_queues_are_on(tmp_path: 
     before.state.offsets.commit("g", "A", 0, 5)
     before.tables.save()
     parts = Parts(enableLmq="true").lead()
-    tables = StateTables(tmp_path, parts.state)
+    tables = StateTables(tmp_path, parts.state, lambda: 0.0)
     tables.load()
     assert parts.state.offsets.find("g", "A", 0) == 5
     parts.state.offsets.commit("%LMQ%g", "A", 0, 6)
     tables.save()
     assert '"lmqOffsetTable"' in (tmp_path / "lmqConsumerOffset.json").read_text()
     again = Parts(enableLmq="true")
-    StateTables(tmp_path, again.state).load()
+    StateTables(tmp_path, again.state, lambda: 0.0).load()
     assert again.state.offsets.find("%LMQ%g", "A", 0) == 6
     assert again.state.offsets.find("g", "A", 0) == 5
+
+
+class TooLarge:
+    """A leader with more topics than its file may hold, until some are removed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.parts = Parts().lead()
+        self.tables = StateTables(
+            folder, self.parts.state, lambda: float(self.parts.now_ms), bytes_max=8000
+        )
+        assert self.tables.save()
+        for number in range(100):
+            self.parts.state.put_topic(TopicConfig(f"T{number}"))
+
+    def topics_on_disk(self) -> int:
+        table = json.loads((self.folder / "topics.json").read_text())["topicConfigTable"]
+        return sum(name.startswith("T") and name != "TBW102" for name in table)
+
+
+def test_file_that_a_start_would_not_read_is_not_written_and_operators_see_it(
+    tmp_path: Path,
+) -> None:
+    scene = TooLarge(tmp_path)
+    state, tables = scene.parts.state, scene.tables
+    assert tables.alarm is None
+    state.put_group(SubscriptionGroup("g"))
+    tables.save_topics_and_groups()
+    assert scene.topics_on_disk() == 0
+    assert "topics.json" in (tables.alarm or "") and "allowed are 8000" in (tables.alarm or "")
+    # The other files are written as always, and this one is not forgotten.
+    assert '"g"' in (tmp_path / "subscriptionGroup.json").read_text()
+    assert state.are_topics_unsaved
+    assert tables.take_unsaved() is None and not tables.save()
+    assert state.are_topics_unsaved
+    for number in range(90):
+        state.remove_topic(f"T{number}")
+    scene.parts.now_ms += 60_000
+    tables.save_topics_and_groups()
+    assert scene.topics_on_disk() == 10
+    assert tables.alarm is None and not state.are_topics_unsaved and tables.save()
+
+
+def test_table_whose_file_is_too_large_is_not_encoded_each_second(tmp_path: Path) -> None:
+    scene = TooLarge(tmp_path)
+    encoded = 0
+    to_json = scene.parts.state.topics.to_json
+
+    def counted() -> dict[str, object]:
+        nonlocal encoded
+        encoded += 1
+        return to_json()
+
+    scene.parts.state.topics.to_json = counted  # type: ignore[method-assign]
+    for _ in range(600):
+        scene.parts.now_ms += 1000
+        scene.tables.save_topics_and_groups()
+    assert 10 <= encoded <= 20 and scene.tables.is_waiting
+
+
+def test_tables_are_bounded_so_that_their_files_can_be_written() -> None:
+    """Each bound with the longest names and numbers there may be."""
+    key_max = {key.field: key.high for key in KEYS if key.field in ("topics_max", "groups_max")}
+    negative = -(2**31)
+    topic = TopicConfig("t" * 127, 65_536, 65_536, 7, "SINGLE_TAG", negative, False)
+    group = SubscriptionGroup(
+        "g" * 255, False, False, False, negative, negative, negative, negative, False
+    )
+    for count, name, entry in (
+        (key_max["topics_max"], topic.name, topic.to_json()),
+        (key_max["groups_max"], group.name, group.to_json()),
+    ):
+        one = len(StateFile.encode({"table": {name: entry}}))
+        assert one * count <= FILE_BYTES_MAX
+
+
+def test_offsets_and_locks_take_no_more_than_they_count(tmp_path: Path) -> None:
+    parts = Parts()
+    offsets, locks = parts.state.offsets, parts.state.locks
+    for number, name in enumerate(("a", "b" * 200, 'quotes"\\', "\x01\u00fc\u20ac\U0001f600")):
+        for queue_id in (0, 65_535):
+            offsets.commit(f"g{number}", name, queue_id, 2**63 - 1)
+        queues = [QueueKey(name, f"broker-{name}", queue_id) for queue_id in (0, 2**63 - 1)]
+        locks.lock(f"g{number}", queues, f"client-{name}", 1)
+    for table, members in ((offsets, "offsetTable"), (locks, "lockTable")):
+        around = len(StateFile.encode({members: {}}))
+        written = len(StateFile.encode(table.to_json())) - around
+        # Texts with escapes are longer in the records of the log.
+        recorded = len(json.dumps(table.to_json()[members], separators=(",", ":")))
+        assert max(written, recorded) <= table.json_bytes <= 2 * recorded

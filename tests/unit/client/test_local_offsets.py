@@ -8,6 +8,7 @@ import pytest
 
 from ledgermq.client.errors import ConfigError
 from ledgermq.client.local_offsets import LocalOffsets, offsets_path
+from ledgermq.protocol.bodies import MessageQueue
 from tests.unit.client.parts import OTHER, QUEUE
 
 
@@ -41,6 +42,19 @@ def test_a_file_that_cannot_be_written_fails_the_commit(tmp_path: Path) -> None:
     offsets = LocalOffsets(tmp_path / "taken" / "offsets.json")
     with pytest.raises(ConfigError, match="taken"):
         asyncio.run(offsets.commit(QUEUE, 1))
+
+
+def test_a_file_that_would_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    offsets = LocalOffsets(path, bytes_max=60)
+
+    async def scenario() -> None:
+        await offsets.commit(QUEUE, 7)
+        with pytest.raises(ConfigError, match=r"would have \d+ bytes; allowed: 60"):
+            await offsets.commit(MessageQueue("x" * 60, "b", 0), 8)
+        assert await LocalOffsets(path, bytes_max=60).committed(QUEUE) == 7
+
+    asyncio.run(scenario())
 
 
 def test_names_become_one_file_below_the_directory(tmp_path: Path) -> None:

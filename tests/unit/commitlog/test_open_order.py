@@ -23,7 +23,7 @@ def test_what_is_replayed_is_saved_before_the_first_mark() -> None:
     marks_at_save: list[bytes] = []
     again.store.watch_topic("state", lambda body, index: seen.append(body))
     before = disk.texts[MARK]
-    again.store.open(lambda: marks_at_save.append(disk.texts[MARK]))
+    again.store.open(lambda: not marks_at_save.append(disk.texts[MARK]))
     assert seen == [b"new"]
     assert marks_at_save == [before]
     assert disk.texts[MARK] != before

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.namesrv.errors import ConfigItemNotFoundError
+from ledgermq.namesrv.errors import ConfigItemNotFoundError, LimitError
 from ledgermq.namesrv.kv_table import KvTable
 
 
@@ -49,3 +49,20 @@ def test_failed_write_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         table.put("NS", "k", "2")
     assert table.get("NS", "k") == "1"
+
+
+def test_table_stays_smaller_than_what_a_start_reads(tmp_path: Path) -> None:
+    path = tmp_path / "kv.json"
+    table = KvTable(path, bytes_max=500)
+    with pytest.raises(LimitError, match=r"bytes of the key-value file: 5\d\d .* limit of 500"):
+        for number in range(100):
+            table.put("NS", f"key-{number}", "value")
+    count = len(table.items("NS"))
+    assert count > 10 and path.stat().st_size <= 500
+    with pytest.raises(LimitError):
+        table.put("NS", "key-0", "x" * 500)
+    again = KvTable(path, bytes_max=500)
+    again.load()
+    assert again.items("NS") == table.items("NS") and again.get("NS", "key-0") == "value"
+    again.delete("NS", "key-0")
+    assert len(again.items("NS")) == count - 1
