@@ -7,9 +7,9 @@ member. A JSON request names its group and both ids itself, and is answered on i
 under its opaque.
 
 Whoever names another group or an unknown member is told so (400, 401) and logged once a connection;
-bytes that make no sense close a binary connection and are answered 411 on a JSON one. A Java peer
-may have so many requests waiting for their answers; above that the oldest is answered 421. Nothing
-is scheduled here.
+bytes that make no sense close a binary connection and are answered 411 on a JSON one. A term or an
+index that no member can have (`bounds.py`) closes either. A Java peer may have so many requests
+waiting for their answers; above that the oldest is answered 421. Nothing is scheduled here.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ from ledgermq.dledger.replica import wire_binary, wire_json
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.json_bodies import RequestBody, TransferBody
-from ledgermq.dledger.replica.peers import MemberEvents, send_binary
+from ledgermq.dledger.replica.peers import MemberEvents, check_bounds, send_binary
 from ledgermq.dledger.replica.wire_binary import PING_ANSWER_FRAME, WIRE_VERSION, BinaryCode
 from ledgermq.dledger.replica.wire_json import MemberAnswer, MemberRequest
 from ledgermq.dledger.storage import LedgerStore
@@ -222,6 +222,7 @@ class Listener:
                 codec=self._codec,
                 chain_crc_of=lambda entry_id: self._chain_crc_of(link, entry_id),
             )
+            check_bounds(message, self._events)
         except RemoteProtocolError as error:
             self._complain(connection, str(error))
             connection.close(str(error))
@@ -270,10 +271,29 @@ class Listener:
                 self._complain(connection, str(error))
                 refusal = DLedgerCode.UNEXPECTED_ARGUMENT
             else:
-                self._receive_member(connection, code, command, request, message)
+                self._receive_bounded(connection, code, command, request, message)
                 return
         self._complain(connection, f"request {code} is refused: {refusal.name}")
         self._refuse(connection, code, command, request, refusal)
+
+    def _receive_bounded(
+        self,
+        connection: CommandProtocol,
+        code: int,
+        command: RemotingCommand,
+        request: RequestBody,
+        message: MemberRequest,
+    ) -> None:
+        """Refuses numbers that no member has, and whoever sends them."""
+        try:
+            check_bounds(message, self._events)
+        except RemoteProtocolError as error:
+            self._complain(connection, str(error))
+            refusal = DLedgerCode.UNEXPECTED_ARGUMENT
+            self._refuse(connection, code, command, request, refusal)
+            connection.close(str(error))
+        else:
+            self._receive_member(connection, code, command, request, message)
 
     def _is_of_member(self, code: int, request: RequestBody) -> bool:
         """A leader asks whom it hands over to; a tool asks the leader, with the same code."""

@@ -23,6 +23,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.dledger.bounds import excess_of
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.messages import Message, PeerDialect, VoteRequest
 from ledgermq.dledger.replica import wire_binary, wire_json
@@ -53,7 +54,11 @@ _log = Logger()
 
 
 class MemberEvents(Protocol):
-    """What connections tell the member that owns them."""
+    """What connections tell the member that owns them, and what they ask."""
+
+    @property
+    def term(self) -> int:
+        """The member's current term."""
 
     def message_received(self, message: Message) -> None:
         """A peer sent this; in order for each connection."""
@@ -233,8 +238,10 @@ class Peer:
         answer.addCallback(self._answered, message)
         answer.addErrback(self._not_answered)
 
-    def _answered(self, answer: RemotingCommand, message: MemberRequest) -> None:
-        self._events.message_received(wire_json.decode_answer(message, answer.body))
+    def _answered(self, answer: RemotingCommand, request: MemberRequest) -> None:
+        message = wire_json.decode_answer(request, answer.body)
+        check_bounds(message, self._events)
+        self._events.message_received(message)
 
     def _not_answered(self, failure: Failure) -> Failure | None:
         """No answer is an answer: the core's own timers send again what matters."""
@@ -273,6 +280,7 @@ class Peer:
                     codec=self._codec,
                     chain_crc_of=lambda _: None,
                 )
+                check_bounds(message, self._events)
             except RemoteProtocolError as error:
                 _log.warn("closing {peer_id}: {error}", peer_id=self.peer_id, error=error)
                 connection.close(str(error))
@@ -286,6 +294,17 @@ class Peer:
         if self.dialect is not PeerDialect.UNKNOWN:
             self.dialect = PeerDialect.UNKNOWN
             self._events.peer_lost(self.peer_id)
+
+
+def check_bounds(message: Message, member: MemberEvents) -> None:
+    """Looks at the numbers of a message before the member hears of it.
+
+    Raises:
+        RemoteProtocolError: no member has such a number.
+    """
+    excess = excess_of(message, member.term)
+    if excess is not None:
+        raise RemoteProtocolError(excess.field, excess.value, excess.limit)
 
 
 def send_binary(connection: CommandProtocol, message: Message) -> None:

@@ -26,6 +26,7 @@ class Rig:
     def __init__(self, peers: str = "n0-h:1;n1-10.0.0.1:2") -> None:
         self.clock = MemoryReactorClock()
         self.ended: list[str] = []
+        self.term = 1
         self.found: list[str] = []
         config = ReplicaConfig(group="g", self_id="n0", peers=peers)
         self.connections = Connections(

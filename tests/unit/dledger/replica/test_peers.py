@@ -40,6 +40,7 @@ class Rig:
     def __init__(self, **changes: Any) -> None:
         self.clock = MemoryReactorClock()
         self.told: list[Any] = []
+        self.term = 7
         self.refused: list[str] = []
         self.output = TurnOutput(self.clock)
         config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-10.0.0.1:2", **changes)
@@ -158,6 +159,29 @@ def test_peer_that_does_not_know_hello_speaks_json(code: int) -> None:
             request_id=9,
         )
     ]
+
+
+def test_answer_of_a_term_that_no_election_brings_about_ends_its_connection() -> None:
+    rig = Rig()
+    rig.greeted(0)
+    answer = HeartBeatResponse(
+        term=2**63 - 1, sender="n1", target="n0", code=DLedgerCode.EXPIRED_TERM, round=9
+    )
+    rig.protocol.dataReceived(b"".join(wire_binary.encode(answer)))
+    assert rig.transport.disconnecting
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_json_answer_of_such_a_term_is_no_answer(log_lines: list[str]) -> None:
+    rig = Rig()
+    rig.greeted(3)
+    for message in (BEAT, COMMIT):
+        rig.peer.send(message)
+        (request,) = rig.sent()
+        body = b'{"code":403,"term":9223372036854775807,"group":"g","endIndex":4}'
+        rig.receive(request.response(200, body=body))
+    assert rig.told == [("n1", PeerDialect.JAVA)]
+    assert len(log_lines) == 2
 
 
 def test_pre_vote_is_not_sent_in_json() -> None:
