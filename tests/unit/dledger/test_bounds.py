@@ -56,7 +56,7 @@ MESSAGES: list[Message] = [
     ),
     TransferRequest(**IDS, last_index=8, request_id=1),
     TransferResponse(**IDS, code=DLedgerCode.SUCCESS, request_id=1),
-]  # type: ignore[arg-type]  # fmt: skip
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -104,9 +104,9 @@ def test_indexes_are_bounded(kind: type[Message], field: str) -> None:
 @pytest.mark.parametrize("field", ["last_term", "round_term"])
 def test_other_terms_are_bounded_alike(field: str) -> None:
     message = next(message for message in MESSAGES if hasattr(message, field))
-    assert excess_of(replace(message, **{field: LAST_TERM}), OWN_TERM) is None  # type: ignore[arg-type]
+    assert excess_of(replace(message, **{field: LAST_TERM}), OWN_TERM) is None
     for term in (LAST_TERM + 1, I64_MAX, -2):
-        excess = excess_of(replace(message, **{field: term}), OWN_TERM)  # type: ignore[arg-type]
+        excess = excess_of(replace(message, **{field: term}), OWN_TERM)
         assert excess is not None and excess.field == field
 
 
@@ -126,6 +126,6 @@ def test_entries_are_bounded_before_they_are_stored(kind: type[Message]) -> None
 
 
 def test_term_before_the_entries_is_bounded() -> None:
-    message = AppendRequest(**PUSH, entries=entry(), previous=EntryId(I64_MAX, 7))  # type: ignore[arg-type]
+    message = AppendRequest(**PUSH, entries=entry(), previous=EntryId(I64_MAX, 7))
     excess = excess_of(message, OWN_TERM)
     assert excess is not None and excess.field == "term before the entries"

@@ -1,16 +1,13 @@
 """Who is let in on the ledger's port, what is handed on, and where answers go."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 
-from ledgermq.dledger.entry import EntryCodec, EntryHead, EntryId, EntrySlice, read_head
+from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.errors import (
     DropReason,
     NotLeaderError,
@@ -26,8 +23,6 @@ from ledgermq.dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     JsonCode,
-    Message,
-    PeerDialect,
     PushKind,
     PushResponse,
     TransferRequest,
@@ -36,116 +31,17 @@ from ledgermq.dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from ledgermq.dledger.replica import wire_binary, wire_json
-from ledgermq.dledger.replica.client_requests import ClientRequests
-from ledgermq.dledger.replica.config import ReplicaConfig
-from ledgermq.dledger.replica.listener import Listener
-from ledgermq.dledger.replica.wire_binary import Hello
-from ledgermq.dledger.storage import LedgerStore
-from ledgermq.dledger.transfer import Transfer
-from ledgermq.protocol.checksum import crc32c
-from ledgermq.protocol.command import RemotingCommand, decode, encode
-from ledgermq.protocol.framing import FrameDecoder
-from ledgermq.protocol.transport import CommandProtocol
-
-CODEC = EntryCodec(crc32c)
-SEGMENT_BYTES = 1 << 20
-LOG = CODEC.encode([b"a", b"b", b"c"], first_index=0, term=1, position=0, previous_chain_crc=0)
-
-
-class FakeStore:
-    segment_bytes = SEGMENT_BYTES
-    first_index = 0
-    last_index = 2
-
-    def head_at(self, index: int) -> EntryHead:
-        return read_head(LOG.data, LOG.starts[index])
-
-    def read(self, first_index: int, bytes_max: int) -> EntrySlice:
-        return LOG.slice_from(first_index)
-
-
-class FakeMember:
-    """What the listener tells, and what tools are served from."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.role = Role.LEADER
-        self.term = 1
-        self.leader_id: str | None = "n0"
-        self.commit_index = 1
-        self.store = cast(LedgerStore, FakeStore())
-        self.now_ms = 0.0
-        self.error: Exception | None = None
-
-    def message_received(self, message: Message) -> None:
-        self.messages.append(message)
-
-    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None: ...
-
-    def peer_lost(self, peer_id: str) -> None: ...
-
-    def peer_ended(self, peer_id: str) -> None: ...
-
-    def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]:
-        if self.error is not None:
-            raise self.error
-        return [CODEC.encode(bodies, first_index=3, term=1, position=147, previous_chain_crc=1)]
-
-    def transfer(self, target_id: str) -> Transfer:
-        if self.error is not None:
-            raise self.error
-        self.transfer_begun = Transfer(self.term, target_id, self.now_ms, self.now_ms + 3000)
-        return self.transfer_begun
-
-
-class Rig:
-    """A listener and connections to it."""
-
-    def __init__(self, **changes: Any) -> None:
-        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-h:2;n2-h:3", **changes)
-        self.member = FakeMember()
-        self.clients = ClientRequests(config, self.member)
-        self.listener = Listener(config, self.member.store, CODEC, self.member, self.clients)
-        self.clock = Clock()
-
-    def connect(self) -> "Caller":
-        return Caller(self)
-
-
-class Caller:
-    """The other end of one connection."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.transport = StringTransport()
-        self.connection = CommandProtocol(rig.clock, rig.listener)
-        self.connection.makeConnection(self.transport)
-        self.decoder = FrameDecoder()
-
-    def send(self, frame: bytes) -> None:
-        self.connection.dataReceived(frame)
-
-    def ask(self, code: int, body: bytes, opaque: int = 7) -> list[RemotingCommand]:
-        self.send(encode(RemotingCommand(code=code, body=body, opaque=opaque)))
-        return self.answers()
-
-    def ask_json(self, code: int, opaque: int = 7, **fields: Any) -> Any:
-        ids = {"group": "g", "remoteId": "n0", "leaderId": "n1", "localId": "n1", "term": 1}
-        body = json.dumps({k: v for k, v in (ids | fields).items() if v is not None}).encode()
-        answers = self.ask(code, body, opaque)
-        return [(answer.code, answer.opaque, json.loads(answer.body)) for answer in answers]
-
-    def answers(self) -> list[RemotingCommand]:
-        self.rig.clock.advance(0)
-        frames = self.decoder.feed(self.transport.value())
-        self.transport.clear()
-        return [decode(frame) for frame in frames]
-
-    def greet(self, sender: str = "n1", **changes: Any) -> RemotingCommand:
-        fields = {"group": "g", "target": "n0", "segment_bytes": SEGMENT_BYTES} | changes
-        (answer,) = self.ask(52001, wire_binary.encode_hello(Hello(sender=sender, **fields)))
-        return answer
+from ledgermq.dledger.replica import wire_json
+from tests.unit.dledger.replica.callers import (
+    CODEC,
+    COMMIT,
+    COMMIT_ANSWER,
+    LOG,
+    VOTE,
+    Caller,
+    Rig,
+    binary,
+)
 
 
 @pytest.fixture
@@ -158,26 +54,6 @@ def log_lines() -> Iterator[list[str]]:
     globalLogPublisher.addObserver(observe)
     yield lines
     globalLogPublisher.removeObserver(observe)
-
-
-def binary(message: Message) -> bytes:
-    return b"".join(wire_binary.encode(message))
-
-
-COMMIT = CommitRequest(term=1, sender="n1", target="n0", commit_index=0, request_id=5)
-VOTE = VoteRequest(term=4, sender="n1", target="n0", last_index=2, last_term=3)
-COMMIT_ANSWER = PushResponse(
-    term=1,
-    sender="n0",
-    target="n1",
-    kind=PushKind.COMMIT,
-    code=DLedgerCode.SUCCESS,
-    index=None,
-    count=0,
-    begin_index=0,
-    end_index=2,
-    request_id=5,
-)
 
 
 def test_greeted_member_speaks_binary_and_is_answered_on_its_connection() -> None:
@@ -271,56 +147,6 @@ def test_bad_binary_frame_closes_its_connection_only() -> None:
     caller.ask(52009, b"short")
     assert caller.transport.disconnecting
     assert not other.transport.disconnecting
-
-
-@pytest.mark.parametrize("term", [2**63 - 1, 2**62, 2 + (1 << 32), -2])
-def test_term_that_no_election_brings_about_closes_its_connection(
-    term: int, log_lines: list[str]
-) -> None:
-    """A member enters each higher term for good: one message ended all elections of a group."""
-    messages: list[Message] = [
-        HeartBeatRequest(term=term, sender="n1", target="n0", commit_index=0, read_round=1),
-        replace(VOTE, term=term),
-        replace(VOTE, last_term=term),
-        replace(VOTE, term=term, pre_vote=True),
-        replace(COMMIT, term=term),
-        TransferRequest(term=term, sender="n1", target="n0", last_index=0, request_id=1),
-    ]
-    for message in messages:
-        rig = Rig()
-        caller, other = rig.connect(), rig.connect()
-        caller.greet()
-        other.greet("n2")
-        caller.send(binary(message))
-        assert caller.transport.disconnecting and not other.transport.disconnecting
-        assert rig.member.messages == []
-    assert len(log_lines) == len(messages)
-
-
-@pytest.mark.parametrize(
-    ("code", "fields"),
-    [
-        (51001, {"term": 2**63 - 1, "ledgerEndIndex": 3, "ledgerEndTerm": 1}),
-        (51001, {"ledgerEndIndex": 2**63 - 1, "ledgerEndTerm": 1}),
-        (51001, {"ledgerEndIndex": 1, "ledgerEndTerm": 2**63 - 1}),
-        (51002, {"term": 2**63 - 1}),
-        (51002, {"term": 2 + (1 << 32)}),
-        (51004, {"term": 2**63 - 1, "type": "COMMIT", "commitIndex": 1}),
-        (51004, {"type": "COMMIT", "commitIndex": 2**63 - 1}),
-        (51005, {"term": 2**63 - 1, "transferId": "n1", "transfereeId": "n0"}),
-        (51005, {"takeLeadershipLedgerIndex": 2**63 - 1, "transferId": "n1",
-                 "transfereeId": "n0"}),
-    ],
-)  # fmt: skip
-def test_json_request_out_of_bounds_is_refused_and_its_connection_closed(
-    code: int, fields: dict[str, Any]
-) -> None:
-    rig = Rig()
-    caller = rig.connect()
-    (answer,) = caller.ask_json(code, **fields)
-    assert answer[2]["code"] == DLedgerCode.UNEXPECTED_ARGUMENT
-    assert caller.transport.disconnecting
-    assert rig.member.messages == []
 
 
 def append_of(bodies: list[bytes], previous: EntryId, chain_crc: int, position: int) -> bytes:

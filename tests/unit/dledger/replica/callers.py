@@ -1,0 +1,150 @@
+"""A listener, and callers at the other ends of its connections."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+
+from ledgermq.dledger.entry import EntryCodec, EntryHead, EntrySlice, read_head
+from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.messages import (
+    CommitRequest,
+    DLedgerCode,
+    Message,
+    PeerDialect,
+    PushKind,
+    PushResponse,
+    VoteRequest,
+)
+from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica.client_requests import ClientRequests
+from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.listener import Listener
+from ledgermq.dledger.replica.wire_binary import Hello
+from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.transfer import Transfer
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.transport import CommandProtocol
+
+CODEC = EntryCodec(crc32c)
+SEGMENT_BYTES = 1 << 20
+LOG = CODEC.encode([b"a", b"b", b"c"], first_index=0, term=1, position=0, previous_chain_crc=0)
+
+
+class FakeStore:
+    segment_bytes = SEGMENT_BYTES
+    first_index = 0
+    last_index = 2
+
+    def head_at(self, index: int) -> EntryHead:
+        return read_head(LOG.data, LOG.starts[index])
+
+    def read(self, first_index: int, bytes_max: int) -> EntrySlice:
+        return LOG.slice_from(first_index)
+
+
+class FakeMember:
+    """What the listener tells, and what tools are served from."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.role = Role.LEADER
+        self.term = 1
+        self.leader_id: str | None = "n0"
+        self.commit_index = 1
+        self.store = cast(LedgerStore, FakeStore())
+        self.now_ms = 0.0
+        self.error: Exception | None = None
+
+    def message_received(self, message: Message) -> None:
+        self.messages.append(message)
+
+    def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None: ...
+
+    def peer_lost(self, peer_id: str) -> None: ...
+
+    def peer_ended(self, peer_id: str) -> None: ...
+
+    def propose(self, bodies: Sequence[bytes]) -> list[EntrySlice]:
+        if self.error is not None:
+            raise self.error
+        return [CODEC.encode(bodies, first_index=3, term=1, position=147, previous_chain_crc=1)]
+
+    def transfer(self, target_id: str) -> Transfer:
+        if self.error is not None:
+            raise self.error
+        self.transfer_begun = Transfer(self.term, target_id, self.now_ms, self.now_ms + 3000)
+        return self.transfer_begun
+
+
+class Rig:
+    """A listener and connections to it."""
+
+    def __init__(self, **changes: Any) -> None:
+        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-h:2;n2-h:3", **changes)
+        self.member = FakeMember()
+        self.clients = ClientRequests(config, self.member)
+        self.listener = Listener(config, self.member.store, CODEC, self.member, self.clients)
+        self.clock = Clock()
+
+    def connect(self) -> "Caller":
+        return Caller(self)
+
+
+class Caller:
+    """The other end of one connection."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.transport = StringTransport()
+        self.connection = CommandProtocol(rig.clock, rig.listener)
+        self.connection.makeConnection(self.transport)
+        self.decoder = FrameDecoder()
+
+    def send(self, frame: bytes) -> None:
+        self.connection.dataReceived(frame)
+
+    def ask(self, code: int, body: bytes, opaque: int = 7) -> list[RemotingCommand]:
+        self.send(encode(RemotingCommand(code=code, body=body, opaque=opaque)))
+        return self.answers()
+
+    def ask_json(self, code: int, opaque: int = 7, **fields: Any) -> Any:
+        ids = {"group": "g", "remoteId": "n0", "leaderId": "n1", "localId": "n1", "term": 1}
+        body = json.dumps({k: v for k, v in (ids | fields).items() if v is not None}).encode()
+        answers = self.ask(code, body, opaque)
+        return [(answer.code, answer.opaque, json.loads(answer.body)) for answer in answers]
+
+    def answers(self) -> list[RemotingCommand]:
+        self.rig.clock.advance(0)
+        frames = self.decoder.feed(self.transport.value())
+        self.transport.clear()
+        return [decode(frame) for frame in frames]
+
+    def greet(self, sender: str = "n1", **changes: Any) -> RemotingCommand:
+        fields = {"group": "g", "target": "n0", "segment_bytes": SEGMENT_BYTES} | changes
+        (answer,) = self.ask(52001, wire_binary.encode_hello(Hello(sender=sender, **fields)))
+        return answer
+
+
+def binary(message: Message) -> bytes:
+    return b"".join(wire_binary.encode(message))
+
+
+COMMIT = CommitRequest(term=1, sender="n1", target="n0", commit_index=0, request_id=5)
+VOTE = VoteRequest(term=4, sender="n1", target="n0", last_index=2, last_term=3)
+COMMIT_ANSWER = PushResponse(
+    term=1,
+    sender="n0",
+    target="n1",
+    kind=PushKind.COMMIT,
+    code=DLedgerCode.SUCCESS,
+    index=None,
+    count=0,
+    begin_index=0,
+    end_index=2,
+    request_id=5,
+)
