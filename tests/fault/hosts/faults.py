@@ -46,7 +46,7 @@ class Fault:
 
     # As it is chosen by.
     name: str
-    # As it is told.
+    # As it is told, with a place for the seconds.
     title: str
     # Seconds from its begin to its end.
     hold_s: float
@@ -147,7 +147,7 @@ def _wipe_follower(scene: Scene) -> Undo:
 # What belongs together is done one after the other.
 FAULTS: tuple[tuple[Fault, ...], ...] = (
     (
-        Fault("blackout", "blackout of 60 s", 60, _black_out),
+        Fault("blackout", "blackout of {hold_s:g} s", 60, _black_out),
         Fault("leader-cut-again", "leader cut off, 30 s after that", 15, _cut_leader, after_s=30),
     ),
     (Fault("leader-cut", "leader cut off", 15, _cut_leader),),

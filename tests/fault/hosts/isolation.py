@@ -11,8 +11,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-_TOOLS = {"unshare": "util-linux", "mount": "util-linux", "ip": "iproute2"}
+# It ends with who started it, and its child with it.
+_MORTAL = ("setpriv", "--pdeathsig", "KILL")
+_WORLD = (
+    *_MORTAL,
+    "unshare",
+    "--net",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
+_TOOLS = {"setpriv": "util-linux", "unshare": "util-linux", "mount": "util-linux", "ip": "iproute2"}
 TUN_DEVICE = Path("/dev/net/tun")
 
 
@@ -27,12 +38,15 @@ def find_obstacle() -> str | None:
         return "only root may make network namespaces; run as root"
     if not TUN_DEVICE.exists():
         return f"the kernel has no {TUN_DEVICE}"
-    done = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*_WORLD, "true"], capture_output=True, text=True, timeout=60)
     if done.returncode:
         return f"this machine lets nobody make namespaces: {done.stderr.strip()}"
     return None
 
 
 def isolated(words: list[str]) -> list[str]:
-    """Returns a command that runs a command in such a world; it ends with the same exit code."""
-    return [*_UNSHARE, *words]
+    """Returns a command that runs a command in such a world; it ends with the same exit code.
+
+    Of the signals it minds SIGKILL only, which ends all, as the end of its parent does.
+    """
+    return [*_WORLD, *words]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ledgermq.protocol.codes import RequestCode
 from tests.e2e.wire_client import WireClient
 from tests.fault.hosts.cluster import QUEUES, TOPIC, Cluster
-from tests.fault.hosts.load import Ack
+from tests.fault.hosts.notes import Note
 from tests.fault.hosts.observer import Place
 from tests.fault.hosts.producer import body_of, number_of
 from tests.fault.up_group import NODES
@@ -28,6 +28,8 @@ class Verdict(NamedTuple):
     unknown_count: int
     # Numbers that stand at more than one place: sends that were tried again.
     copies_count: int
+    # Deliveries of what had been delivered before.
+    again_count: int
 
 
 def read_broker(address: str) -> dict[Place, bytes]:
@@ -52,7 +54,8 @@ def read_broker(address: str) -> dict[Place, bytes]:
 
 
 def judge(
-    acks: Sequence[Ack],
+    acks: Sequence[Note],
+    deliveries: Sequence[Note],
     sent_count: int,
     seen: dict[Place, int],
     brokers: dict[str, dict[Place, bytes]],
@@ -62,6 +65,7 @@ def judge(
 
     Args:
         acks: what the producers were told.
+        deliveries: what the consumer was given.
         sent_count: messages that were sent; their numbers are below it.
         seen: what the observer saw at each place.
         brokers: what each broker shows in the end.
@@ -71,6 +75,12 @@ def judge(
     told = {(ack.queue, ack.offset): ack.number for ack in acks}
     if len(told) != len(acks):
         complaints.append("two messages were acknowledged at one place")
+    given: dict[Place, bytes] = {}
+    for note in deliveries:
+        body = given.setdefault((note.queue, note.offset), body_of(note.number))
+        if body != body_of(note.number):
+            complaints.append(f"the consumer was given two messages of {note.queue}:{note.offset}")
+    complaints += _missing("the consumer", "acknowledged", told, given)
     for node, found in brokers.items():
         for what, expected in (("acknowledged", told), ("seen", seen)):
             complaints += _missing(node, what, expected, found)
@@ -93,6 +103,7 @@ def judge(
         complaints,
         unknown_count=sum(place not in told for place in first),
         copies_count=sum(count - 1 for count in times.values()),
+        again_count=len(deliveries) - len(given),
     )
 
 
@@ -112,7 +123,11 @@ def _missing(
 
 
 def judge_cluster(
-    cluster: Cluster, acks: list[Ack], sent_count: int, seen: dict[Place, int]
+    cluster: Cluster,
+    acks: Sequence[Note],
+    deliveries: Sequence[Note],
+    sent_count: int,
+    seen: dict[Place, int],
 ) -> Verdict:
     """Reads all brokers, and judges."""
     brokers = {}
@@ -123,6 +138,6 @@ def judge_cluster(
         except (AssertionError, OSError) as error:
             complaints.append(f"{node} cannot be read: {error!r}")
     if not brokers:
-        return Verdict(complaints, 0, 0)
-    verdict = judge(acks, sent_count, seen, brokers, cluster.terms())
+        return Verdict(complaints, 0, 0, 0)
+    verdict = judge(acks, deliveries, sent_count, seen, brokers, cluster.terms())
     return verdict._replace(complaints=complaints + verdict.complaints)

@@ -3,9 +3,8 @@
     python -m tests.fault.hosts.producer NAMESRV TOPIC FILE RATE
 
 Every second message has one of a few ordering keys. A body tells its number, and the number tells
-the body. FILE gets one note for each acknowledgement (number, queue, queue offset, when it was sent
-and when acknowledged, in seconds of the monotonic clock), at once. A line of JSON at the end tells
-how many were sent, and how many failed in which way.
+the body. FILE gets one note for each acknowledgement, at once (see notes). A line of JSON at the
+end tells how many were sent, and how many failed in which way.
 """
 
 import asyncio
@@ -18,8 +17,8 @@ from functools import partial
 from typing import BinaryIO
 
 from ledgermq.client import Message, Producer, SendResult
+from tests.fault.hosts.notes import NOTE
 
-NOTE = struct.Struct("=QIQdd")
 _NUMBER = struct.Struct(">Q")
 _KEYS = 4
 _PRODUCERS = 2
@@ -58,19 +57,17 @@ class _Sending:
         producer = self._producers[number % _PRODUCERS]
         key = f"k{number // _PRODUCERS % _KEYS}" if number // _PRODUCERS % 2 else None
         message = Message(self._topic, body_of(number))
-        begun_s = time.monotonic()
         result = await producer.submit(message, ordering_key=key)
-        result.add_done_callback(partial(self._note, number, begun_s))
+        result.add_done_callback(partial(self._note, number))
 
-    def _note(self, number: int, begun_s: float, done: asyncio.Future[SendResult]) -> None:
+    def _note(self, number: int, done: asyncio.Future[SendResult]) -> None:
         error = done.exception()
         if error is not None:
             self.failures[type(error).__name__] += 1
             return
         result = done.result()
-        now_s = time.monotonic()
-        note = NOTE.pack(number, result.queue_id, result.queue_offset, begun_s, now_s)
-        self._file.write(note)
+        place = result.queue_id, result.queue_offset
+        self._file.write(NOTE.pack(number, *place, time.monotonic()))
 
 
 async def run(namesrv: str, topic: str, path: str, rate: int) -> dict[str, object]:

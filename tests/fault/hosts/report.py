@@ -9,8 +9,8 @@ from typing import NamedTuple
 from tests.fault.hosts.trial import Outcome
 
 _HEADS = (
-    "fault", "times", "no ack for s", "first ack after s", "healed after s", "new leader after s",
-    "acks/s", "ends", "by hand",
+    "fault", "times", "no ack for s", "no delivery for s", "first ack after s", "healed after s",
+    "new leader after s", "acks/s", "ends", "by hand",
 )  # fmt: skip
 
 
@@ -53,6 +53,7 @@ def table(outcomes: list[Outcome]) -> list[str]:
                 found[0].title,
                 str(len(found)),
                 spread(one.gap_s for one in found),
+                spread(one.silent_s for one in found),
                 spread(one.first_s for one in found),
                 spread(one.healed_s for one in found),
                 spread(one.replaced_s for one in found),

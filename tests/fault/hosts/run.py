@@ -13,10 +13,10 @@ that each fault took are printed; with limits the exit code minds them, too. Nee
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -72,9 +72,11 @@ class Run:
             trials.wait_until_whole(time.monotonic())
             for fault in self._drawn():
                 self._one(trials, fault)
-            said = load.end()
-            trials.wait_until_whole(load.acks[-1].at_s - 1e-6)
-            verdict = judge_cluster(cluster, load.acks, said["sent"], observer.seen)
+            said = load.producer.end()
+            trials.wait_until_whole(load.acks.all[-1].at_s - 1e-6)
+            load.consumer.end()
+            acks, deliveries = load.acks.all, load.deliveries.all
+            verdict = judge_cluster(cluster, acks, deliveries, said["sent"], observer.seen)
             self.complaints += verdict.complaints + observer.complaints
             _say(_told(said, verdict, load))
         stop_and_verify(cluster)
@@ -89,20 +91,23 @@ class Run:
         calm_s = self._rng.uniform(*_CALM_S)
         outcome = trials.play(fault, self._options.hold or fault.hold_s, calm_s)
         self.outcomes.append(outcome)
+        first, healed, replaced = map(
+            spread, ([outcome.first_s], [outcome.healed_s], [outcome.replaced_s])
+        )
         _say(
-            f"{outcome.title}: no ack for {outcome.gap_s:.1f} s, first after"
-            f" {spread([outcome.first_s])} s, healed after {spread([outcome.healed_s])} s, new"
-            f" leader after {spread([outcome.replaced_s])} s, {outcome.acks_s:.0f} acks/s,"
-            f" {outcome.end_count} ended, load {outcome.load:.1f}"
+            f"{outcome.title}: no ack for {outcome.gap_s:.1f} s, no delivery for"
+            f" {outcome.silent_s:.1f} s, first ack after {first} s, healed after {healed} s, new"
+            f" leader after {replaced} s, {outcome.acks_s:.0f} acks/s, {outcome.end_count} ended,"
+            f" load {outcome.load:.1f}"
         )
 
 
 def _told(said: dict[str, Any], verdict: Verdict, load: Load) -> str:
     failed = ", ".join(f"{count} {kind}" for kind, count in said["failed"].items()) or "none"
     return (
-        f"{said['sent']:,} sent, {len(load.acks):,} acknowledged, failed: {failed};"
+        f"{said['sent']:,} sent, {len(load.acks.all):,} acknowledged, failed: {failed};"
         f" {verdict.unknown_count} stored at places that nobody was told of,"
-        f" {verdict.copies_count} of them copies"
+        f" {verdict.copies_count} of them copies; {verdict.again_count} delivered again"
     )
 
 
@@ -156,16 +161,18 @@ def main(words: list[str]) -> int:
     """Makes a world of its own, and plays in it; returns the exit code."""
     options = _parse(words)
     if options.inside:
-        # The first process of a world gets no signal that it does not ask for.
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
         return play_all(options)
     obstacle = find_obstacle()
     if obstacle is not None:
         sys.stderr.write(f"no hosts can be made here: {obstacle}\n")
         return 1
     command = [sys.executable, "-m", "tests.fault.hosts.run", _INSIDE, *words]
-    world = isolated(command)
-    os.execvp(world[0], world)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    with subprocess.Popen(isolated(command)) as world:
+        try:
+            return world.wait()
+        finally:
+            world.kill()
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ import random
 import pytest
 
 from tests.fault.hosts.faults import NAMES, chosen
-from tests.fault.hosts.judge import judge
+from tests.fault.hosts.judge import Verdict, judge
 from tests.fault.hosts.links import DEAD, WHOLE, Way, decode_ways, draw_delay, encode_ways
-from tests.fault.hosts.load import Ack
+from tests.fault.hosts.notes import Note
 from tests.fault.hosts.observer import Place
 from tests.fault.hosts.producer import body_of, number_of
 from tests.fault.hosts.report import exceeded, spread, table
 from tests.fault.hosts.trial import Outcome
 
-ACKS = [Ack(number, number % 2, number // 2, 0.0, float(number)) for number in range(6)]
+ACKS = [Note(number, number % 2, number // 2, float(number)) for number in range(6)]
 SEEN = {(ack.queue, ack.offset): ack.number for ack in ACKS}
 GOOD_TERMS = {1: {"n0"}, 2: {"n1"}}
 NODES = ("n0", "n1", "n2")
@@ -30,7 +30,7 @@ def complaints_when(
     brokers: dict[str, dict[Place, bytes]], terms: dict[int, set[str]] = GOOD_TERMS
 ) -> str:
     """All complaints in one text."""
-    return "\n".join(judge(ACKS, len(ACKS), SEEN, brokers, terms).complaints)
+    return "\n".join(judge(ACKS, ACKS, len(ACKS), SEEN, brokers, terms).complaints)
 
 
 def test_a_body_tells_its_number() -> None:
@@ -71,8 +71,8 @@ def test_a_message_that_nobody_sent_is_seen() -> None:
 
 
 def test_two_acknowledgements_of_one_place_are_seen() -> None:
-    acks = [*ACKS, Ack(7, 0, 0, 0.0, 9.0)]
-    found = judge(acks, 8, SEEN, {"n0": bodies()}, GOOD_TERMS)
+    acks = [*ACKS, Note(7, 0, 0, 9.0)]
+    found = judge(acks, ACKS, 8, SEEN, {"n0": bodies()}, GOOD_TERMS)
     assert "two messages were acknowledged at one place" in found.complaints
 
 
@@ -83,8 +83,19 @@ def test_two_leaders_of_a_term_are_seen() -> None:
 
 def test_copies_are_counted_and_no_fault() -> None:
     more = bodies() | {(0, 3): body_of(5)}
-    found = judge(ACKS, len(ACKS), SEEN, dict.fromkeys(NODES, more), GOOD_TERMS)
-    assert (found.complaints, found.unknown_count, found.copies_count) == ([], 1, 1)
+    found = judge(ACKS, ACKS, len(ACKS), SEEN, dict.fromkeys(NODES, more), GOOD_TERMS)
+    assert found == Verdict([], unknown_count=1, copies_count=1, again_count=0)
+
+
+def test_what_the_consumer_was_not_given_is_seen() -> None:
+    wrong = [*ACKS[1:], Note(3, 0, 1, 9.0), ACKS[5]]
+    found = judge(ACKS, wrong, len(ACKS), SEEN, {"n0": bodies()}, GOOD_TERMS)
+    assert found.complaints == [
+        "the consumer was given two messages of 0:1",
+        "the consumer: of 6 messages that were acknowledged, 1 are lost and 0 are others"
+        " (queue:offset 0:0)",
+    ]
+    assert found.again_count == 2
 
 
 def test_ways_drop_delay_and_overtake() -> None:
@@ -103,7 +114,7 @@ def test_ways_drop_delay_and_overtake() -> None:
 
 def outcome(name: str, **changes: float | None) -> Outcome:
     """A fault that took no time."""
-    found = Outcome(name, name, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0)
+    found = Outcome(name, name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0)
     return found._replace(**changes)  # type: ignore[arg-type]
 
 

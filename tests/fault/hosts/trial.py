@@ -29,6 +29,8 @@ class Outcome(NamedTuple):
     gap_s: float
     # From the end of the fault to the next acknowledgement; None when none came.
     first_s: float | None
+    # The longest time without a delivery, from the begin until the consumer had all of that.
+    silent_s: float
     # From the end of the fault until all three counted and showed all that was acknowledged.
     healed_s: float | None
     # From the begin until another broker served; None when the leader stayed, or none came.
@@ -75,8 +77,8 @@ class Trials:
         """
         rest_s = self._ended_s + fault.after_s - time.monotonic() if fault.after_s else calm_s
         _PAUSE.wait(max(0.0, rest_s))
-        cluster = self._cluster
-        leader = cluster.find_leader() or cluster.wait_for_leader()
+        cluster, acks = self._cluster, self.load.acks
+        leader = cluster.wait_for_leader()
         change_count = len(cluster.changes)
         begun_s = time.monotonic()
         undo = fault.begin(self.scene)
@@ -84,12 +86,15 @@ class Trials:
         undo()
         ended_s = self._ended_s = time.monotonic()
         healed_s = self._wait_until_healed(ended_s)
-        first_s = self.load.first_after(ended_s)
         # The watching thread goes on.
         changes = cluster.changes[change_count:]
-        self._tell(fault, leader, changes, begun_s, ended_s, first_s, healed_s)
         if healed_s is None:
             self._restart()
+        over_s = healed_s or time.monotonic()
+        self._wait_until_delivered(acks.ends())
+        silent_s = self.load.deliveries.longest_gap(begun_s, time.monotonic())
+        first_s = acks.first_after(ended_s)
+        self._tell(fault, leader, changes, begun_s, ended_s, first_s, healed_s)
         successor_s = [
             change.at_s
             for change in changes
@@ -97,12 +102,13 @@ class Trials:
         ]
         return Outcome(
             fault.name,
-            fault.title,
-            gap_s=self.load.longest_gap(begun_s, healed_s or time.monotonic()),
+            fault.title.format(hold_s=hold_s),
+            gap_s=acks.longest_gap(begun_s, over_s),
             first_s=None if first_s is None else first_s - ended_s,
+            silent_s=silent_s,
             healed_s=None if healed_s is None else healed_s - ended_s,
             replaced_s=successor_s[0] - begun_s if successor_s else None,
-            acks_s=self.load.count(begun_s, ended_s) / (ended_s - begun_s),
+            acks_s=acks.count(begun_s, ended_s) / (ended_s - begun_s),
             end_count=sum(change.text.startswith("ended") for change in changes),
             load=os.getloadavg()[0],
         )
@@ -110,22 +116,27 @@ class Trials:
     def _wait_until_healed(self, ended_s: float) -> float | None:
         """Returns when all had healed; None when the patience was at its end before."""
         try:
-            self.wait_until_whole(ended_s)
+            self._wait_until_counted(ended_s)
         except AssertionError as error:
-            self.story.write(f"not healed: {error}\n")
+            self.story.write(f"not healed: {error} {getattr(error, '__notes__', '')}\n")
             return None
         return time.monotonic()
 
     def wait_until_whole(self, since_s: float) -> None:
-        """Waits until all count, and show all that was acknowledged before the first
-        acknowledgement since then, that one included.
+        """Waits until all count, and until they and the consumer have all that was acknowledged."""
+        self._wait_until_counted(since_s)
+        self._wait_until_delivered(self.load.acks.ends())
+
+    def _wait_until_counted(self, since_s: float) -> None:
+        """Waits for an acknowledgement since then, and until all three count and show all that was
+        acknowledged by then.
         """
         wait_until(
-            lambda: self.load.first_after(since_s),
+            lambda: self.load.acks.first_after(since_s),
             what="an acknowledgement",
             deadline_s=PATIENCE_S,
         )
-        ends = self.load.ends()
+        ends = self.load.acks.ends()
         lags: dict[str, int] = {}
 
         def is_whole() -> bool:
@@ -138,11 +149,20 @@ class Trials:
             error.add_note(f"messages that they lack: {lags}")
             raise
 
+    def _wait_until_delivered(self, ends: dict[int, int]) -> None:
+        """Waits until the consumer was given the last messages before these offsets."""
+
+        def is_delivered() -> bool:
+            given = self.load.deliveries.ends()
+            return all(given.get(queue, 0) >= end for queue, end in ends.items())
+
+        wait_until(is_delivered, what="all deliveries", deadline_s=PATIENCE_S)
+
     def _restart(self) -> None:
         """What somebody would do by hand."""
         self.story.write("all brokers are restarted by hand\n")
         self._cluster.restart()
-        self.wait_until_whole(time.monotonic())
+        self._wait_until_counted(time.monotonic())
 
     def _tell(
         self,
