@@ -1,19 +1,30 @@
 """Consume queues checked against the log: the units that committed entries must have, one by one.
 
-A unit is 8 physical_offset, 4 size_bytes, 8 tags_code. Queue files are made from the log, so one
-that is missing or ends early is told and is no defect; a wrong unit, a hole before later units, and
-a unit that the log does not know are.
+A unit is 8 physical_offset, 4 size_bytes, 8 tags_code: the hash of the message's tags. Only in
+SCHEDULE_TOPIC_XXXX, for a message with a delay level, it is the time at which the message is
+delivered: its store time and the delay that the level had then, which nothing in the store tells.
+So that time has to be possible; where the delays of a queue differ, that is told.
+
+Queue files are made from the log, so one that is missing or ends early is told and is no defect; a
+wrong unit, a hole before later units, and a unit that the log does not know are.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from ledgermq.cli.segment_files import SegmentFiles, segment_paths
-from ledgermq.commitlog import LIGHT_QUEUE_ID, light_places
+from ledgermq.commitlog import (
+    LIGHT_QUEUE_ID,
+    SCHEDULE_TOPIC,
+    delay_level,
+    light_places,
+    may_be_delivery_time,
+)
 from ledgermq.protocol.java_hash import java_string_hash
 from ledgermq.protocol.properties import TAGS, find_property
 from ledgermq.protocol.record import RecordHead
@@ -23,6 +34,10 @@ QUEUE_UNIT: Final = struct.Struct(">qiq")
 _UNIT_BYTES: Final = QUEUE_UNIT.size
 _EMPTY: Final = bytes(_UNIT_BYTES)
 _TAGS: Final = TAGS.encode()
+# A hash of tags is an int of 32 bits; a time in ms is larger.
+_HASH_MAX: Final = 2**31 - 1
+# Different delays of one queue that are told.
+_DELAYS_TOLD_MAX: Final = 8
 # Units compared at once.
 _PIECE_BYTES: Final = 10_000 * _UNIT_BYTES
 
@@ -34,6 +49,7 @@ class _Queue:
 
     def __init__(self, first_offset: int) -> None:
         self.first_offset = first_offset
+        # With the store time in the place of a time of delivery.
         self.units = bytearray()
 
     @property
@@ -67,6 +83,8 @@ class QueueCheck:
         topic = head.topic.decode(errors="replace")
         tags = find_property(head.properties, _TAGS).decode(errors="replace")
         code = java_string_hash(tags) if tags else 0
+        if topic == SCHEDULE_TOPIC and delay_level(head.properties) > 0:
+            code = head.store_timestamp
         unit = QUEUE_UNIT.pack(head.physical_offset, head.size_bytes, code)
         self._add_own((topic, head.queue_id), head, unit)
         for name, offset in light_places(topic, head.queue_id, head.properties):
@@ -112,6 +130,22 @@ class QueueCheck:
                 self._check_end(name, queue, files, end_position)
 
     def _check_units(self, name: str, queue: _Queue, files: SegmentFiles) -> None:
+        # Delays that occur, each with the first offset.
+        delays: dict[int, int] = {}
+        self._compare_units(name, queue, files, delays)
+        if len(delays) > 1:
+            shown = ", ".join(
+                f"{delay} ms from offset {offset} on"
+                for delay, offset in islice(delays.items(), _DELAYS_TOLD_MAX)
+            )
+            self._note(
+                f"{name} has {len(delays)} delays: {shown}"
+                " (messageDelayLevel was changed, or units are wrong)"
+            )
+
+    def _compare_units(
+        self, name: str, queue: _Queue, files: SegmentFiles, delays: dict[int, int]
+    ) -> None:
         for start, expected in queue.pieces():
             if start + len(expected) <= files.start or (
                 files.read(start, len(expected)) == expected
@@ -122,9 +156,13 @@ class QueueCheck:
                 if position < files.start:
                     continue
                 found = files.read(position, _UNIT_BYTES)
+                offset = position // _UNIT_BYTES
+                delay = _delay_of(found, unit)
+                if delay is not None:
+                    delays.setdefault(delay, offset)
+                    continue
                 if found == unit:
                     continue
-                offset = position // _UNIT_BYTES
                 if found not in (b"", _EMPTY):
                     self._tell_wrong(name, files, position, found, unit)
                 elif self._goes_on(files, position + _UNIT_BYTES):
@@ -170,8 +208,25 @@ class QueueCheck:
         )
 
 
+def _delay_of(found: bytes, unit: bytes) -> int | None:
+    """The delay of a unit in ms; None for one that is not that of its record, or of a message that
+    does not wait.
+
+    Args:
+        found: as it stands in the queue.
+        unit: as the log has it, with the store time in the place of the time of delivery.
+    """
+    *expected, store_time = QUEUE_UNIT.unpack(unit)
+    if store_time <= _HASH_MAX or len(found) < _UNIT_BYTES:
+        return None
+    *place, delivery_time = QUEUE_UNIT.unpack(found)
+    is_right = place == expected and may_be_delivery_time(delivery_time, store_time)
+    return delivery_time - store_time if is_right else None
+
+
 def _shown(unit: bytes) -> str:
     if len(unit) < _UNIT_BYTES:
         return f"only {len(unit)} bytes"
     physical_offset, size, tags_code = QUEUE_UNIT.unpack(unit)
-    return f"{size} bytes at {physical_offset}, tags code {tags_code}"
+    kind = "tags code" if tags_code <= _HASH_MAX else "a delivery at"
+    return f"{size} bytes at {physical_offset}, {kind} {tags_code}"

@@ -44,6 +44,7 @@ from ledgermq.commitlog.plain_store import PlainMessageStore
 from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus
 from ledgermq.commitlog.recovery import StoreReport
 from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
+from ledgermq.commitlog.rows import delay_level, may_be_delivery_time
 from ledgermq.commitlog.run_loops import Run, read_run
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.commitlog.store_lock import StoreLock
@@ -87,8 +88,10 @@ __all__ = [
     "StoreLock",
     "StoreReport",
     "check_message",
+    "delay_level",
     "is_light_queue",
     "light_places",
+    "may_be_delivery_time",
     "named_queues",
     "opening_record",
     "read_run",

@@ -32,6 +32,8 @@ _UNIQUE_KEY_MARK: Final = b"\x02UNIQ_KEY\x01"
 _KEYS_MARK: Final = b"\x02KEYS\x01"
 _TAGS_CODES_MAX: Final = 10_000
 _UNKNOWN_DELAY_MS: Final = 1000
+# What messageDelayLevel may say at most: 999,999,999 days.
+_DELAY_MS_MAX: Final = 999_999_999 * 86_400_000
 # Of a record with two IPv4 hosts, from its magic on: 4 magic, 4 crc, 4 queue_id, 4 flag,
 # 8 queue_offset, 8 physical_offset, 4 sys_flag, 8 -, 8 -, 8 store_timestamp, 8 -, 4 -, 8 -,
 # 4 body_length
@@ -252,15 +254,28 @@ class RowMaker:
 
         Source: CommitLog.checkMessageAndReturnSize of 4.9.3.
         """
-        try:
-            level = int(find_property(properties, b"DELAY") or b"0")
-        except ValueError:
-            return tags_code
+        level = delay_level(properties)
         if level <= 0:
             return tags_code
         if not self._delays_ms:
             return store_timestamp + _UNKNOWN_DELAY_MS
         return store_timestamp + self._delays_ms[min(level, len(self._delays_ms)) - 1]
+
+
+def delay_level(properties: bytes) -> int:
+    """Return the delay level that a record of SCHEDULE_TOPIC asks for, 0 or less for none."""
+    try:
+        return int(find_property(properties, b"DELAY") or b"0")
+    except ValueError:
+        return 0
+
+
+def may_be_delivery_time(tags_code: int, store_timestamp: int) -> bool:
+    """Tell whether a tags code may be the time at which a delayed record is delivered.
+
+    It was made with the delay that its level had then; messageDelayLevel may say another one now.
+    """
+    return 0 <= tags_code - store_timestamp <= _DELAY_MS_MAX
 
 
 _pack_unit = QUEUE_UNIT.pack

@@ -13,15 +13,19 @@ Not here: what is done about damage.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from ledgermq.commitlog.config import SCHEDULE_TOPIC
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex, KeyRow
+from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.row import Row
-from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.rows import RowMaker, may_be_delivery_time
 from ledgermq.dledger.storage import LedgerStore
 
 # Of a unit, what says where its record stands.
 _PLACE_BYTES: Final = 8
+# Where a unit's last field begins: a hash of tags, or the time at which the record is delivered.
+_TAGS_CODE_AT: Final = 12
 # Read at once, and keys looked for at once: some milliseconds of work each, so that a step ends
 # near to where its time does. A record may have thousands of keys: a Java broker takes as many as
 # there is room for.
@@ -144,11 +148,13 @@ class Scrub:
         return Part(rows, indexes, entries.starts[: len(rows)], stop, len(entries.data))
 
     def _compare(self, row: Row) -> None:
-        queue, queue_offset, unit, _, _, _, _, light = row
+        queue, queue_offset, unit, tags_code, _, _, store_timestamp, light = row
         # What retention has dropped, and a deleted topic's numbers, have no unit.
         if queue is not None and queue.min_offset <= queue_offset < queue.max_offset:
             found = queue.units(queue_offset, 1)
-            if found != unit:
+            if found != unit and not _is_delayed_otherwise(
+                queue.topic, found, unit, tags_code, store_timestamp
+            ):
                 what = f"unit {queue_offset} of {queue.topic}-{queue.queue_id}"
                 raise DamagedFileError("consume queue", what, unit.hex(), found.hex())
         for queue, queue_offset in light:
@@ -158,3 +164,21 @@ class Scrub:
                 if found != unit and found[:_PLACE_BYTES] == unit[:_PLACE_BYTES]:
                     what = f"unit {queue_offset} of {queue.topic}-{queue.queue_id}"
                     raise DamagedFileError("consume queue", what, unit.hex(), found.hex())
+
+
+def _is_delayed_otherwise(
+    topic: str, found: bytes, unit: bytes, tags_code: int, store_timestamp: int
+) -> bool:
+    """Tells whether a unit is right but for a delay that was another one when it was made.
+
+    Args:
+        found: as it stands in the queue.
+        unit, tags_code: as they would be made now.
+        store_timestamp: of the record.
+    """
+    if topic != SCHEDULE_TOPIC or found[:_TAGS_CODE_AT] != unit[:_TAGS_CODE_AT]:
+        return False
+    found_code = QUEUE_UNIT.unpack(found)[2]
+    return may_be_delivery_time(tags_code, store_timestamp) and may_be_delivery_time(
+        found_code, store_timestamp
+    )

@@ -16,6 +16,7 @@ from ledgermq.broker.config import load_broker_config
 from ledgermq.broker.service import BrokerService, storage
 from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.topics import TopicConfig
+from ledgermq.cli.main import main
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -68,7 +69,7 @@ async def until(condition: Any, what: str) -> None:
     raise AssertionError(f"still waiting for {what}")
 
 
-def send_request(topic: str, body: bytes = b"x") -> RemotingCommand:
+def send_request(topic: str, body: bytes = b"x", properties: str = "") -> RemotingCommand:
     header = SendMessageRequestHeaderV2(
         producer_group="pg",
         topic=topic,
@@ -78,6 +79,7 @@ def send_request(topic: str, body: bytes = b"x") -> RemotingCommand:
         sys_flag=0,
         born_timestamp=1,
         flag=0,
+        properties=properties,
     )
     return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, body)
 
@@ -313,6 +315,28 @@ class BrokerServiceTest(TestCase):
         await service.stop()
         self.assertIsNone(service.leadership.alarm)
         self.assertIn(b"Topic-499", (self.folder / "config" / "topics.json").read_bytes())
+
+    async def test_store_with_delayed_messages_is_a_good_one(self) -> None:
+        for settings in ({}, {"enableDLegerCommitLog": "false"}):
+            service, ready = self.new_service(messageDelayLevel="1s 1h", **settings)
+            await service.start()
+            await ready
+            client = CommandClient(reactor, *split(service.address))
+            for properties in ("DELAY\x011\x02TAGS\x01red", "DELAY\x012", "TAGS\x01red"):
+                request = send_request("T", properties=properties)
+                self.assertEqual((await client.request(request, 3000)).code, 0)
+            await until(
+                lambda service=service: (
+                    sum(  # type: ignore[misc]
+                        service.messages.max_offset("T", queue_id) for queue_id in range(4)
+                    )
+                    == 2
+                ),
+                "the delivery of the first one",
+            )
+            await client.stop()
+            await service.stop()
+            self.assertEqual(main(["log", "verify", str(self.folder)]), 0)
 
     async def test_broken_state_file_fails_the_start_with_its_name(self) -> None:
         service, _ = self.new_service()

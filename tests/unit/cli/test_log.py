@@ -176,6 +176,96 @@ def test_a_missing_index_file_is_found(store: Path, capsys: pytest.CaptureFixtur
     assert "index unit of entry 0: a missing file, position 0" in text
 
 
+def delayed_store(root: Path) -> Path:
+    """Delayed messages in two queues of their topic, delivered ones, and others."""
+    topic = "SCHEDULE_TOPIC_XXXX"
+    broker = Broker(root, segment_bytes=SEGMENT_BYTES, delays_ms=(1000, 5000)).lead()
+    for number in range(20):
+        broker.now_ms += 100
+        for level in (1, 2):
+            waiting = b"TAGS\x01red\x02DELAY\x01%d\x02REAL_TOPIC\x01T" % level
+            broker.send(message(b"later %d" % number, topic, level - 1, waiting))
+        broker.send(message(b"now", "Orders", 0, b"TAGS\x01red\x02DELAY\x011"))
+    # An operator may put a message there, without a level.
+    broker.send(message(b"strange", topic, 0, b"TAGS\x01red\x02DELAY\x01x"))
+    broker.close()
+    return root
+
+
+def schedule_file(store: Path, queue_id: int) -> Path:
+    return store / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / str(queue_id) / f"{0:020d}"
+
+
+def test_a_store_with_delayed_messages_is_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There a unit has the time of delivery in the place of a hash of tags."""
+    code, text = verify(capsys, delayed_store(tmp_path / "store"))
+    assert code == 0, text
+    assert "3 queues with 61 messages" in text
+    assert text.endswith("good\n") and "note" not in text
+
+
+@pytest.mark.parametrize(
+    ("queue_id", "offset", "value"),
+    [
+        # Earlier than it came, and later than any delay.
+        (1, 3, 1_600_000_000_000),
+        (1, 19, 2**62),
+        # The hash of "red", and nothing.
+        (0, 7, 112_785),
+        (0, 0, 0),
+        # The message without a level.
+        (0, 20, 112_786),
+        (0, 20, 1_700_000_001_000),
+    ],
+)
+def test_a_wrong_time_or_hash_of_a_delayed_message_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], queue_id: int, offset: int, value: int
+) -> None:
+    store = delayed_store(tmp_path / "store")
+    file = schedule_file(store, queue_id)
+    overwrite(file, offset * UNIT_BYTES + 12, value.to_bytes(8, "big"))
+    code, text = verify(capsys, store)
+    assert code == 1
+    assert f"queue SCHEDULE_TOPIC_XXXX-{queue_id} offset {offset}: {file}" in text
+    assert text.count("offset") >= 1 and str(value) in text
+
+
+def test_a_wrong_place_of_a_delayed_message_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = delayed_store(tmp_path / "store")
+    for at in (7, 11):
+        flip(schedule_file(store, 1), 5 * UNIT_BYTES + at)
+        code, text = verify(capsys, store)
+        assert code == 1 and "queue SCHEDULE_TOPIC_XXXX-1 offset 5:" in text
+        flip(schedule_file(store, 1), 5 * UNIT_BYTES + at)
+
+
+def test_the_hash_of_a_delivered_message_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It keeps its level, and stands in a queue of its own topic."""
+    store = delayed_store(tmp_path / "store")
+    overwrite(queue_file(store), 4 * UNIT_BYTES + 12, (1_700_000_001_000).to_bytes(8, "big"))
+    code, text = verify(capsys, store)
+    assert code == 1 and "queue Orders-0 offset 4:" in text and "tags code 112785" in text
+
+
+def test_different_delays_of_a_level_are_told_and_no_defect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = delayed_store(tmp_path / "store")
+    broker = Broker(store, segment_bytes=SEGMENT_BYTES, delays_ms=(1000, 7000)).lead()
+    broker.send(message(b"later", "SCHEDULE_TOPIC_XXXX", 1, b"DELAY\x012"))
+    broker.close()
+    code, text = verify(capsys, store)
+    assert code == 0, text
+    assert "queue SCHEDULE_TOPIC_XXXX-1 has 2 delays: 5000 ms from offset 0 on, 7000 ms" in text
+    assert "7000 ms from offset 20 on (messageDelayLevel was changed" in text
+
+
 def test_a_wrong_queue_unit_is_found(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flip(queue_file(store), 33 * UNIT_BYTES + 5)
     code, text = verify(capsys, store)

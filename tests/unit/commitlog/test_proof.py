@@ -5,7 +5,7 @@ import pytest
 from ledgermq.commitlog import DamagedFileError
 from ledgermq.commitlog.index_file import IndexFile
 from ledgermq.dledger.store.errors import CorruptStoreError
-from tests.unit.commitlog.single_member import Broker, message
+from tests.unit.commitlog.single_member import START_MS, Broker, message
 
 HOUR_MS = 3_600_000
 
@@ -23,10 +23,14 @@ def flip(broker, path, offset):
         file.close()
 
 
-def point_at(broker, path, queue_offset, place):
+def write_at(broker, path, offset, data):
     file = broker.file_system.map(str(path))
-    file.buffer[20 * queue_offset : 20 * queue_offset + 8] = place.to_bytes(8, "big")
+    file.buffer[offset : offset + len(data)] = data
     file.close()
+
+
+def point_at(broker, path, queue_offset, place):
+    write_at(broker, path, 20 * queue_offset, place.to_bytes(8, "big"))
 
 
 def queue_path(tmp_path):
@@ -94,6 +98,30 @@ def test_the_scrub_finds_what_no_reader_would_see(broker, tmp_path):
         while scrub.step(500):
             pass
     assert "unit 3" in str(caught.value)
+
+
+def test_the_scrub_takes_a_delay_that_was_another_one_when_a_message_came(tmp_path):
+    """Whoever changed messageDelayLevel would else see a sound store repaired."""
+    topic, path = "SCHEDULE_TOPIC_XXXX", tmp_path / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "1"
+    broker = Broker(tmp_path, delays_ms=(1000, 5000)).lead()
+    waiting = message(b"x", topic, 1, b"TAGS\x01red\x02DELAY\x012")
+    broker.send(*[waiting] * 5, message(b"x", topic, 1, b"TAGS\x01red"))
+    broker.close()
+    again = Broker(tmp_path, delays_ms=(1000, 7000)).lead()
+    scrub = again.store.make_scrub()
+    while scrub.step(500):
+        pass
+    assert scrub.round_count == 1
+    # Before the message came, or never: that is no delay. Nor is it a hash of tags.
+    for offset, code in ((2, START_MS - 1), (3, 2**63 - 1), (4, 5), (5, START_MS)):
+        unit = again.store._queues.find(topic, 1).units(offset, 1)
+        (file,) = path.iterdir()
+        write_at(again, file, offset * 20 + 12, code.to_bytes(8, "big"))
+        with pytest.raises(DamagedFileError, match=f"unit {offset} of"):
+            again.store.make_scrub().step(1 << 20)
+        write_at(again, file, offset * 20 + 12, unit[12:])
+        again.store.make_scrub().step(1 << 20)
+    again.close()
 
 
 def test_a_round_of_the_scrub_ends_although_the_log_grows_with_every_step(broker):
