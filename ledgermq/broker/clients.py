@@ -27,7 +27,7 @@ class Client:
     version: int
     # "ip:port"
     address: str
-    # Time of the last heart beat.
+    # Time of the last heart beat, monotonic.
     seen_ms: int
 
 

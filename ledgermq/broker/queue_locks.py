@@ -4,8 +4,8 @@ Pure. A lock belongs to one client id of one group and lives for 60 s after it w
 an expired lock is free. A client holds its own lock to be valid for 30 s, also when the broker has
 another leader meanwhile: so who holds which queue is replicated (`state_log.py`), and a new leader
 keeps every lock for that long. Not longer, because a client that gives a queue back may tell it the
-former leader. Times are not replicated. Source: `RebalanceLockManager.java`, whose locks are lost
-with their broker.
+former leader. Times are monotonic, and not replicated. Source: `RebalanceLockManager.java`, whose
+locks are lost with their broker.
 """
 
 import json
@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.errors import SystemBusyError
 
+# Time of a lock that came from elsewhere: `lead` gives it one that counts.
+_LONG_AGO_MS: Final = -(1 << 62)
 # `rocketmq.broker.rebalance.lockMaxLiveTime`.
 LOCK_LIFE_MS: Final = 60_000
 # Life of a lock under a leader that has not been asked for it yet: what its client counts on, and
@@ -58,7 +60,7 @@ class QueueLocks:
     def lock(
         self, group: str, queues: Iterable[QueueKey], client_id: str, now_ms: int
     ) -> list[QueueKey]:
-        """Takes or renews locks.
+        """Takes or renews locks; `now_ms` is monotonic here and everywhere below.
 
         Returns:
             The queues that the client holds now, out of those it asked for.
@@ -157,7 +159,7 @@ class QueueLocks:
                         queue = QueueKey(topic, broker_name, queue_id)
                         self._uncount(group, queue, locks.pop(queue, None))
                         if client_id:
-                            locks[queue] = (client_id, 0)
+                            locks[queue] = (client_id, _LONG_AGO_MS)
                             self._count += 1
                             self.json_bytes += _row_bytes(group, queue, client_id)
             if not locks:

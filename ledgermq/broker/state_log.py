@@ -111,6 +111,7 @@ class BrokerState:
         self._body_bytes_max = body_bytes_max
         self._cut_bytes = cut_bytes(body_bytes_max)
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._auto_create_groups = auto_create_groups
         self._on_topics_changed = on_topics_changed
         self._on_topic_removed = on_topic_removed
@@ -155,7 +156,7 @@ class BrokerState:
         self._writer = writer
         self._forget_refusals()
         self.progress.lead()
-        self.locks.lead(self._now_ms())
+        self.locks.lead(int(self._clock_ms()))
         self.write_snapshot()
 
     def follow(self) -> None:

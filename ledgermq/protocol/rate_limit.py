@@ -48,6 +48,9 @@ class RateLimit:
         elapsed_s = max(now_s - since_s, 0.0)
         left = min(left + elapsed_s * self.per_second, float(self.burst))
         if left < 1.0:
+            if now_s < since_s:
+                # A clock that was set back: what is missing comes as fast as ever from here on.
+                self._allowances[key] = (left, now_s)
             return False
         if key not in self._allowances and len(self._allowances) >= _KEYS_MAX:
             self._forget_idle(now_s)

@@ -80,14 +80,16 @@ class ClientProcessor:
         clients: ClientTable,
         locks: QueueLocks,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], float],
     ) -> None:
-        """Binds the parts; `now_ms` is the wall clock."""
+        """Binds the parts; `now_ms` is the wall clock, for people, `clock_ms` monotonic."""
         self._config = config
         self._leadership = leadership
         self._state = state
         self._clients = clients
         self._locks = locks
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
 
     def heart_beat(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """HEART_BEAT (34): registers the client in its groups."""
@@ -102,7 +104,7 @@ class ClientProcessor:
             command.language,
             command.version,
             connection.peer,
-            self._now_ms(),
+            int(self._clock_ms()),
         )
         for consumer in data.consumer_data_set:
             self._register_consumer(connection, client, consumer)
@@ -158,13 +160,13 @@ class ClientProcessor:
 
     def close_silent(self) -> None:
         """Closes connections without a heart beat, and forgets locks that nobody renewed."""
-        now_ms = self._now_ms()
+        clock_ms = int(self._clock_ms())
         silence_ms = self._config.client_expiry_ms
-        for connection in self._clients.silent_connections(now_ms, silence_ms):
+        for connection in self._clients.silent_connections(clock_ms, silence_ms):
             assert isinstance(connection, CommandProtocol)
             connection.close(f"no heart beat for {silence_ms} ms")
         if self._leadership.is_serving:
-            self._locks.expire(now_ms)
+            self._locks.expire(clock_ms)
             self._state.write_locks()
 
     def _tell_members(self, group_name: str) -> None:
@@ -203,7 +205,7 @@ class ClientProcessor:
         self._leadership.check_serving()
         request = LockBatchRequestBody.decode(command.body)
         held = self._locks.lock(
-            request.consumer_group, _keys(request.mq_set), request.client_id, self._now_ms()
+            request.consumer_group, _keys(request.mq_set), request.client_id, int(self._clock_ms())
         )
         queues = [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in held]
         body = LockBatchResponseBody(queues).encode()
@@ -259,12 +261,14 @@ class ClientProcessor:
 
     def list_all_producers(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_ALL_PRODUCER_INFO (328, 4.9.8): the live members of all producer groups."""
+        # What the wall clock would say of a time on the other one.
+        ahead_ms = self._now_ms() - int(self._clock_ms())
         groups = {
             name: [
                 {
                     "clientId": client.client_id,
                     "language": _LANGUAGES.get(client.language, "OTHER"),
-                    "lastUpdateTimestamp": client.seen_ms,
+                    "lastUpdateTimestamp": client.seen_ms + ahead_ms,
                     "remoteIP": f"/{client.address}",
                     "version": client.version,
                 }

@@ -74,9 +74,7 @@ def bind_processors(parts: Parts) -> Processors:
             clock_ms=parts.clock_ms,
         ).note,
     )
-    clients = ClientProcessor(
-        parts.config, parts.leadership, parts.state, parts.clients, parts.locks, parts.now_ms
-    )
+    clients = _clients(parts)
     delays = _delays(parts)
     transactions = _transactions(parts)
     ends = TransactionProcessor(
@@ -132,6 +130,18 @@ def _quick_road(parts: Parts, pulls: PullProcessor, sends: SendProcessor) -> Tak
         return taken if taken == len(frames) else taken + take_sends(connection, frames[taken:])
 
     return take
+
+
+def _clients(parts: Parts) -> ClientProcessor:
+    return ClientProcessor(
+        parts.config,
+        parts.leadership,
+        parts.state,
+        parts.clients,
+        parts.locks,
+        parts.now_ms,
+        parts.clock_ms,
+    )
 
 
 def _access(parts: Parts) -> dict[RequestCode, Processor]:

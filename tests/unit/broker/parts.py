@@ -115,6 +115,8 @@ class Parts:
 
     def __init__(self, *, limits: Limits | None = None, **settings: str) -> None:
         self.now_ms = 1_700_000_000_000
+        # By how much the wall clock was set ahead, or back.
+        self.jump_ms = 0
         self.config: BrokerConfig = load_broker_config(
             None, {"brokerName": "b", "brokerIP1": "127.0.0.1", **settings}
         )
@@ -137,7 +139,7 @@ class Parts:
             ConsumerOffsetTable(1000, knows_light_queues=self.config.knows_light_queues),
             write=self._write,
             body_bytes_max=body_bytes_max(self.config.segment_bytes),
-            now_ms=lambda: self.now_ms,
+            now_ms=lambda: self.now_ms + self.jump_ms,
             clock_ms=lambda: float(self.now_ms),
             auto_create_groups=self.config.auto_create_groups,
             on_topics_changed=self._changed,
@@ -164,7 +166,7 @@ class Parts:
             self.state,
             self.proposals,
             store_host=HOST,
-            now_ms=lambda: self.now_ms,
+            now_ms=lambda: self.now_ms + self.jump_ms,
             rng=Random(1),
             statistics=self.statistics,
             light=LightAdmission(self.config, self.store),

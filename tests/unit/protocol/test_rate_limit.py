@@ -37,3 +37,12 @@ def test_table_forgets_keys_that_are_idle(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(limit) == 4
     limit.take("later", 2.0)
     assert len(limit) == 1
+
+
+def test_clock_that_is_set_back_holds_nobody_up() -> None:
+    limit = RateLimit(10, 10)
+    while limit.take("a", 7200.0):
+        pass
+    assert not limit.take("a", 0.0)
+    assert not limit.take("a", 0.05)
+    assert limit.take("a", 0.1)
