@@ -4,12 +4,15 @@ See broken_twins.py, which has those of the core.
 """
 
 import contextlib
+from dataclasses import fields, replace
 from typing import Any
 
 from ledgermq.broker.proposals import Proposals
 from ledgermq.commitlog import reading
 from ledgermq.commitlog import store as message_store
 from ledgermq.commitlog.queue_offsets import QueueOffsets
+from ledgermq.commitlog.recovery import Recovery
+from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.raft import Raft
@@ -236,6 +239,65 @@ def queues_outlive_their_log() -> list[Patch]:
         self._dispatcher.committed(start_index, end_index)
 
     return [(MessageStore, "committed", committed)]
+
+
+def last_entry_taken_for_torn() -> list[Patch]:
+    original = opening.walk
+
+    def walk(segments: Any, state: Any, units: Any, crc32c_from: int, crc32c: Any) -> None:
+        begin = replace(state)
+        original(segments, state, units, crc32c_from, crc32c)
+        end_index = state.next_index - 1
+        if end_index <= begin.next_index:
+            return
+        for field in fields(begin):
+            setattr(state, field.name, getattr(begin, field.name))
+        hidden = []
+        for start, buffer in segments:
+            copy = bytearray(buffer)
+            for at in range(len(copy) - 48):
+                is_head = copy[at : at + 4] == b"\0\0\0\1"
+                if is_head and int.from_bytes(copy[at + 8 : at + 16], "big") == end_index:
+                    if int.from_bytes(copy[at + 24 : at + 32], "big") == start + at:
+                        copy[at:] = bytes(len(copy) - at)
+                        break
+            hidden.append((start, memoryview(copy)))
+        original(hidden, state, units, crc32c_from, crc32c)
+
+    return [(opening, "walk", walk)]
+
+
+def retention_ahead_of_the_mark() -> list[Patch]:
+    """The log drops what only the mark in memory tells of."""
+    original = MessageStore._segment_ages
+
+    def segment_ages(self: Any, state_index: Any) -> Any:
+        flushed, self._flushed_position = self._flushed_position, 1 << 62
+        try:
+            return original(self, state_index)
+        finally:
+            self._flushed_position = flushed
+
+    return [(MessageStore, "_segment_ages", segment_ages)]
+
+
+def first_key_of_a_rebuilt_index() -> list[Patch]:
+    """Of a record's keys, only the first is there again after a start."""
+    run, rows_of = Recovery.run, RowMaker.rows_of
+    running: list[Any] = []
+
+    def run_again(self: Any, mark: Any) -> Any:
+        running.append(self)
+        try:
+            return run(self, mark)
+        finally:
+            running.pop()
+
+    def first_keys(self: Any, *arguments: Any) -> Any:
+        rows = rows_of(self, *arguments)
+        return [row._replace(keys=row.keys[:1]) for row in rows] if running else rows
+
+    return [(Recovery, "run", run_again), (RowMaker, "rows_of", first_keys)]
 
 
 def queue_ends_not_adopted() -> list[Patch]:

@@ -5,6 +5,7 @@ product. Where two guards of the product hide one mistake, the twin takes both a
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ledgermq.commitlog.store import MessageStore
@@ -153,6 +154,17 @@ def match_kept_over_terms() -> list[Patch]:
     return [(EntryDispatcher, "__init__", init), (EntryDispatcher, "_matched", note)]
 
 
+def answers_of_earlier_terms_counted() -> list[Patch]:
+    original = Raft._on_push_response
+
+    def on_push_response(self: Any, response: Any) -> None:
+        if response.term < self.term:
+            response = replace(response, term=self.term)
+        original(self, response)
+
+    return [(Raft, "_on_push_response", on_push_response)]
+
+
 def timer_reset_by_any_term() -> list[Patch]:
     """Nobody asks before it raises its term: so each attempt makes all others wait anew."""
 
@@ -243,6 +255,19 @@ def any_vote_answer_counts() -> list[Patch]:
         return self.judge_round(candidate, now_ms, is_last_call=False)
 
     return [(LeaderElector, "record", record)]
+
+
+def recovery_one_entry_early() -> list[Patch]:
+    """An entry that was there before a leader heard of a loss counts as committed without it."""
+    original = Leader._heard
+
+    def heard(self: Any, peer_id: str, recovering: bool, now_ms: float) -> None:
+        is_known = peer_id in self._recovering
+        original(self, peer_id, recovering, now_ms)
+        if not is_known and peer_id in self._recovering:
+            self._recovering[peer_id] -= 1
+
+    return [(Leader, "_heard", heard)]
 
 
 def lateness_ignored() -> list[Patch]:

@@ -1,6 +1,7 @@
 """The mistakes that are planted: what is broken, the script that sees it, plans that bring it out.
 
-M1 to M35 are mistakes that replicated logs are known to have had; those behind them were ours.
+M1 to M35 are mistakes that replicated logs are known to have had; those behind them were ours, or
+would be.
 """
 
 from collections.abc import Callable, Iterator
@@ -389,6 +390,40 @@ MUTATIONS = (
         "waits that have grown never fall back",
         twins.waits_never_fall_back,
         starved.group_that_has_its_time_again,
+    ),
+    Mutation(
+        "M45",
+        "answers to pushes of earlier terms count",
+        twins.answers_of_earlier_terms_counted,
+        pushes.acknowledgement_of_an_earlier_term,
+    ),
+    Mutation(
+        "M46",
+        "a member's recovery ends one entry early",
+        twins.recovery_one_entry_early,
+        disks.wiped_member_that_caught_up_in_part,
+    ),
+    Mutation(
+        "M47",
+        "a log's last entry counts as torn",
+        store_twins.last_entry_taken_for_torn,
+        disks.power_cut_of_all,
+        20,
+    ),
+    Mutation(
+        "M48",
+        "retention is ahead of the flushed mark",
+        store_twins.retention_ahead_of_the_mark,
+        disks.retention_before_the_mark,
+        60,
+        _RETENTION,
+    ),
+    Mutation(
+        "M49",
+        "a rebuilt key index has first keys only",
+        store_twins.first_key_of_a_rebuilt_index,
+        disks.index_that_is_gone,
+        20,
     ),
 )
 

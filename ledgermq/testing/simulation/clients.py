@@ -100,10 +100,12 @@ class Producer:
         queue = (topic, queue_id)
         self.watch.sent.add(body)
         self._waiting[opaque] = (queue, body, self.watch.acked_ends.get(queue, -1))
-        key = b"KEYS\x01%s-%d" % (self.id.encode(), opaque)
+        # A key of its own, and one that it shares with others.
+        name = self.id.encode()
+        keys = b"KEYS\x01%s-%d %s-group-%d" % (name, opaque, name, opaque // 10)
         now_ms = int(self._timeline.now_ms)
         message = AppendMessage(
-            topic, queue_id, 0, 0, now_ms, STORE_HOST, STORE_HOST, 0, 0, body, key
+            topic, queue_id, 0, 0, now_ms, STORE_HOST, STORE_HOST, 0, 0, body, keys
         )
         self._network.carry(
             self.id, member.id, lambda: self._arrive(member, message, opaque, queue_id)

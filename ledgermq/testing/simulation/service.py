@@ -4,6 +4,7 @@ I29  a request that a member took is answered in time, while the member runs
 I30  what waits is bounded: proposals, entries without a majority, frames to followers
 I31  no file stays mapped that was removed, and no more are mapped than there should be
 I33  a member whose assertion failed is silent from then on
+I34  retention drops nothing behind the mark on disk: only the mark tells where its queues go on
 """
 
 from collections.abc import Callable, Mapping
@@ -105,3 +106,23 @@ class ServiceWatch:
                 held += len(segments._open) + (segments._ahead is not None)
             mapped = len(member.disk.mapped)
             demand(mapped <= held, "I31 mapped and not held", member.id, mapped, held)
+
+
+def clean(member: SimMember) -> None:
+    """Has retention look at a member's log, and looks at what it did: I34."""
+    store, broker = member.store, member.broker
+    if store is None or broker is None:
+        return
+    before = store.first_index
+    member.enter(broker.clean)
+    if member.broker is not broker or store.first_index == before:
+        return
+    mark = broker.messages._checkpoints.read()
+    if mark is None and member.id in member.plan.victims:
+        # It has rotted.
+        return
+    covered = mark.end_position if mark is not None else 0
+    is_covered = store.first_position <= covered
+    demand(
+        is_covered, "I34 log dropped ahead of the mark", member.id, store.first_position, covered
+    )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ledgermq.dledger.messages import AppendRequest
 from ledgermq.testing.simulation.disk import SECTOR_BYTES
 from ledgermq.testing.simulation.invariants import demand
+from ledgermq.testing.simulation.service import clean
 from tests.simulation.scripts.pushes import two_tails
 from tests.simulation.stage import Stage, group
 
@@ -248,11 +249,36 @@ def follower_behind_the_first_entry() -> None:
         stage.send_all("n0", body_bytes=1_500)
     stage.run(3_000)
     for member_id in ("n0", "n1"):
-        member = stage[member_id]
-        member.enter(lambda m=member: m.broker.clean())
+        clean(stage[member_id])
     first_index = stage["n0"].store.first_index
     demand(first_index > 1, "retention removed something", first_index)
     stage.start("n2")
+    stage.settle()
+
+
+def retention_before_the_mark() -> None:
+    """D9: the disk is full when much was dispatched and is not flushed: the log waits for it."""
+    segment_bytes = 4_096
+    stage = group(segment_bytes=segment_bytes)
+    # n2 flushes half a second before n0 tells the state again.
+    stage.run(500)
+    stage.restart("n2")
+    stage.run(2_000)
+    messages, state = stage["n2"].broker.messages, stage["n2"].broker.state
+    known, flushed = state.snapshot_index, messages._flushed_position
+    stage.send_all("n0")
+    stage.until(lambda: messages._flushed_position > flushed, "n2 flushes")
+    for _ in range(6):
+        stage.send_all("n0", body_bytes=1_500)
+    stage.until(lambda: state.snapshot_index > known, "the state is told again")
+    told = stage["n2"].store.position_at(state.snapshot_index)
+    demand(told - messages._flushed_position > segment_bytes, "n2 has not flushed it")
+    clean(stage["n2"])
+    stage.cut_power("n2")
+    stage.start("n2")
+    stage.run(3_000)
+    clean(stage["n2"])
+    demand(stage["n2"].store.first_index > 0, "retention removed something")
     stage.settle()
 
 
@@ -267,8 +293,7 @@ def queue_whose_messages_are_all_gone() -> None:
         stage.send_all("n0", body_bytes=1_500)
     stage.run(3_000)
     for member_id in ("n0", "n1"):
-        member = stage[member_id]
-        member.enter(lambda m=member: m.broker.clean())
+        clean(stage[member_id])
     demand(stage["n0"].store.first_index > 4, "retention removed the queue's messages")
     stage.start("n2")
     stage.until(lambda: stage.last_index("n2") == stage.last_index("n0"), "n2 has the log")

@@ -7,6 +7,7 @@ from ledgermq.dledger.messages import (
     CommitRequest,
     CompareRequest,
     HeartBeatRequest,
+    PushResponse,
     TruncateRequest,
     VoteRequest,
 )
@@ -114,6 +115,47 @@ def match_index_of_an_earlier_term() -> None:
     stage.split(("n0", "n1", "n4"), ("n2",), ("n3",))
     stage.lead("n0")
     stage.heal()
+    stage.settle()
+
+
+def acknowledgement_of_an_earlier_term() -> None:
+    """A leader of two terms: an answer to a push of the first comes in the second, and numbers of
+    requests begin anew with each term.
+    """
+    stage = group(5)
+    index = stage.last_index("n0") + 1
+    # n0 and n2 have a tail that no one else has; that n2 has it, n0 does not hear.
+    for target in ("n1", "n3", "n4"):
+        stage.hold(AppendRequest, "n0", target)
+    late = stage.hold(PushResponse, "n2", "n0")
+    # As many frames as may be on the way.
+    for _ in range(4):
+        stage.send("n0", body_bytes=1_900)
+    stage.until(lambda: stage.last_index("n2") == index + 3, "n2 has the tail")
+    stage.run(20)
+    for held in stage.held:
+        held.stop()
+    # n3 puts its own entry in its place on n2, and on no one else.
+    stage.isolate("n0")
+    for target in ("n1", "n4"):
+        stage.hold(AppendRequest, "n3", target)
+    stage.elect("n3")
+    term = stage["n3"].raft.term
+    stage.until(lambda: stage.term_at("n2", index) == term, "n2 follows n3")
+    # n0 leads again, by the votes of n1 and n4; what it pushes to n2 is under way for long.
+    stage.split(("n0", "n1", "n4"), ("n2",), ("n3",))
+    stage.lead("n0")
+    pushed = stage.hold(AppendRequest, "n0", "n2", lambda m: m.entries.first_index == index)
+    stage.hold(
+        AppendRequest, "n0", "n2", lambda m: m.entries.first_index > index and bool(pushed.letters)
+    )
+    stage.heal()
+    stage.until(lambda: bool(pushed.letters), "n0 pushes the tail to n2")
+    stage.run(20)
+    late.release()
+    stage.run(20)
+    for held in stage.held:
+        held.stop()
     stage.settle()
 
 
