@@ -16,6 +16,7 @@ is given is fetched by its offset, also when it was given back and lies far behi
 
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 import uuid
@@ -27,7 +28,7 @@ from typing import Final, Protocol
 from ledgermq.celery.claims import HELD_MAX, OFFSETS_MAX, Claims, Event, Given
 from ledgermq.celery.claims_log import ClaimsLog, Requests
 from ledgermq.client import ClientError, MessageQueue, PullResult, PullStatus, ReceivedMessage
-from ledgermq.client.instance import tell_failure
+from ledgermq.client.endless import keep_going, tell_failure
 
 # Messages wanted at a time, however much room there is.
 _TAKE_MAX: Final = 256
@@ -136,10 +137,12 @@ class Lane:
         if not self._running:
             self._log.is_followed = True
             create_task = asyncio.get_running_loop().create_task
+            name = self._tasks_queue.topic
             steps = (self._follow, self._watch, self._write, self._judge)
-            self._running = [create_task(self._forever(step)) for step in steps]
-            for task in self._running:
-                task.add_done_callback(tell_failure)
+            self._running = [
+                create_task(keep_going(f"queue {name}", functools.partial(self._forever, step)))
+                for step in steps
+            ]
 
     def add(self, taker: Taker) -> None:
         """Gives messages to somebody from now on."""
@@ -300,12 +303,12 @@ class Lane:
 
     # What runs while somebody consumes.
 
-    async def _forever(self, step: Callable[[], Awaitable[bool]]) -> None:
+    async def _forever(self, step: Callable[[], Awaitable[bool]]) -> bool:
         """Repeats a step until it says that it was the last; failures that may pass do."""
         while True:
             try:
                 if not await step():
-                    return
+                    return True
             except ClientError as error:
                 self._heard.clear()
                 _log.log(

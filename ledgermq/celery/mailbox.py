@@ -16,7 +16,7 @@ from ledgermq.celery.bindings import DIRECT, Binding
 from ledgermq.celery.lane import Taker
 from ledgermq.celery.names import mail_tag
 from ledgermq.client import ClientError, MessageQueue, PullResult, PullStatus, ReceivedMessage
-from ledgermq.client.instance import tell_failure
+from ledgermq.client.endless import keep_going
 from ledgermq.client.subscription import Expression, expression_of
 from ledgermq.protocol.errors import RemoteProtocolError
 
@@ -125,8 +125,8 @@ class Mailbox:
         if self._reading is not None:
             self._reading.cancel()
         if self._takers:
-            self._reading = asyncio.get_running_loop().create_task(self._read())
-            self._reading.add_done_callback(tell_failure)
+            reading = keep_going(f"reading the mail of {self.name}", self._read)
+            self._reading = asyncio.get_running_loop().create_task(reading)
 
     async def _fill(self) -> None:
         """Reads what there is, when nobody reads anyway."""

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from ledgermq.client.endless import keep_going
 from ledgermq.client.errors import ClientError
 from ledgermq.client.listening import Listening
 from ledgermq.client.messages import ReceivedMessage
@@ -70,14 +71,24 @@ class ConcurrentWork:
                 task.cancel()
 
     async def _work(self) -> None:
-        turns = 0
-        while (item := await self._arrived.get()) is not None:
-            turns += 1
-            if turns % _TURN_COUNT == 0:
-                await asyncio.sleep(0)
-            held, message = item
-            if not held.is_dropped and await self._consume(held, message):
-                self._consumed(held, message)
+        """Consumes until there is nothing more to come."""
+        item: tuple[ProcessQueue, ReceivedMessage] | None = None
+
+        async def consume_all() -> bool:
+            nonlocal item
+            turns = 0
+            # After a failure the message is still there: it is neither consumed nor given back.
+            while item is not None or (item := await self._arrived.get()) is not None:
+                turns += 1
+                if turns % _TURN_COUNT == 0:
+                    await asyncio.sleep(0)
+                held, message = item
+                if not held.is_dropped and await self._consume(held, message):
+                    self._consumed(held, message)
+                item = None
+            return True
+
+        await keep_going("consuming what was pulled", consume_all)
 
     async def _consume(self, held: ProcessQueue, message: ReceivedMessage) -> bool:
         """Calls the listener; False when the message could neither be consumed nor given back."""

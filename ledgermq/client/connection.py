@@ -15,6 +15,7 @@ is answered so.
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
@@ -43,6 +44,8 @@ _LATE_MAX: Final = 4096
 # The kernel ends a connection whose peer acknowledges nothing of what was written for this many
 # times the longest silence. Where no request waits (one-way sends) nothing else would.
 _UNACKNOWLEDGED_SILENCES: Final = 2
+
+_log = logging.getLogger("ledgermq.client")
 
 # The answer to a request of the server, now or when a task has it; None when the code is unknown.
 Answer: TypeAlias = RemotingCommand | asyncio.Task[RemotingCommand] | None
@@ -310,7 +313,13 @@ class Connection(asyncio.Protocol):
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def _answer(self, request: RemotingCommand) -> None:
-        answer = self._on_request(self.address, request)
+        try:
+            answer = self._on_request(self.address, request)
+        except Exception as error:
+            # What one request meets must not cost all others their connection.
+            _log.exception("%s asked for %d, and that failed", self.address, request.code)
+            remark = f"{type(error).__name__}: {error}"
+            answer = request.response(ResponseCode.SYSTEM_ERROR, remark)
         if request.is_one_way:
             return
         if answer is None:

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from ledgermq.client.config import ClientConfig
 from ledgermq.client.connection import Connection, OnRequest, Question
+from ledgermq.client.endless import is_own_end
 from ledgermq.client.errors import ClosedError, UnreachableError
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.tls.engine import is_distrust
@@ -75,7 +76,13 @@ class Connections:
             task = asyncio.get_running_loop().create_task(self._connect(address))
             self._opening[address] = task
             task.add_done_callback(lambda done: self._connected(address, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if is_own_end(error):
+                raise
+            # The client was closed while the connection was being made.
+            raise ClosedError("this client is closed", broker=address) from error
 
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from ledgermq.client.config import ConsumerConfig
+from ledgermq.client.endless import all_of, keep_going, level_of
 from ledgermq.client.errors import ClientError
-from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
+from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue, offset_after_illegal
 from ledgermq.client.queue_locks import QueueLocks
@@ -127,12 +128,13 @@ class Holding:
         if share is None:
             return False
         held = self.queues(topic)
-        await asyncio.gather(*(self._drop(queue) for queue in held if queue not in share.queues))
+        await all_of(self._drop(queue) for queue in held if queue not in share.queues)
         wanted = sorted(share.queues.difference(self._held))
         if wanted and not share.is_alone:
             # The member that had them commits as it learns that it has them no more.
             await asyncio.sleep(_HANDOVER_S)
-        return all(await asyncio.gather(*(self._take(queue, expression) for queue in wanted)))
+        await all_of(self._take(queue, expression) for queue in wanted)
+        return share.queues.issubset(self._held)
 
     def made_room(self, process_queue: ProcessQueue) -> None:
         """Notes that a message of a queue was consumed."""
@@ -146,13 +148,19 @@ class Holding:
         Raises:
             ClientError: one of them could not be told; the others were.
         """
-        failures = await asyncio.gather(
-            *(self._commit(held.process_queue) for held in list(self._held.values())),
-            return_exceptions=True,
-        )
-        for failure in failures:
-            if isinstance(failure, BaseException):
-                raise failure
+        await all_of(self._commit(held.process_queue) for held in list(self._held.values()))
+
+    async def commit_now_and_then(self) -> None:
+        """Runs until it is cancelled."""
+        await keep_going(f"committing offsets of {self._requests.group}", self._commit_later)
+
+    async def _commit_later(self) -> None:
+        await asyncio.sleep(self._config.commit_interval_s)
+        try:
+            await self.commit()
+        except ClientError as error:
+            group = self._requests.group
+            _log.log(level_of(error), "%s could not commit all offsets: %s", group, error)
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
         """Returns up to where the queues of a topic are consumed."""
@@ -218,7 +226,7 @@ class Holding:
 
     async def let_go(self, queues: Iterable[MessageQueue]) -> None:
         """Drops queues, and commits what is consumed of them."""
-        await asyncio.gather(*(self._drop(queue) for queue in queues if queue in self._held))
+        await all_of(self._drop(queue) for queue in queues)
 
     def assign(self, offsets: Mapping[MessageQueue, int], expression: Expression) -> None:
         """Takes queues at offsets, whatever the shares say; none of them is this member's yet."""
@@ -240,7 +248,7 @@ class Holding:
                 _log.info("last commit: %s", error)
                 await asyncio.sleep(back_off_ms(attempt + 2, 1.0) / 1000)
         if self._locks is not None:
-            await asyncio.gather(*map(self._locks.give_back, self._held))
+            await all_of(map(self._locks.give_back, self._held))
 
     @staticmethod
     def _end(held: _Held) -> None:
@@ -249,26 +257,30 @@ class Holding:
         if held.puller is not None:
             held.puller.cancel()
 
-    async def _take(self, queue: MessageQueue, expression: Expression) -> bool:
+    async def _take(self, queue: MessageQueue, expression: Expression) -> None:
+        """Takes a queue, unless another member has it or its broker cannot be asked now."""
         try:
             if self._locks is not None and not await self._locks.take(queue):
-                return False
+                return
             offset = await self.beginning(queue)
         except ClientError as error:
-            _log.info("cannot take %s yet: %s", queue, error)
-            return False
+            _log.log(level_of(error), "cannot take %s yet: %s", queue, error)
+            return
         self._hold(queue, offset, expression)
-        return True
 
     def _hold(self, queue: MessageQueue, offset: int, expression: Expression) -> ProcessQueue:
         held = _Held(ProcessQueue(queue, offset), expression)
         self._held[queue] = held
-        held.puller = asyncio.get_running_loop().create_task(self._pull(held))
-        held.puller.add_done_callback(tell_failure)
+        pulling = keep_going(f"pulling {queue}", lambda: self._pull(held))
+        held.puller = asyncio.get_running_loop().create_task(pulling)
         return held.process_queue
 
     async def _drop(self, queue: MessageQueue) -> None:
-        held = self._held.pop(queue)
+        """Gives a queue up and commits what is consumed of it."""
+        held = self._held.pop(queue, None)
+        if held is None:
+            # Its lock was found lost while this waited for its turn.
+            return
         self._end(held)
         if self._settled is not None:
             await self._settled(queue)
@@ -284,8 +296,8 @@ class Holding:
             await self._offsets.commit(process_queue.queue, offset)
             process_queue.committed = offset
 
-    async def _pull(self, held: _Held) -> None:
-        """Pulls one queue until it is dropped."""
+    async def _pull(self, held: _Held) -> bool:
+        """Pulls one queue until it is dropped; returns when another task pulls it from now on."""
         process_queue = held.process_queue
         # As stock clients do, each pull tells the broker what is consumed; commit() tells the rest.
         tells_offset = self._offsets is self._requests
@@ -308,8 +320,7 @@ class Holding:
                 )
             except ClientError as error:
                 failures += 1
-                level = logging.INFO if error.retriable else logging.WARNING
-                _log.log(level, "pull failed: %s", error)
+                _log.log(level_of(error), "pull failed: %s", error)
                 if self._failed is not None and not error.retriable:
                     self._failed(error)
                 await asyncio.sleep(back_off_ms(failures, random.random()) / 1000)
@@ -328,7 +339,7 @@ class Holding:
                 )
                 process_queue.is_dropped = True
                 self._hold(process_queue.queue, moved, held.expression)
-                return
+                return True
             await asyncio.sleep(back_off_ms(5, random.random()) / 1000)
 
     def _arrive(self, process_queue: ProcessQueue, result: PullResult) -> None:

@@ -8,7 +8,6 @@ asks at once.
 import asyncio
 import contextlib
 import itertools
-import logging
 import os
 import secrets
 import socket
@@ -20,10 +19,11 @@ from typing import Final
 from ledgermq.client.config import ClientConfig, parse_addresses
 from ledgermq.client.connection import NOBODY, Connection, OnRequest
 from ledgermq.client.connections import Connections
+from ledgermq.client.endless import all_of, keep_going
 from ledgermq.client.errors import ClientError, ClosedError, NoRouteError
 from ledgermq.client.name_servers import NameServers
 from ledgermq.client.namespaces import with_namespace
-from ledgermq.client.routes import RouteCache
+from ledgermq.client.routes import RouteCache, TopicRoute
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader, UnregisterClientRequestHeader
@@ -37,7 +37,6 @@ _LOOK_INTERVAL_S: Final = 1.0
 # How long close waits for brokers to take the news.
 _UNREGISTER_TIMEOUT_S: Final = 1.0
 
-_log = logging.getLogger("ledgermq.client")
 _numbers = itertools.count()
 # Makes the ids of messages differ between processes that have one address and process id.
 _DRAWN: Final = secrets.randbits(32)
@@ -97,7 +96,7 @@ class ClientInstance:
         self._heartbeat = heartbeat
         self._stays_connected = stays_connected
         self._addresses = frozenset(addresses)
-        self._tending: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
 
     def check_open(self, is_open: bool, what: str) -> None:
         """Checks that a producer or consumer may be used.
@@ -122,15 +121,21 @@ class ClientInstance:
         self.check_open(True, "client")
         if self.connections.is_closed:
             raise ClosedError("this client was closed; make a new one")
-        self._tending = asyncio.get_running_loop().create_task(self._tend())
-        self._tending.add_done_callback(tell_failure)
+        create_task = asyncio.get_running_loop().create_task
+        # Each of its own, so that none waits for what another one waits for.
+        turns = {
+            "looking after routes and connections": self._look,
+            "asking for routes again": self._renew_routes,
+            "sending heart beats": self._beat,
+        }
+        self._tending = [create_task(keep_going(what, turn)) for what, turn in turns.items()]
 
     async def close(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Tells all connected brokers that the client goes, and closes everything."""
-        if self._tending is not None:
-            self._tending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._tending
+        for task in self._tending:
+            task.cancel()
+        if self._tending:
+            await asyncio.wait(self._tending)
         await self.leave(producer_group, consumer_group)
         await self.connections.close()
 
@@ -177,17 +182,17 @@ class ClientInstance:
 
         One that cannot be reached is left out: a connection to it will begin with a heartbeat.
         """
-        brokers = sorted({a for route in self.routes.known() for a in route.brokers()})
-        await asyncio.gather(*map(self._greet, brokers), return_exceptions=True)
+        await all_of(map(self._greet, self._brokers()))
 
     async def refresh_routes(self) -> None:
         """Asks for all known routes again; a failure leaves the old one."""
-        for route in self.routes.known():
-            with contextlib.suppress(ClientError):
-                await self.routes.refresh(route.topic, may_create=route.is_guess)
+        await all_of(map(self._refresh, self.routes.known()))
 
     def _wire_name(self, group: str | None) -> str | None:
         return None if group is None else with_namespace(self.config.namespace, group)
+
+    def _brokers(self) -> list[str]:
+        return sorted({a for route in self.routes.known() for a in route.brokers()})
 
     async def _greet(self, address: str) -> None:
         found = self.connections.find(address)
@@ -195,13 +200,15 @@ class ClientInstance:
             self._connected(found)
         else:
             # The new connection begins with the heartbeat.
+            await self._open(address)
+
+    async def _open(self, address: str) -> None:
+        with contextlib.suppress(ClientError):
             await self.connections.open(address)
 
-    async def _reconnect(self) -> None:
-        """Opens a connection to each broker that has none; it begins with a heartbeat."""
-        brokers = sorted({a for route in self.routes.known() for a in route.brokers()})
-        lost = [address for address in brokers if self.connections.find(address) is None]
-        await asyncio.gather(*map(self.connections.open, lost), return_exceptions=True)
+    async def _refresh(self, route: TopicRoute) -> None:
+        with contextlib.suppress(ClientError):
+            await self.routes.refresh(route.topic, may_create=route.is_guess)
 
     def _connected(self, connection: Connection) -> None:
         if self._heartbeat is None or connection.address in self._addresses:
@@ -219,32 +226,25 @@ class ClientInstance:
         body = HeartbeatData(client_id=self.client_id).encode()
         return RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
 
-    async def _tend(self) -> None:
-        """Runs until it is cancelled."""
-        loop = asyncio.get_running_loop()
-        routes_due = loop.time() + self.config.route_interval_s
-        beat_due = loop.time() + self.config.heartbeat_interval_s
-        while True:
-            guesses = [route for route in self.routes.known() if route.is_guess]
-            wake = min(routes_due, beat_due)
-            await asyncio.sleep(min(max(0.0, wake - loop.time()), _LOOK_INTERVAL_S))
-            for route in guesses:
-                with contextlib.suppress(ClientError):
-                    await self.routes.refresh(route.topic, may_create=True)
-            if self._stays_connected:
-                await self._reconnect()
-            if loop.time() >= routes_due:
-                routes_due = loop.time() + self.config.route_interval_s
-                await self.refresh_routes()
-            if loop.time() >= beat_due:
-                beat_due = loop.time() + self.config.heartbeat_interval_s
-                await self.send_heartbeats()
+    # What goes on as long as the client lives, a turn at a time.
 
+    async def _look(self) -> None:
+        guesses = [route for route in self.routes.known() if route.is_guess]
+        await asyncio.sleep(_LOOK_INTERVAL_S)
+        work = [self._refresh(route) for route in guesses]
+        if self._stays_connected:
+            # A new connection begins with a heartbeat.
+            find = self.connections.find
+            work += [self._open(address) for address in self._brokers() if find(address) is None]
+        await all_of(work)
 
-def tell_failure(task: asyncio.Task[None]) -> None:
-    """Logs why a task that runs for ever has ended, unless it was cancelled."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a task of the client has failed", exc_info=error)
+    async def _renew_routes(self) -> None:
+        await asyncio.sleep(self.config.route_interval_s)
+        await self.refresh_routes()
+
+    async def _beat(self) -> None:
+        await asyncio.sleep(self.config.heartbeat_interval_s)
+        await self.send_heartbeats()
 
 
 def _answer_nothing(address: str, request: RemotingCommand) -> None:

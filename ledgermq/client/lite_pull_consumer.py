@@ -8,16 +8,16 @@ called again, or when `acknowledge` or `commit` says so; only that is committed.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.connection import Answer
+from ledgermq.client.endless import all_of
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
 from ledgermq.client.inbox import Inbox, Item
-from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
+from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.process_queue import ProcessQueue
@@ -44,8 +44,6 @@ _BEGINNINGS: Final = {
     "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
 }
-
-_log = logging.getLogger("ledgermq.client")
 
 
 class _ByHand:
@@ -180,9 +178,7 @@ class LitePullConsumer(QueueView):
         create_task = asyncio.get_running_loop().create_task
         self._tasks = [create_task(self._rounds.run())]
         if self.auto_commit:
-            self._tasks.append(create_task(self._commit_now_and_then()))
-        for task in self._tasks:
-            task.add_done_callback(tell_failure)
+            self._tasks.append(create_task(self._holding.commit_now_and_then()))
         return self
 
     async def close(self) -> None:
@@ -347,10 +343,7 @@ class LitePullConsumer(QueueView):
         if offsets is None:
             self.acknowledge()
             offsets = {held.queue: held.committable() for held in self._holding.held()}
-        told = (self._requests.commit(queue, offset) for queue, offset in offsets.items())
-        for failure in await asyncio.gather(*told, return_exceptions=True):
-            if isinstance(failure, BaseException):
-                raise failure
+        await all_of(self._requests.commit(queue, offset) for queue, offset in offsets.items())
 
     def position(self, queue: MessageQueue) -> int:
         """Returns the offset of the next message that will be given of a queue.
@@ -423,14 +416,6 @@ class LitePullConsumer(QueueView):
 
     async def _lost(self, queue: MessageQueue) -> None:
         self._inbox.forget(queue)
-
-    async def _commit_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.commit_interval_s)
-            try:
-                await self._holding.commit()
-            except ClientError as error:
-                _log.info("%s could not commit all offsets: %s", self.group, error)
 
     def _requested(self, address: str, request: RemotingCommand) -> Answer:
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:

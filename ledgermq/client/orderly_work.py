@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final
 
 from ledgermq.client.concurrent_work import Arrived, Consumed, GiveBack
+from ledgermq.client.endless import keep_going
 from ledgermq.client.errors import ClientError
 from ledgermq.client.listening import Listening
 from ledgermq.client.messages import ReceivedMessage
@@ -69,7 +70,8 @@ class OrderlyWork:
 
     def start(self) -> None:
         """Begins to consume; needs a running loop."""
-        self._sorter = asyncio.get_running_loop().create_task(self._sort())
+        sorting = keep_going("sorting what was pulled", self._sort)
+        self._sorter = asyncio.get_running_loop().create_task(sorting)
 
     async def stop(self, timeout_s: float) -> None:
         """Lets the listeners that run end, and cancels those that take too long."""
@@ -87,8 +89,8 @@ class OrderlyWork:
         if task is not None:
             await asyncio.wait([task])
 
-    async def _sort(self) -> None:
-        """Puts what arrives into its lane."""
+    async def _sort(self) -> bool:
+        """Puts what arrives into its lane, until there is nothing more to come."""
         while (item := await self._arrived.get()) is not None:
             queue = item[0].queue
             lane = self._lanes.get(queue)
@@ -97,16 +99,24 @@ class OrderlyWork:
                 task = asyncio.get_running_loop().create_task(self._run(queue, lane))
                 self._tasks[queue] = task
             lane.append(item)
+        return True
 
     async def _run(
         self, queue: MessageQueue, lane: deque[tuple[ProcessQueue, ReceivedMessage]]
     ) -> None:
         """Consumes a lane until it is empty."""
-        try:
+
+        async def consume_all() -> bool:
             while lane and not self._is_stopping:
-                held, message = lane.popleft()
+                # It stays the first until it is done, also after a failure.
+                held, message = lane[0]
                 if await self._consume(held, message):
                     self._consumed(held, message)
+                lane.popleft()
+            return True
+
+        try:
+            await keep_going(f"consuming {queue} in order", consume_all)
         finally:
             del self._lanes[queue], self._tasks[queue]
 

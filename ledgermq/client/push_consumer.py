@@ -17,7 +17,6 @@ What a listener that raises means depends on the mode:
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Self, TypeAlias
@@ -26,9 +25,10 @@ from ledgermq.client.closing import Closing
 from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.connection import Answer
+from ledgermq.client.endless import keep_going
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
-from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
+from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.listening import Listening
 from ledgermq.client.local_offsets import LocalOffsets, offsets_path
 from ledgermq.client.messages import ReceivedMessage
@@ -60,8 +60,6 @@ from ledgermq.protocol.names import RETRY_PREFIX
 Listener: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
 
 MODES: Final = ("concurrent", "orderly", "broadcast")
-
-_log = logging.getLogger("ledgermq.client")
 
 
 class PushConsumer(Closing):
@@ -239,11 +237,13 @@ class PushConsumer(Closing):
         if self._tracer is not None:
             self._tracer.start()
         create_task = asyncio.get_running_loop().create_task
-        self._tasks = [create_task(self._rounds.run()), create_task(self._commit_now_and_then())]
+        self._tasks = [
+            create_task(self._rounds.run()),
+            create_task(self._holding.commit_now_and_then()),
+        ]
         if self._locks is not None:
-            self._tasks.append(create_task(self._renew_locks()))
-        for task in self._tasks:
-            task.add_done_callback(tell_failure)
+            renewing = keep_going(f"renewing the locks of {self.group}", self._renew_locks)
+            self._tasks.append(create_task(renewing))
         if self._work is not None:
             self._work.start()
         return self
@@ -330,19 +330,10 @@ class PushConsumer(Closing):
         held.consumed(message)
         self._holding.made_room(held)
 
-    async def _commit_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.commit_interval_s)
-            try:
-                await self._holding.commit()
-            except ClientError as error:
-                _log.info("%s could not commit all offsets: %s", self.group, error)
-
     async def _renew_locks(self) -> None:
-        while True:
-            await asyncio.sleep(RENEW_INTERVAL_S)
-            if await self._holding.renew_locks():
-                self._rounds.wake()
+        await asyncio.sleep(RENEW_INTERVAL_S)
+        if await self._holding.renew_locks():
+            self._rounds.wake()
 
     def _requested(self, address: str, request: RemotingCommand) -> Answer:
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:

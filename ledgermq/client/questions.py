@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledgermq.client.connection import Answer
+from ledgermq.client.endless import tell_failure
 from ledgermq.client.errors import ClientError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import now_ms
@@ -113,7 +114,7 @@ class Questions:
         if header.group != self._consumer.group:
             return self._refusal(request, header.group)
         _log.info("%s goes on at other offsets of %s", header.group, header.topic)
-        self._start(self._move(table))
+        self._start(self._move(table)).add_done_callback(tell_failure)
         return request.response(ResponseCode.SUCCESS)
 
     async def _move(self, table: dict[MessageQueue, int]) -> None:

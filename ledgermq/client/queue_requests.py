@@ -133,6 +133,8 @@ class QueueRequests:
         serializer: Serializer | None = None,
     ) -> None:
         self._instance = instance
+        # As programs see it.
+        self.group = group
         self._namespace = config.client.namespace
         self._group = with_namespace(self._namespace, group)
         self._config = config

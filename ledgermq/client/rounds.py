@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ledgermq.client.endless import all_of, keep_going
 from ledgermq.client.errors import ClientError, NoRouteError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import ClientInstance
@@ -55,6 +56,8 @@ class Rounds:
         self._interval_s = interval_s
         self._namespace = namespace
         self._wake = asyncio.Event()
+        # Rounds in a row after which something was missing.
+        self._misses = 0
         # Held while queues of a topic change hands.
         self._is_sharing = asyncio.Lock()
 
@@ -69,30 +72,37 @@ class Rounds:
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
-        misses = 0
-        while True:
-            self._wake.clear()
-            is_settled = True
-            async with self._is_sharing:
-                for wanted in self._subscriptions():
-                    is_settled = await self._share_out(wanted, misses) and is_settled
-            misses = 0 if is_settled else misses + 1
-            pause_s = self._interval_s
-            if misses:
-                pause_s = min(pause_s, _PAUSE_S * 2 ** min(misses - 1, 10))
-                await self._instance.send_heartbeats()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
+        await keep_going(f"sharing out the queues of {self._group}", self._round)
 
-    async def _share_out(self, wanted: SubscriptionData, misses: int) -> bool:
+    async def _round(self) -> None:
+        """Shares all topics out once, and waits until it is time for the next round."""
+        self._wake.clear()
+        settled: list[bool] = []
+
+        async def share_out(wanted: SubscriptionData) -> None:
+            settled.append(await self._share_out(wanted))
+
+        wanted = self._subscriptions()
+        async with self._is_sharing:
+            # One that fails does not keep the others from their turn.
+            await all_of(map(share_out, wanted))
+        self._misses = 0 if all(settled) else self._misses + 1
+        pause_s = self._interval_s
+        if self._misses:
+            pause_s = min(pause_s, _PAUSE_S * 2 ** min(self._misses - 1, 10))
+            await self._instance.send_heartbeats()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
+
+    async def _share_out(self, wanted: SubscriptionData) -> bool:
         topic = without_namespace(self._namespace, wanted.topic)
         expression = Expression(wanted.sub_string, wanted.expression_type)
         try:
             return await self._holding.share_out(topic, expression)
         except ClientError as error:
             # A group that never failed anything may have no retry topic.
-            if not topic.startswith(RETRY_PREFIX) and misses % _TELL_EVERY == 0:
+            if not topic.startswith(RETRY_PREFIX) and self._misses % _TELL_EVERY == 0:
                 # Mostly a name that is spelled wrong: warnings are seen by default.
                 is_unknown = isinstance(error, NoRouteError) and not self._holding.queues(topic)
                 level = logging.WARNING if is_unknown else logging.INFO

@@ -15,6 +15,7 @@ from typing import Final
 
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.connection import Late
+from ledgermq.client.endless import tell_failure
 from ledgermq.client.errors import (
     ClientError,
     ClosedError,
@@ -342,7 +343,18 @@ class SendRoad:
     def _later(self, send: Send, retry: Retry) -> None:
         task = self.loop.create_task(self._try_again(send, retry))
         self._retries.add(task)
-        task.add_done_callback(self._retries.discard)
+        task.add_done_callback(functools.partial(self._tried_again, send))
+
+    def _tried_again(self, send: Send, task: asyncio.Task[None]) -> None:
+        """Whatever made a try fail, its send has an end."""
+        self._retries.discard(task)
+        tell_failure(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            failed = ClientError(f"{type(error).__name__}: {error}", topic=send.topic)
+            failed.__cause__ = error
+            self._give_up(send, failed)
+        elif task.cancelled() and not self._is_closed:
+            self._give_up(send, ClosedError("its try was cancelled", topic=send.topic))
 
     async def _try_again(self, send: Send, retry: Retry) -> None:
         """Waits, makes sure of a route and a connection, and sends."""

@@ -12,8 +12,9 @@ from collections import deque
 from typing import Final
 
 from ledgermq.client.config import ClientConfig, ProducerConfig
+from ledgermq.client.endless import keep_going, level_of
 from ledgermq.client.errors import ClientError
-from ledgermq.client.instance import ClientInstance, now_ms, tell_failure
+from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult, SendStatus
 from ledgermq.client.send_frame import properties_text, single_body
 from ledgermq.client.sends import SendRoad
@@ -80,8 +81,8 @@ class Tracer:
     def start(self) -> None:
         """Begins to send; needs a running loop."""
         self._road = SendRoad(self._instance, f"_INNER_TRACE_PRODUCER-{self._group}", self._config)
-        self._task = asyncio.get_running_loop().create_task(self._send_now_and_then())
-        self._task.add_done_callback(tell_failure)
+        sending = keep_going(f"sending the traces of {self._group}", self._send_soon)
+        self._task = asyncio.get_running_loop().create_task(sending)
 
     async def close(self) -> None:
         """Sends what waits, as far as there is time for it."""
@@ -219,16 +220,20 @@ class Tracer:
         self._waiting.append((record, keys_of(traced)))
         self._news.set()
 
-    async def _send_now_and_then(self) -> None:
-        while not self._closing.is_set():
-            await self._news.wait()
+    async def _send_soon(self) -> bool:
+        """Waits for records and sends them; True when these were the last."""
+        # After a failure there may be some without news.
+        if not self._closing.is_set():
+            if not self._waiting:
+                await self._news.wait()
             self._news.clear()
             # More of them may come together.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_S):
                     await self._closing.wait()
-            while self._waiting:
-                await self._send()
+        while self._waiting:
+            await self._send()
+        return self._closing.is_set()
 
     async def _send(self) -> None:
         """Sends one message of records."""
@@ -254,12 +259,11 @@ class Tracer:
                 config.body_bytes_max,
             )
             await (await self._road.submit(self._topic, id_, body, None))
-        except asyncio.CancelledError:
+        except BaseException as error:
             self._dropped_count += len(texts)
-            raise
-        except ClientError as error:
-            self._dropped_count += len(texts)
-            _log.info("traces of %s were not sent: %s", self._group, error)
+            if not isinstance(error, ClientError):
+                raise
+            _log.log(level_of(error), "traces of %s were not sent: %s", self._group, error)
 
 
 def tracer_of(instance: ClientInstance, group: str, config: ClientConfig) -> Tracer | None:

@@ -20,6 +20,7 @@ from typing import Final, Self, TypeAlias
 
 from ledgermq.client.closing import Closing
 from ledgermq.client.config import ProducerConfig
+from ledgermq.client.endless import tell_failure
 from ledgermq.client.errors import ClientError, ConfigError, MessageError, RefusedError
 from ledgermq.client.hooks import followed
 from ledgermq.client.instance import ClientInstance, now_ms
@@ -261,6 +262,7 @@ class TransactionalProducer(Closing):
         task = asyncio.get_running_loop().create_task(self._answer_check(address, request))
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
+        task.add_done_callback(tell_failure)
 
     async def _answer_check(self, address: str, request: RemotingCommand) -> None:
         try:

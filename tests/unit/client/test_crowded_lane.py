@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from ledgermq.client import LaneFullError, Message, Producer, ProducerConfig, SendError
-from tests.unit.client.virtual_net import Broker, Net, run, true
+from tests.unit.client.virtual_broker import Broker
+from tests.unit.client.virtual_net import Net, run, true
 
 ADDRESS = "127.0.0.1:9876"
 CROWDED_S = 60
@@ -135,7 +136,7 @@ def test_a_crowded_key_leaves_half_of_the_room_to_others() -> None:
         broker = net.listen(ADDRESS)
         async with Producer(ADDRESS, config=ProducerConfig(in_flight_max=8)) as producer:
             await producer.send(Message("T", b"first"))
-            broker.on_request = lambda wire, request: request.body.startswith(b"k:")
+            broker.on_request = lambda link, request: request.body.startswith(b"k:")
             loop = asyncio.get_running_loop()
             crowd = [
                 loop.create_task(producer.submit(Message("T", b"k:%d" % n), ordering_key="k"))
@@ -156,7 +157,7 @@ def test_close_tells_all_who_wait_before_a_lane() -> None:
         broker = net.listen(ADDRESS)
         async with Producer(ADDRESS, config=ProducerConfig(in_flight_max=4)) as producer:
             await producer.send(Message("T", b"first"))
-            broker.on_request = lambda wire, request: request.body != b""
+            broker.on_request = lambda link, request: request.body != b""
             loop = asyncio.get_running_loop()
             sends = [
                 loop.create_task(producer.send(Message("T", b"k"), ordering_key=key))

@@ -7,7 +7,8 @@ import pytest
 from ledgermq.client import ClientConfig, Message, Producer, ProducerConfig, SendError
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
-from tests.unit.client.virtual_net import SENDS, Broker, Net, Wire, run, true
+from tests.unit.client.virtual_broker import SENDS, Broker, Link
+from tests.unit.client.virtual_net import Net, run, true
 
 ADDRESS = "127.0.0.1:9876"
 
@@ -26,12 +27,12 @@ class Slow:
         self.came: list[tuple[bytes, float]] = []
         broker.on_request = self._take
 
-    def _take(self, wire: Wire, request: RemotingCommand) -> bool:
+    def _take(self, link: Link, request: RemotingCommand) -> bool:
         if request.code not in SENDS:
             return False
         self.came.append((request.body, now_s()))
         answer = self._broker.store(request)
-        asyncio.get_running_loop().call_later(self.delay_s, wire.answer, answer)
+        asyncio.get_running_loop().call_later(self.delay_s, link.answer, answer)
         return True
 
 
@@ -156,7 +157,7 @@ def test_connection_to_a_broker_that_is_only_busy_stays() -> None:
 
     async def scenario(net: Net) -> None:
         broker = net.listen(ADDRESS)
-        broker.on_request = lambda wire, request: request.code in SENDS
+        broker.on_request = lambda link, request: request.code in SENDS
         config = ProducerConfig(timeout_s=60.0, client=ClientConfig(silence_max_s=1.0))
         async with Producer(ADDRESS, config=config) as producer:
             with pytest.raises(SendError):

@@ -9,16 +9,9 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
-from ledgermq.protocol.headers import SendMessageResponseHeader
-from ledgermq.protocol.headers.send import SendMessageRequestHeaderV2
-from ledgermq.protocol.route import BrokerData, QueueData, TopicRouteData
-
-BROKER_NAME = "b"
-QUEUES = 4
-SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+from tests.unit.client.virtual_broker import Broker, Disk
 
 
 class _Jumping(selectors.SelectSelector):
@@ -65,17 +58,37 @@ class Net:
         self.brokers: dict[str, Broker] = {}
         # Addresses to and from which nothing comes any more.
         self.silent: set[str] = set()
-        # Connections that were made, by address.
+        # Connections that were made, and their addresses.
+        self.wires: list[Wire] = []
         self.connected: list[str] = []
 
-    def listen(self, address: str) -> "Broker":
-        """Returns a new broker, which is its own name server."""
-        broker = self.brokers[address] = Broker(address)
+    def listen(self, address: str, disk: Disk | None = None) -> Broker:
+        """Returns a new broker, which is its own name server; those with one disk are a group."""
+        broker = self.brokers[address] = Broker(address, disk)
         return broker
+
+    def hang_up(self, address: str) -> None:
+        """Ends all connections to an address."""
+        for wire in self._wires(address):
+            wire.close()
+
+    def ask(self, address: str, request: RemotingCommand) -> None:
+        """Sends a request of the broker to all who are connected to it."""
+        for wire in self._wires(address):
+            wire.answer(request)
+
+    def _wires(self, address: str) -> list["Wire"]:
+        return [w for w in self.wires if w.broker.address == address and not w.is_closing()]
 
     def pass_time(self, seconds: float) -> None:
         """Moves the clock while nobody gets a turn, as a program does that blocks its loop."""
         self._loop.pass_time(seconds)
+
+    def cluster(self, name_server: str, address: str) -> Broker:
+        """Returns a new broker that has a name server of its own."""
+        broker = self.listen(address)
+        self.listen(name_server).leader = address
+        return broker
 
     async def connect(self, factory: Callable[[], asyncio.Protocol], address: str) -> Any:
         await asyncio.sleep(self.round_trip_s)
@@ -85,6 +98,7 @@ class Net:
             raise ConnectionRefusedError(f"nobody listens at {address}")
         protocol = factory()
         wire = Wire(self, self._loop, protocol, self.brokers[address])
+        self.wires.append(wire)
         self.connected.append(address)
         protocol.connection_made(wire)
         return wire, protocol
@@ -94,13 +108,13 @@ class Wire(asyncio.Transport):
     """The client's end of a connection; it also carries what the broker writes."""
 
     def __init__(
-        self, net: Net, loop: VirtualLoop, protocol: asyncio.Protocol, broker: "Broker"
+        self, net: Net, loop: VirtualLoop, protocol: asyncio.Protocol, broker: Broker
     ) -> None:
         super().__init__()
         self._net = net
         self._loop = loop
         self._protocol = protocol
-        self._broker = broker
+        self.broker = broker
         self._decoder = FrameDecoder()
         self._is_closing = False
         # What the system has not taken yet, as far as a test says so.
@@ -132,76 +146,22 @@ class Wire(asyncio.Transport):
     def abort(self) -> None:
         self.close()
 
-    def hang_up(self) -> None:
-        """Called by the broker: the client learns of it half a round trip later."""
-        self._later(False, lambda _: self.close(), b"")
-
     def _later(self, is_out: bool, arrive: Callable[[bytes], None], data: bytes) -> None:
         due_s = max(self._loop.time() + self._net.round_trip_s / 2, self._last_s[is_out] + 1e-6)
         self._last_s[is_out] = due_s
         self._loop.call_at(due_s, self._unless_silent, arrive, data)
 
     def _unless_silent(self, arrive: Callable[[bytes], None], data: bytes) -> None:
-        if self._broker.address not in self._net.silent:
+        if self.broker.address not in self._net.silent:
             arrive(data)
 
     def _arrive(self, data: bytes) -> None:
         for frame in self._decoder.feed(data):
-            self._broker.take(self, decode(frame))
+            self.broker.take(self, decode(frame))
 
     def _come_back(self, data: bytes) -> None:
         if not self._is_closing:
             self._protocol.data_received(data)
-
-
-class Broker:
-    """A broker and name server that knows every topic and does well, unless a test says no."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        # Whom the route names as the leader of the broker name; None: nobody.
-        self.leader: str | None = address
-        self.stored: dict[int, list[bytes]] = {queue: [] for queue in range(QUEUES)}
-        # Codes of all requests, in their order.
-        self.codes: list[int] = []
-        # Sends that came, by body.
-        self.copies: dict[bytes, int] = {}
-        # Called first with each request; True when it has taken it.
-        self.on_request: Callable[[Wire, RemotingCommand], bool] | None = None
-
-    def count(self, code: int) -> int:
-        """How many requests of a code came."""
-        return self.codes.count(int(code))
-
-    def take(self, wire: Wire, request: RemotingCommand) -> None:
-        self.codes.append(request.code)
-        if request.code in SENDS:
-            self.copies[request.body] = self.copies.get(request.body, 0) + 1
-        if self.on_request is not None and self.on_request(wire, request):
-            return
-        if request.code in SENDS:
-            wire.answer(self.store(request))
-        elif request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            wire.answer(request.response(0, body=self._route().encode()))
-        elif not request.is_one_way:
-            wire.answer(request.response(ResponseCode.SUCCESS))
-
-    def store(self, request: RemotingCommand) -> RemotingCommand:
-        """Stores a message, and returns the answer."""
-        queue_id = request.header(SendMessageRequestHeaderV2).queue_id
-        offset = len(self.stored[queue_id])
-        self.stored[queue_id].append(request.body)
-        header = SendMessageResponseHeader(
-            msg_id=f"{offset:032X}", queue_id=queue_id, queue_offset=offset
-        )
-        return request.response(0, header=header)
-
-    def _route(self) -> TopicRouteData:
-        addresses = {} if self.leader is None else {0: self.leader}
-        return TopicRouteData(
-            queue_datas=[QueueData(BROKER_NAME, QUEUES, QUEUES, 6)],
-            broker_datas=[BrokerData("C", BROKER_NAME, addresses)],
-        )
 
 
 def run(scenario: Callable[[Net], Coroutine[Any, Any, None]]) -> None:
@@ -218,6 +178,9 @@ def run(scenario: Callable[[Net], Coroutine[Any, Any, None]]) -> None:
 
 
 async def true(condition: Callable[[], Any]) -> None:
-    """Returns when a condition holds."""
+    """Returns when a condition holds; fails when it does not within ten (virtual) minutes."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + 600
     while not condition():
-        await asyncio.sleep(0.01)
+        assert loop.time() < end_s, "it never came true"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,83 @@
+"""Tasks that live as long as their client, whatever fails in one of their turns.
+
+Sharing queues out, heart beats, pulls, commits: each of them is one turn after the other, and a
+client without one of them is worse than none, for it looks alive. So an error that nobody foresaw
+must not end the task: it is told with its cause, the task waits, longer after each failure, and
+goes on. What may well fail (a broker that is away) is the business of the turn itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from ledgermq.client.errors import ClientError
+
+# Pauses after failures: the first, and the longest.
+_PAUSE_S: Final = 0.1
+_PAUSE_S_MAX: Final = 10.0
+
+_log = logging.getLogger("ledgermq.client")
+
+
+async def keep_going(what: str, turn: Callable[[], Awaitable[bool | None]]) -> None:
+    """Takes one turn after the other until it is cancelled, or a turn says that it was the last.
+
+    Args:
+        what: names the work in the log.
+        turn: does a part of the work, waiting for its time included; returns True when all is done.
+            After an Exception it is called again, so what it keeps must be whole then.
+    """
+    loop = asyncio.get_running_loop()
+    failures = 0
+    while True:
+        begun_s = loop.time()
+        try:
+            if await turn():
+                return
+            failures = 0
+            continue
+        except (Exception, asyncio.CancelledError) as error:
+            if is_own_end(error):
+                raise
+            failure: BaseException = error
+        # A long turn was a good one up to its end.
+        failures = 1 if loop.time() - begun_s > _PAUSE_S_MAX else failures + 1
+        pause_s = min(_PAUSE_S * (1 << min(failures - 1, 10)), _PAUSE_S_MAX)
+        _log.error("%s failed; it goes on in %g s", what, pause_s, exc_info=failure)
+        await asyncio.sleep(pause_s)
+
+
+async def all_of(work: Iterable[Awaitable[object]]) -> None:
+    """Waits until all of something is done, one failing or not, and raises the worst failure.
+
+    An error that nobody foresaw is worse than a ClientError; of several, those that are not raised
+    are told.
+    """
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    unforeseen = [failure for failure in failures if not isinstance(failure, ClientError)]
+    for failure in unforeseen[1:]:
+        _log.error("more than one thing failed; another one:", exc_info=failure)
+    for failure in (*unforeseen, *failures):
+        raise failure
+
+
+def is_own_end(error: BaseException) -> bool:
+    """Tells whether the running task is being cancelled.
+
+    A CancelledError may also come from what the task waited for, which somebody else cancelled.
+    """
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
+
+
+def tell_failure(task: asyncio.Task[None]) -> None:
+    """Logs why a task that nobody waits for has failed, unless it was cancelled."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a task of the client has failed", exc_info=error)
+
+
+def level_of(error: ClientError) -> int:
+    """Returns the level for the log of a failure that is tried again."""
+    return logging.INFO if error.retriable else logging.WARNING
