@@ -19,7 +19,7 @@ from ledgermq.broker.config_key import Key, Kind
 from ledgermq.broker.config_keys import KEY_BY_NAME, KEYS
 from ledgermq.broker.delay_levels import LEVELS_MAX, DelayLevels
 from ledgermq.broker.errors import ConfigError
-from ledgermq.dledger.addresses import ConfigValueError, parse_peers
+from ledgermq.dledger.addresses import ConfigValueError, parse_networks, parse_peers
 from ledgermq.protocol.properties_file import parse_properties_file
 
 # DLedger's DLedgerUtils and our vote file both expect a short id; upstream derives the broker id
@@ -140,6 +140,7 @@ class BrokerConfig:
     ledger_peers: tuple[Peer, ...]
     ledger_self_id: str
     preferred_leader_ids: tuple[str, ...]
+    ledger_member_networks: tuple[str, ...]
     ledger_heartbeat_ms: int
     ledger_heartbeats_missed_max: int
     ledger_vote_wait_min_ms: int
@@ -330,6 +331,14 @@ def _derive_delays(values: dict[str, Any]) -> None:
 
 
 def _derive_ledger(values: dict[str, Any]) -> None:
+    text = values["ledger_member_networks"]
+    networks = tuple(part.strip() for part in text.split(";") if part.strip())
+    try:
+        parse_networks(networks)
+    except ConfigValueError as error:
+        allowed = "addresses and networks as 10.0.0.0/8, joined with a semicolon"
+        raise ConfigError("ledgerMemberAddresses", text, allowed) from error
+    values["ledger_member_networks"] = networks
     values["preferred_leader_ids"] = tuple(
         part.strip() for part in values["preferred_leader_ids"].split(";") if part.strip()
     )

@@ -146,6 +146,13 @@ LEDGER_KEYS: Final = (
         "",
         "Ids that should lead, joined with a semicolon.",
     ),
+    text_key(
+        "ledgerMemberAddresses",
+        "ledger_member_networks",
+        "",
+        "Addresses and networks, joined with a semicolon, from which members connect besides those"
+        " of their hosts in dLegerPeers.",
+    ),
     integer(
         "heartBeatTimeIntervalMs",
         "ledger_heartbeat_ms",

@@ -5,7 +5,11 @@ begins after the last colon. All members must be given the same list.
 """
 
 import re
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final, NamedTuple
+
+Network = IPv4Network | IPv6Network
 
 _PORT_MAX: Final = 65535
 # No dash, so that "id-host:port" can be told apart; a letter and digits in a broker (n0).
@@ -57,3 +61,19 @@ def parse_peers(text: str) -> dict[str, PeerAddress]:
     if not peers:
         raise ConfigValueError("peers", text, "at least one id-host:port")
     return peers
+
+
+def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Reads addresses and networks: 10.0.0.7, 10.0.0.0/8, fd00::/8.
+
+    Raises:
+        ConfigValueError: one of them is neither.
+    """
+    networks = []
+    for text in texts:
+        try:
+            networks.append(ip_network(text, strict=False))
+        except ValueError as error:
+            allowed = "an address, or a network as 10.0.0.0/8"
+            raise ConfigValueError("member_networks", text, allowed) from error
+    return tuple(networks)

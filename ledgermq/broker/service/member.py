@@ -28,6 +28,7 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
         listen_host="127.0.0.1" if is_loopback else bind_host,
         flush_disk_type=FlushDiskType(config.flush_disk_type),
         preferred_leader_ids=config.preferred_leader_ids,
+        member_networks=config.ledger_member_networks,
         append_timeout_ms=config.commit_timeout_ms,
         timing=_timing(config, FAST_TIMING),
         timing_with_java=_timing(config, JAVA_TIMING),

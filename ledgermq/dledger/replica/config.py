@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ledgermq.dledger.addresses import ConfigValueError, PeerAddress, parse_peers
+from ledgermq.dledger.addresses import ConfigValueError, PeerAddress, parse_networks, parse_peers
 from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, KIB, MIB, Config, Timing
 
 
@@ -26,6 +26,8 @@ class ReplicaConfig:
     self_id: str
     # All members, this one included, as parse_peers reads them.
     peers: str
+    # Where members may speak from besides the addresses of their hosts, as parse_networks reads it.
+    member_networks: tuple[str, ...] = ()
     # Interface to listen on; empty: all of them.
     listen_host: str = ""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
@@ -89,6 +91,7 @@ class ReplicaConfig:
         if self.reconnect_max_ms < self.reconnect_min_ms:
             allowed = f"{self.reconnect_min_ms} or more"
             raise ConfigValueError("reconnect_max_ms", self.reconnect_max_ms, allowed)
+        parse_networks(self.member_networks)
         self.core()
 
     def addresses(self) -> dict[str, PeerAddress]:

@@ -21,6 +21,7 @@ from ledgermq.dledger.messages import (
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.listener import Listener
+from ledgermq.dledger.replica.member_addresses import MemberAddresses, look_up_by
 from ledgermq.dledger.replica.peers import MemberEvents, Peer
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.tcp_times import MEMBER_TIMES
@@ -88,7 +89,8 @@ class Connections:
             for peer_id in peer_ids
         }
         self._events = events
-        self._listener = Listener(config, store, codec, events, clients)
+        sources = MemberAddresses(config, look_up_by(reactor), reactor.seconds)
+        self._listener = Listener(config, store, codec, events, clients, sources)
         port = addresses[config.self_id].port
         self._server = CommandServer(
             reactor,

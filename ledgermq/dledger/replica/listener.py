@@ -6,6 +6,10 @@ closed. Answers to votes go back on the connection that asked, others on the new
 member. A JSON request names its group and both ids itself, and is answered on its own connection
 under its opaque.
 
+A member is believed to be one only where it comes from an address of its own
+(`member_addresses.py`): else HELLO is answered 401 and its connection closed, and a vote, heart
+beat, push or hand-over in JSON is refused with 401.
+
 Whoever names another group or an unknown member is told so (400, 401) and logged once a connection;
 bytes that make no sense close a binary connection and are answered 411 on a JSON one. A term or an
 index that no member can have (`bounds.py`) closes either. A Java peer may have so many requests
@@ -35,8 +39,9 @@ from ledgermq.dledger.replica import wire_binary, wire_json
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.json_bodies import RequestBody, TransferBody
+from ledgermq.dledger.replica.member_addresses import MemberAddresses
 from ledgermq.dledger.replica.peers import MemberEvents, check_bounds, send_binary
-from ledgermq.dledger.replica.wire_binary import PING_ANSWER_FRAME, WIRE_VERSION, BinaryCode
+from ledgermq.dledger.replica.wire_binary import PING_ANSWER_FRAME, WIRE_VERSION, BinaryCode, Hello
 from ledgermq.dledger.replica.wire_json import MemberAnswer, MemberRequest
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.command import RemotingCommand
@@ -52,6 +57,8 @@ _BINARY_CODES: Final = frozenset(map(int, BinaryCode))
 _JSON_CODES: Final = frozenset(map(int, JsonCode))
 # A member has given its connection up by then, however slow it takes this one to be.
 _SILENT_BEATS_MAX: Final = 30
+# Known not to belong together; one more, and all are logged anew.
+_REFUSED_SOURCES_MAX: Final = 256
 _MEMBER_CODES: Final = frozenset({JsonCode.VOTE, JsonCode.HEART_BEAT, JsonCode.PUSH})
 
 _log = Logger()
@@ -90,8 +97,13 @@ class Listener:
         codec: EntryCodec,
         events: MemberEvents,
         clients: ClientRequests,
+        sources: MemberAddresses,
     ) -> None:
-        """Listens to nothing by itself: it is given to a CommandServer."""
+        """Listens to nothing by itself: it is given to a CommandServer.
+
+        `sources` knows from where each member may speak.
+        """
+        self._sources = sources
         self._config = config
         self._store = store
         self._codec = codec
@@ -107,6 +119,8 @@ class Listener:
         self._waiting: dict[_Key, CommandProtocol] = {}
         # Numbers given to JSON requests are negative: those of LedgerMQ leaders are not.
         self._next_request_id = -1
+        # Members and addresses that were logged as not belonging together.
+        self._refused_sources: set[tuple[str, str]] = set()
         # The leader that is named in refusals.
         self.leader_id: str | None = None
 
@@ -197,7 +211,32 @@ class Listener:
         if reason:
             self._complain(connection, reason)
             connection.send(command.response(code, reason))
+        elif self._sources.may_be(hello.sender, connection):
+            self._welcome(connection, command, hello)
+        else:
+            looked = self._sources.look_again(hello.sender)
+            looked.addCallback(lambda _: self._greet_again(connection, command, hello))
+
+    def _greet_again(
+        self, connection: CommandProtocol, command: RemotingCommand, hello: Hello
+    ) -> None:
+        """Takes a greeting, or not, now that the names of its sender were looked up.
+
+        A connection that is refused is closed: the sender comes again, perhaps when its name says
+        where it is.
+        """
+        if not connection.is_open:
             return
+        if self._sources.may_be(hello.sender, connection):
+            self._welcome(connection, command, hello)
+            return
+        reason = self._sources.refusal(hello.sender, connection)
+        self._complain_of_source(connection, hello.sender)
+        connection.send(command.response(DLedgerCode.UNKNOWN_MEMBER, reason))
+        connection.close(reason)
+
+    def _welcome(self, connection: CommandProtocol, command: RemotingCommand, hello: Hello) -> None:
+        config = self._config
         connection.context.peer_id = hello.sender
         connection.limit_silence(_SILENT_BEATS_MAX * config.timing.heart_beat_ms / 1000)
         self._connections[hello.sender] = connection
@@ -254,6 +293,9 @@ class Listener:
             connection.send(command.response(_SYSTEM_ERROR, str(error), body=body))
             return
         refusal = self._refusal_of(code, request)
+        if refusal is None and self._is_from_elsewhere(connection, code, request):
+            self._refuse(connection, code, command, request, DLedgerCode.UNKNOWN_MEMBER)
+            return
         if refusal is None and not self._is_of_member(code, request):
             self._clients.receive(connection, code, command, request)
             return
@@ -300,6 +342,23 @@ class Listener:
         if isinstance(request, TransferBody):
             return request.transferee_id == self._config.self_id
         return code in _MEMBER_CODES
+
+    def _is_from_elsewhere(
+        self, connection: CommandProtocol, code: int, request: RequestBody
+    ) -> bool:
+        """Whether a request speaks for a member from an address that is not known to be its own.
+
+        It does not wait while the name of the member is looked up: members repeat what they say.
+        """
+        sender = request.leader_id
+        if not self._is_of_member(code, request) or sender not in self._peer_ids:
+            return False
+        assert isinstance(sender, str)
+        if self._sources.may_be(sender, connection):
+            return False
+        looked = self._sources.look_again(sender)
+        looked.addCallback(lambda _: self._complain_of_source(connection, sender))
+        return not self._sources.may_be(sender, connection)
 
     def _refusal_of(self, code: int, request: RequestBody) -> DLedgerCode | None:
         """Checks ids in Java's order (DLedgerRpcNettyService, DLedgerServer)."""
@@ -375,6 +434,16 @@ class Listener:
     ) -> None:
         body = wire_json.encode_refusal(code, request, result, self.leader_id)
         connection.send(command.response(DLedgerCode.SUCCESS, body=body))
+
+    def _complain_of_source(self, connection: CommandProtocol, peer_id: str) -> None:
+        """Logs that a source may not be a member, if so, once however often it connects."""
+        source = peer_id, connection.peer_host
+        if source in self._refused_sources or self._sources.may_be(peer_id, connection):
+            return
+        if len(self._refused_sources) >= _REFUSED_SOURCES_MAX:
+            self._refused_sources.clear()
+        self._refused_sources.add(source)
+        self._complain(connection, self._sources.refusal(peer_id, connection))
 
     def _complain(self, connection: CommandProtocol, reason: str) -> None:
         """Logs the first refusal of a connection."""

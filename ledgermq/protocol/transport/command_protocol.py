@@ -87,9 +87,10 @@ class CommandProtocol(Protocol):
         self._limits = limits or ConnectionLimits()
         self._output = output or TurnOutput(clock)
         self._owns_output = output is None
-        # "ip:port" of the peer, and its ip; empty before the connection is made.
+        # "ip:port" of the peer, its ip, and that of this end; empty before the connection is made.
         self.peer = ""
         self.peer_host = ""
+        self.own_host = ""
         # Seconds on the clock.
         self.connected_at = 0.0
         # Whatever the owner keeps for this connection.
@@ -291,6 +292,8 @@ class CommandProtocol(Protocol):
         address = self._link.getPeer()
         self.peer_host = str(getattr(address, "host", address))
         self.peer = f"{self.peer_host}:{getattr(address, 'port', 0)}"
+        own_address = self._link.getHost()
+        self.own_host = str(getattr(own_address, "host", own_address))
         self._requests = PendingRequests(self._clock, self.peer, self._limits.outstanding_max)
         self.connected_at = self._active_at = self._clock.seconds()
         self._is_open = True

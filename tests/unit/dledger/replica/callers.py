@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
@@ -22,6 +24,7 @@ from ledgermq.dledger.replica import wire_binary
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.listener import Listener
+from ledgermq.dledger.replica.member_addresses import MemberAddresses
 from ledgermq.dledger.replica.wire_binary import Hello
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.transfer import Transfer
@@ -32,6 +35,8 @@ from ledgermq.protocol.transport import CommandProtocol
 
 CODEC = EntryCodec(crc32c)
 SEGMENT_BYTES = 1 << 20
+# Where callers come from, and where they come to.
+SOURCE, OWN = "192.168.1.1", "10.0.0.1"
 LOG = CODEC.encode([b"a", b"b", b"c"], first_index=0, term=1, position=0, previous_chain_crc=0)
 
 
@@ -84,23 +89,39 @@ class FakeMember:
 class Rig:
     """A listener and connections to it."""
 
-    def __init__(self, **changes: Any) -> None:
-        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-h:2;n2-h:3", **changes)
+    def __init__(self, peers: str = "n0-h:1;n1-h:2;n2-h:3", **changes: Any) -> None:
+        config = ReplicaConfig(group="g", self_id="n0", peers=peers, **changes)
         self.member = FakeMember()
         self.clients = ClientRequests(config, self.member)
-        self.listener = Listener(config, self.member.store, CODEC, self.member, self.clients)
         self.clock = Clock()
+        # What a look-up of a name finds; None while it is under way.
+        self.names: dict[str, list[str] | None] = {"h": [SOURCE]}
+        # Names that were asked for, with those who wait.
+        self.asked: list[tuple[str, Deferred[list[str]]]] = []
+        sources = MemberAddresses(config, self.look_up, self.clock.seconds)
+        self.listener = Listener(
+            config, self.member.store, CODEC, self.member, self.clients, sources
+        )
 
-    def connect(self) -> "Caller":
-        return Caller(self)
+    def look_up(self, name: str) -> Deferred[list[str]]:
+        found: Deferred[list[str]] = Deferred()
+        self.asked.append((name, found))
+        known = self.names[name]
+        if known is not None:
+            found.callback(known)
+        return found
+
+    def connect(self, source: str = SOURCE, own: str = OWN) -> "Caller":
+        return Caller(self, source, own)
 
 
 class Caller:
     """The other end of one connection."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, source: str, own: str) -> None:
         self.rig = rig
-        self.transport = StringTransport()
+        ends = IPv4Address("TCP", own, 1), IPv4Address("TCP", source, 54321)
+        self.transport = StringTransport(*ends)
         self.connection = CommandProtocol(rig.clock, rig.listener)
         self.connection.makeConnection(self.transport)
         self.decoder = FrameDecoder()
@@ -125,9 +146,14 @@ class Caller:
         return [decode(frame) for frame in frames]
 
     def greet(self, sender: str = "n1", **changes: Any) -> RemotingCommand:
-        fields = {"group": "g", "target": "n0", "segment_bytes": SEGMENT_BYTES} | changes
-        (answer,) = self.ask(52001, wire_binary.encode_hello(Hello(sender=sender, **fields)))
+        self.send_greeting(sender, **changes)
+        (answer,) = self.answers()
         return answer
+
+    def send_greeting(self, sender: str = "n1", **changes: Any) -> None:
+        fields = {"group": "g", "target": "n0", "segment_bytes": SEGMENT_BYTES} | changes
+        hello = wire_binary.encode_hello(Hello(sender=sender, **fields))
+        self.send(encode(RemotingCommand(code=52001, body=hello, opaque=7)))
 
 
 def binary(message: Message) -> bytes:

@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
@@ -63,7 +64,7 @@ class Rig:
     def accept(self) -> Any:
         """A connection that n1 makes."""
         protocol = self.clock.tcpServers[0][1].buildProtocol(None)
-        protocol.makeConnection(StringTransport())
+        protocol.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.1", 5)))
         hello = wire_binary.Hello(group="g", sender="n1", target="n0", segment_bytes=SEGMENT_BYTES)
         body = wire_binary.encode_hello(hello)
         protocol.dataReceived(encode(RemotingCommand(code=52001, body=body, opaque=1)))
