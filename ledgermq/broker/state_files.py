@@ -39,8 +39,12 @@ class StateFile:
         self._path = path
         self._bytes_max = bytes_max
         self._backup = path.with_name(path.name + ".bak")
-        # The content is known to survive a power cut.
+        # The content is known to survive a power cut. Whoever writes sets it; the reactor looks at
+        # it, and takes it back, only while nothing is being written.
         self.is_durable = False
+
+    def __str__(self) -> str:
+        return str(self._path)
 
     def load(self) -> dict[str, Any] | None:
         """Returns the content of the file, or of its copy when the file is missing or broken.
@@ -104,16 +108,14 @@ class StateFile:
         """
         self.check(content)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Two writers may be at work: the reactor, and the flusher in its thread.
-        suffix = ".sync.tmp" if is_durable else ".tmp"
-        temporary = self._path.with_name(self._path.name + suffix)
+        temporary = self._path.with_name(self._path.name + ".tmp")
         with temporary.open("wb") as file:
             file.write(content)
             if is_durable:
                 file.flush()
                 os.fdatasync(file.fileno())
         if self._path.exists() and (self.is_durable or not self._backup.exists()):
-            spare = self._path.with_name(self._path.name + suffix + ".bak")
+            spare = self._path.with_name(self._path.name + ".tmp.bak")
             spare.unlink(missing_ok=True)
             os.link(self._path, spare)
             spare.replace(self._backup)

@@ -7,9 +7,11 @@ order, checkpoints, state that knows up to where it was applied) holds for a pla
 term is always 0.
 """
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from ledgermq.commitlog.plain_log import PlainCommitLog
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import ENTRY_MAGIC, EntryHead, EntrySlice
 
 
@@ -66,17 +68,17 @@ class ByteIndexedLog:
         size = 1 if self._log.is_boundary(index + 1) else -1
         return EntryHead(ENTRY_MAGIC, size, index, 0, index, 0, 0, 0, 0)
 
-    def drop_before(self, position: int) -> int:
-        """Removes whole segments below a position; returns the new first byte."""
-        return self._log.drop_before(position)
+    def begin_drop(self, position: int) -> DiskJob | None:
+        """Begins to remove whole segments below a position."""
+        return self._log.begin_drop(position)
 
     def read_checkpoint(self) -> int:
         """Last byte of what readers may see."""
         return self._log.confirmed_offset - 1
 
-    def sync(self) -> None:
-        """Makes all that was appended durable; blocks."""
-        self._log.sync()
+    def begin_sync(self) -> DiskJob | None:
+        """Begins to make all that was appended durable."""
+        return self._log.begin_sync()
 
     def close(self) -> None:
         """Closes the log."""
@@ -92,15 +94,32 @@ class ByteIndexedLog:
         """There are no entries."""
         self._refuse()
 
+    @property
+    def wants_ahead(self) -> bool:
+        """The log's own member asks for segments."""
+        return False
+
+    def has_room(self, runs: Sequence[EntrySlice]) -> bool:
+        """There are no entries."""
+        self._refuse()
+
+    def begin_room(self, runs: Sequence[EntrySlice]) -> DiskJob | None:
+        """There are no entries."""
+        self._refuse()
+
+    def begin_ahead(self) -> DiskJob | None:
+        """There are no entries."""
+        self._refuse()
+
     def append(self, entries: EntrySlice) -> None:
         """There are no entries."""
         self._refuse()
 
-    def truncate(self, from_index: int) -> None:
+    def begin_truncate(self, from_index: int) -> DiskJob | None:
         """A plain log is cut by its recovery alone."""
         self._refuse()
 
-    def reset(self, first_index: int, position: int) -> None:
+    def begin_reset(self, first_index: int, position: int) -> DiskJob | None:
         """A plain log is never begun afresh."""
         self._refuse()
 

@@ -1,13 +1,14 @@
 """A flush of the derived files: sync what was written, then say so in the checkpoint.
 
-Three steps, because syncing blocks: `begin` in the reactor takes the state as it is, `run` in the
-flusher's thread syncs and writes the checkpoint, `end` in the reactor lets go of the files. Between
-them dispatch may go on: what it writes meanwhile belongs to the next flush. Commit point: the
-replaced checkpoint file.
+Three parts, because syncing blocks: `begin` in the reactor takes the state as it is, the steps in
+the keeper's thread sync one file each and write the checkpoint, `end` in the reactor lets go of the
+files. Between them dispatch may go on: what it writes meanwhile belongs to the next flush. Commit
+point: the replaced checkpoint file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.commitlog.open_files import OpenFiles
@@ -16,7 +17,7 @@ from ledgermq.dledger.store.filesystem import FileSystem, MappedFile
 
 @dataclass(frozen=True, slots=True)
 class FlushJob:
-    """One flush under way; `run` may be called in another thread, once."""
+    """One flush under way; its steps may be taken in another thread, once."""
 
     # What will be durable.
     mark: DispatchMark
@@ -24,22 +25,23 @@ class FlushJob:
     _directories: list[str]
     _file_system: FileSystem
     _checkpoints: Checkpoints
-    # Makes the log itself durable first, so that the checkpoint tells of it, too.
-    _sync_log: Callable[[], None]
+
+    def steps(self) -> Iterator[Callable[[], None]]:
+        """Yield what is to be done, in order: sync each file, then write the checkpoint.
+
+        A step that raises OSError is final for this replica, as what is on disk is not known any
+        more; after DiskFullError all of it may be done again. The former checkpoint still stands.
+        """
+        for file in self._files:
+            yield file.sync
+        for directory in self._directories:
+            yield partial(self._file_system.sync_directory, directory)
+        yield partial(self._checkpoints.write, self.mark)
 
     def run(self) -> None:
-        """Sync and write the checkpoint; blocks.
-
-        Raises:
-            OSError: final for this replica, as what is on disk is not known any more; the former
-            checkpoint still stands.
-        """
-        self._sync_log()
-        for file in self._files:
-            file.sync()
-        for directory in self._directories:
-            self._file_system.sync_directory(directory)
-        self._checkpoints.write(self.mark)
+        """Take all steps at once; blocks."""
+        for step in self.steps():
+            step()
 
 
 def begin_flush(
@@ -47,8 +49,7 @@ def begin_flush(
     files: OpenFiles,
     file_system: FileSystem,
     checkpoints: Checkpoints,
-    sync_log: Callable[[], None],
 ) -> FlushJob:
-    """Return the flush that makes `mark` true; `files.synced()` must follow its run."""
+    """Return the flush that makes `mark` true; `files.synced()` must follow its steps."""
     dirty, directories = files.take_dirty()
-    return FlushJob(mark, dirty, directories, file_system, checkpoints, sync_log)
+    return FlushJob(mark, dirty, directories, file_system, checkpoints)

@@ -9,7 +9,7 @@ ledger is replicated. When retention has taken the last plain file, it is a ledg
 Source: DLedgerCommitLog.recover, dividedCommitlogOffset of 4.9.3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
@@ -20,6 +20,7 @@ from ledgermq.commitlog.plain_dispatch import PlainDispatcher
 from ledgermq.commitlog.plain_log import PlainCommitLog
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.store import MessageStore
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryHead, EntrySlice
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -63,13 +64,14 @@ class MixedLog:
         is_left = plain.min_offset < plain.max_offset
         return plain.min_offset if is_left else self.ledger.first_position
 
-    def drop_before(self, position: int) -> int:
-        """Removes whole files below a position, also the last one of the plain part."""
+    def begin_drop(self, position: int) -> DiskJob | None:
+        """Begins to remove whole files below a position, also the last one of the plain part."""
         if position < self.divided_offset:
-            self.plain.drop_before(position)
-            return self.ledger.first_index
-        self.plain.remove_all()
-        return self.ledger.drop_before(position)
+            return self.plain.begin_drop(position)
+        plain = self.plain.begin_remove_all()
+        if plain is None:
+            return self.ledger.begin_drop(position)
+        return DiskJob(plain.run, lambda: self.ledger.begin_drop(position))
 
     # All else is the ledger's.
 
@@ -112,17 +114,30 @@ class MixedLog:
     def read_verified(self, first_index: int, bytes_max: int) -> EntrySlice:
         return self.ledger.read_verified(first_index, bytes_max)
 
+    @property
+    def wants_ahead(self) -> bool:
+        return self.ledger.wants_ahead
+
+    def has_room(self, runs: Sequence[EntrySlice]) -> bool:
+        return self.ledger.has_room(runs)
+
+    def begin_room(self, runs: Sequence[EntrySlice]) -> DiskJob | None:
+        return self.ledger.begin_room(runs)
+
+    def begin_ahead(self) -> DiskJob | None:
+        return self.ledger.begin_ahead()
+
     def append(self, entries: EntrySlice) -> None:
         self.ledger.append(entries)
 
-    def truncate(self, from_index: int) -> None:
-        self.ledger.truncate(from_index)
+    def begin_truncate(self, from_index: int) -> DiskJob | None:
+        return self.ledger.begin_truncate(from_index)
 
-    def reset(self, first_index: int, position: int) -> None:
-        self.ledger.reset(first_index, position)
+    def begin_reset(self, first_index: int, position: int) -> DiskJob | None:
+        return self.ledger.begin_reset(first_index, position)
 
-    def sync(self) -> None:
-        self.ledger.sync()
+    def begin_sync(self) -> DiskJob | None:
+        return self.ledger.begin_sync()
 
     def read_checkpoint(self) -> int:
         return self.ledger.read_checkpoint()

@@ -5,8 +5,8 @@ an area of the address space. A file that was written since the last completed f
 closed, whatever the bound says: only an open file can be synced. So the bound can be passed by as
 many files as are written between two flushes (`dirty_count` tells how many), and a quarter.
 
-A flush takes the dirty files with `take_dirty` (reactor), syncs them (flusher's thread), and gives
-them back with `synced` (reactor).
+A flush takes the dirty files with `take_dirty` (reactor), syncs them (keeper's thread), and gives
+them back with `synced` or, where it found no room for its checkpoint, `not_synced` (reactor).
 
 Whoever writes to one file again and again may keep what `writable` gave, with the `lease` of that
 moment: while the lease is the same the file is open and counts as dirty. It counts as used, too,
@@ -42,6 +42,8 @@ class OpenFiles:
         self.lease = 0
         # Directories that got a new file since the last take_dirty.
         self._new_directories: set[str] = set()
+        # Those that were taken by a flush that has not ended.
+        self._directories_in_flush: list[str] = []
 
     @property
     def open_count(self) -> int:
@@ -113,6 +115,7 @@ class OpenFiles:
         self.lease += 1
         self._in_flush, self._dirty = self._dirty, set()
         directories, self._new_directories = sorted(self._new_directories), set()
+        self._directories_in_flush = directories
         return [self._files[path] for path in sorted(self._in_flush)], directories
 
     def synced(self) -> None:
@@ -120,6 +123,12 @@ class OpenFiles:
         self._in_flush = set()
         self._looks_at = 0
         self._shrink()
+
+    def not_synced(self) -> None:
+        """Note that what take_dirty handed out has to be synced again."""
+        self._dirty.update(path for path in self._in_flush if path in self._files)
+        self._new_directories.update(self._directories_in_flush)
+        self._in_flush = set()
 
     def close(self) -> None:
         """Close all files."""

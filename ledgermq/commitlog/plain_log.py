@@ -12,8 +12,9 @@ one log knows one of the two at a time. Three ends, none of which ever passes th
     flushed_offset    on the disk for certain
 
 Whoever runs the log moves `confirmed_offset`, by `confirm`: at once, or after the flush. What
-slaves have is known elsewhere. No Twisted, no thread: only `sync` may run in another thread,
-beside everything else.
+slaves have is known elsewhere. No Twisted, no thread: what waits for the disk is begun here and run
+by the keeper (`begin_sync`, `begin_ahead`, `begin_drop`). A log whose next segment was not made
+ahead makes it when it is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from ledgermq.commitlog.plain_records import (
     walk_records,
 )
 from ledgermq.commitlog.plain_recovery import PlainReport, recover
+from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store.errors import StoreFailedError
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -63,8 +65,11 @@ class PlainCommitLog:
         self._whole_offset = 0
         self._confirmed_offset = 0
         self._flushed_offset = 0
-        # Why a sync failed; then nothing is written any more.
+        # Why a sync failed; then nothing is written any more. Set once, by the keeper's thread;
+        # what the reactor still writes until it looks is never synced.
         self._failure: str | None = None
+        # The segment behind the last one is wanted: `begin_ahead` makes it.
+        self.wants_ahead = False
         # Called with max_offset after each append: there is something to send.
         self.on_appended: Callable[[int], None] = lambda max_offset: None
 
@@ -206,7 +211,7 @@ class PlainCommitLog:
     def _written(self) -> None:
         end = self._segments.end_position
         if end % self.segment_bytes > self.segment_bytes * _AHEAD_NUMERATOR // _AHEAD_DENOMINATOR:
-            self._segments.prepare_next()
+            self.wants_ahead = self._segments.next_start() is not None
         self.on_appended(end)
 
     def _check_writable(self) -> None:
@@ -278,27 +283,65 @@ class PlainCommitLog:
 
     # Flush and retention.
 
-    def sync(self) -> None:
-        """Returns when all that was written before the call is on the disk; blocks.
+    def begin_ahead(self) -> DiskJob | None:
+        """Begins to make the segment behind the last one; None when it is there or not wanted."""
+        start = self._segments.next_start() if self.wants_ahead else None
+        self.wants_ahead = False
+        job = None if start is None else self._segments.begin_create([start])
+        return None if job is None else self._final(job)
 
-        Raises:
-            OSError: final; nothing is written any more.
+    def begin_sync(self) -> DiskJob | None:
+        """Begins to bring all that was written before this call to the disk; None: it is there.
+
+        The run raises OSError, which is final; nothing is written any more.
         """
         end = self._segments.end_position
-        try:
-            self._segments.sync()
-        except OSError as error:
-            self._failure = str(error)
-            raise
-        self._flushed_offset = max(self._flushed_offset, end)
+        synced = self._segments.begin_sync()
+
+        def note() -> None:
+            if synced is not None:
+                synced.end()
+            self._flushed_offset = max(self._flushed_offset, end)
+
+        if synced is None:
+            note()
+            return None
+        return self._final(DiskJob(synced.run, note))
+
+    def sync(self) -> None:
+        """Does `begin_sync` at once."""
+        do_now(self.begin_sync())
+
+    def _final(self, job: DiskJob) -> DiskJob:
+        """Returns a job whose failure ends the log."""
+
+        def run() -> None:
+            try:
+                job.run()
+            except OSError as error:
+                self._failure = str(error)
+                raise
+
+        return DiskJob(run, job.end)
+
+    def begin_drop(self, offset: int) -> DiskJob | None:
+        """Begins to remove segments wholly below `offset`, never the last; None: there are none.
+
+        `min_offset` is the new one at once.
+        """
+        job = self._segments.begin_drop(offset)
+        return None if job is None else self._final(job)
 
     def drop_before(self, offset: int) -> int:
-        """Removes segments wholly below `offset`, never the last; returns the new min_offset."""
-        return self._segments.drop_before(offset)
+        """Does `begin_drop` at once; returns the new min_offset."""
+        do_now(self.begin_drop(offset))
+        return self.min_offset
 
-    def remove_all(self) -> None:
-        """Removes every file; the log is empty and goes on at its end."""
-        self._segments.reset(self._segments.end_position)
+    def begin_remove_all(self) -> DiskJob | None:
+        """Begins to remove every file; the log is empty and goes on at its end."""
+        if not self._segments.starts:
+            return None
+        return self._final(self._segments.begin_reset(self._segments.end_position))
 
     def close(self) -> None:
         """Closes the files without a sync."""

@@ -16,6 +16,7 @@ from ledgermq.commitlog.plain_scrub import PlainScrub
 from ledgermq.commitlog.plain_writer import PlainWriter
 from ledgermq.commitlog.reading import no_segment
 from ledgermq.commitlog.store import MessageStore
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.store.filesystem import FileSystem
 
 _NO_END: Final = 1 << 63
@@ -69,9 +70,9 @@ class PlainMessageStore(MessageStore):
             return None
         return mark.end_position
 
-    def _sync_log(self) -> None:
+    def begin_log_sync(self) -> DiskJob | None:
         """What the checkpoint names must be on the disk: recovery tells damage by it."""
-        self.log.sync()
+        return self.log.begin_sync()
 
     def make_scrub(self) -> PlainScrub:
         """Return a scrub of this store's log and of what derives from it."""

@@ -6,8 +6,9 @@ How to run it:
 2. `attach` the running ledger, then feed it: `committed` for each range, in order.
 3. `become_leader` when this member leads, its opening record is committed and `dispatched_index`
    has reached it; `resign` when it leads no longer. Only between them `append` is possible.
-4. When `is_flush_due`: `begin_flush` in the reactor, `run` of the job in the flusher's thread,
-   `end_flush` in the reactor. Now and then `clean`.
+4. When `is_flush_due`: `begin_flush` in the reactor, then, in the keeper's thread, `begin_log_sync`
+   and the steps of the job, then `end_flush` in the reactor. Now and then `decide_clean` and
+   `begin_drop`.
 5. `close` after the ledger stopped.
 
 What it promises: a reader sees committed messages only; a queue offset names one message for ever;
@@ -53,6 +54,7 @@ from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
 from ledgermq.commitlog.row import Arrival
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.scrub import Scrub
+from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
 
@@ -173,9 +175,7 @@ class MessageStore:
     def close(self) -> None:
         """Flush and close all files. No flush may be running."""
         if self._dispatcher.failure is None:
-            job = self._begin_flush(is_clean=True)
-            job.run()
-            self.end_flush(job)
+            self._flush(is_clean=True)
         self.abandon()
 
     def abandon(self) -> None:
@@ -385,7 +385,7 @@ class MessageStore:
         )
 
     def begin_flush(self, now_ms: int) -> FlushJob:
-        """Return a job whose `run` belongs into the flusher's thread; `end_flush` must follow."""
+        """Return a job whose steps belong into the keeper's thread; `end_flush` must follow."""
         self._flushed_at_ms = now_ms
         return self._begin_flush(is_clean=False)
 
@@ -395,10 +395,14 @@ class MessageStore:
         self._flush_is_running = True
         self._dispatcher.unflushed_records = 0
         mark = self._mark(is_clean=is_clean)
-        return begin_flush(mark, self._files, self._file_system, self._checkpoints, self._sync_log)
+        return begin_flush(mark, self._files, self._file_system, self._checkpoints)
 
-    def _sync_log(self) -> None:
-        """A ledger's member makes its log durable itself."""
+    def begin_log_sync(self) -> DiskJob | None:
+        """Begin to make the log itself durable, before a checkpoint tells of it.
+
+        None: a ledger's member does it.
+        """
+        return None
 
     def end_flush(self, job: FlushJob) -> None:
         """Note that the job's run has returned; after an error it is not called."""
@@ -406,9 +410,19 @@ class MessageStore:
         self._flush_is_running = False
         self._files.synced()
 
+    def take_back_flush(self) -> None:
+        """Note that there was no room for the flush: it is done again when it is due."""
+        self._flush_is_running = False
+        self._files.not_synced()
+        self._dispatcher.unflushed_records += 1
+
     def flush(self) -> None:
         """Flush at once; blocks."""
-        job = self._begin_flush(is_clean=False)
+        self._flush(is_clean=False)
+
+    def _flush(self, *, is_clean: bool) -> None:
+        job = self._begin_flush(is_clean=is_clean)
+        do_now(self.begin_log_sync())
         job.run()
         self.end_flush(job)
 
@@ -429,7 +443,7 @@ class MessageStore:
             index_timestamp=self._key_index.full_timestamp,
         )
 
-    def clean(
+    def decide_clean(
         self,
         now_ms: int,
         local_hour: int,
@@ -439,7 +453,7 @@ class MessageStore:
         needed_index: int | None = None,
         state_index: int | None = None,
     ) -> CleanDecision:
-        """Forget what retention gives up: segments of the log, then what points into them.
+        """Decide what retention gives up; `begin_drop` of `drop_before` must follow.
 
         Args:
             now_ms: wall clock, ms.
@@ -465,10 +479,23 @@ class MessageStore:
             needed_position=needed_position,
         )
         self.is_disk_full = decision.is_disk_full
-        if decision.drop_before:
-            self._store.drop_before(decision.drop_before)
-            drop_before(self._queues, self._key_index, self._store.first_position)
         return decision
+
+    def begin_drop(self, position: int) -> DiskJob | None:
+        """Begin to forget segments of the log below a position, then what points into them.
+
+        None when there are none. A run that raises DiskFullError has changed nothing.
+        """
+        job = self._store.begin_drop(position)
+        if job is None:
+            return None
+
+        def end() -> DiskJob | None:
+            following = job.end()
+            drop_before(self._queues, self._key_index, self._store.first_position)
+            return following
+
+        return DiskJob(job.run, end)
 
     def adopt_queue_ends(self, ends: Mapping[tuple[str, int], int]) -> None:
         """Let queues without any message go on where they ended elsewhere."""

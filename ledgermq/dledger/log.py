@@ -3,7 +3,8 @@
 The store holds what the driver has carried out. On top of it stands what the core has decided since
 the last Ready: a cut or a reset, then runs of entries to append. Recent runs stay in memory, so
 that pushing what was just proposed, or what a follower lost a moment ago, neither reads the store
-nor encodes again.
+nor encodes again. The runs of the last Ready are always among them: the driver may still wait for
+the disk before it writes them.
 
 Not here: who may append or cut. `EntryHandler` and `Raft` decide that.
 """
@@ -49,6 +50,7 @@ class RaftLog:
     1. `first_index - 1 <= persisted_index <= last_index`.
     2. The runs to append are consecutive and end at `last_index`; all of them are also recent.
     3. Recent runs are consecutive and end at `last_index`.
+    4. What was handed out last and not cut since is recent.
     """
 
     def __init__(self, store: LedgerStore, codec: EntryCodec, recent_bytes_max: int) -> None:
@@ -67,6 +69,8 @@ class RaftLog:
         self._truncate_from: int | None = None
         self._reset_to: tuple[int, int] | None = None
         self._pending: list[EntrySlice] = []
+        # First entry that the store may lack: the first of those handed out last, or to be.
+        self._unwritten_from = store.last_index + 1
         # Recent runs, their first indexes (for bisect), their size.
         self._recent: list[EntrySlice] = []
         self._recent_firsts: list[int] = []
@@ -230,7 +234,9 @@ class RaftLog:
         if not self._pending and self._truncate_from is None and self._reset_to is None:
             return None
         persist_id = self._pending[-1].last_id if self._pending else None
+        self._unwritten_from = self.last_index + 1
         if persist_id is not None:
+            self._unwritten_from = self._pending[0].first_index
             self._outstanding.append((persist_id, persist_id.index))
         changes = LogChanges(self._truncate_from, self._reset_to, self._pending, persist_id)
         self._truncate_from, self._reset_to, self._pending = None, None, []
@@ -278,11 +284,11 @@ class RaftLog:
         self._outstanding = deque((i, min(proven, last)) for i, proven in self._outstanding)
 
     def _forget_oldest(self) -> None:
-        """Drop the oldest runs above the limit; what the store does not have yet stays."""
-        stored_end = self._pending[0].first_index
+        """Drop the oldest runs above the limit; what the store may lack stays."""
+        written_end = min(self._unwritten_from, self._pending[0].first_index)
         drop = 0
         for run in self._recent:
-            if self._recent_bytes <= self._recent_bytes_max or run.first_index >= stored_end:
+            if self._recent_bytes <= self._recent_bytes_max or run.last_index >= written_end:
                 break
             self._recent_bytes -= len(run.data)
             drop += 1

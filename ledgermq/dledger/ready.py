@@ -26,19 +26,22 @@ class Ready:
     The driver's contract, in this order and without calling the core in between (but for step 6):
 
     1. Save `hard_state` durably. Nothing of this Ready leaves the process before that.
-    2. `store.truncate(truncate_from)`, or `store.reset(*reset_to)`; at most one of them is set.
+    2. `store.begin_truncate(truncate_from)`, or `store.begin_reset(*reset_to)`; at most one of them
+       is set. Then `store.begin_room(entries)`, where there is no room for them.
     3. `store.append` each of `entries`, in order. They may stay in the page cache.
     4. Send `messages`. A message that cannot be sent now is dropped; the core sends again what
        matters.
-    5. SYNC_FLUSH: `store.sync()` in the flusher's thread, many Ready values in one sync.
-       ASYNC_FLUSH: nothing. Other calls to the core, and further Ready values, may happen while the
-       sync runs.
+    5. SYNC_FLUSH: `store.begin_sync()`, many Ready values in one sync. ASYNC_FLUSH: nothing. Other
+       calls to the core, and further Ready values, may happen while the sync runs.
     6. When the entries are as durable as configured: send `messages_after_persist`, then
        `raft.persisted(persist_id)`. Ready values are finished in the order in which they were
        taken. A failed sync is final: nothing of this step happens and the replica stops.
     7. Apply `committed`, then `raft.applied(last)`.
 
-    When any step raises, the replica stops: the core's state is no longer that of the disk.
+    Steps 1 and 2 wait for the disk: the keeper's thread does them, and the driver goes on with step
+    3 when they are done. Meanwhile no other Ready is taken and no message is given to the core;
+    `propose` and `persisted` may be called. A disk without room is waited for, and the step tried
+    again. When any step raises, the replica stops: the core's state is no longer that of the disk.
     """
 
     # Term and vote to save, or None when unchanged.

@@ -2,12 +2,15 @@
 
 Promises: nothing here does I/O. `LedgerStore` is satisfied by `DLedgerMemoryStore` and
 `DLedgerMmapFileStore`, `VoteStore` by `VoteFile`. The core itself only reads (terms, heads, entries
-to push); all writes are made by the driver, in the order that `Ready` prescribes.
+to push); all writes are made by the driver, in the order that `Ready` prescribes. What may wait for
+a disk is a `DiskJob`: begun by the driver, run in the keeper's thread.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryHead, EntrySlice
 
 
@@ -92,6 +95,26 @@ class LedgerStore(Protocol):
         """
         ...
 
+    @property
+    def wants_ahead(self) -> bool:
+        """Whether `begin_ahead` has something to make."""
+        ...
+
+    def has_room(self, runs: Sequence[EntrySlice]) -> bool:
+        """Tell whether an append of these runs, one after the other, has to wait for no file."""
+        ...
+
+    def begin_room(self, runs: Sequence[EntrySlice]) -> DiskJob | None:
+        """Begin to make what an append of these runs needs and lacks; None when it is there.
+
+        The run raises DiskFullError when there is no room, and may be tried again.
+        """
+        ...
+
+    def begin_ahead(self) -> DiskJob | None:
+        """Begin to make the next segment ahead of its need; DiskFullError means nothing here."""
+        ...
+
     def append(self, entries: EntrySlice) -> None:
         """Write entries to the page cache.
 
@@ -99,21 +122,28 @@ class LedgerStore(Protocol):
         """
         ...
 
-    def truncate(self, from_index: int) -> None:
-        """Drop `from_index` and all after it; the cut is wiped and durable on return."""
+    def begin_truncate(self, from_index: int) -> DiskJob | None:
+        """Begin to drop `from_index` and all after it; wiped and durable when the job has ended.
+
+        Readers do not find what is cut from now on. Nothing is appended before the job has ended.
+        """
         ...
 
-    def reset(self, first_index: int, position: int) -> None:
-        """Wipe the log; the next entry has this index and this position."""
+    def begin_reset(self, first_index: int, position: int) -> DiskJob | None:
+        """Begin to wipe the log; the next entry has this index and this position."""
         ...
 
-    def drop_before(self, position: int) -> int:
-        """Remove whole segments below a position and return the new `first_index`."""
+    def begin_drop(self, position: int) -> DiskJob | None:
+        """Begin to remove whole segments below a position; `first_index` rises when that is safe.
+
+        None when there are none. The run raises DiskFullError when all is as before.
+        """
         ...
 
-    def sync(self) -> None:
-        """Make all that was appended durable; blocks. Raises OSError, which is final for this
-        replica.
+    def begin_sync(self) -> DiskJob | None:
+        """Begin to make durable all that was appended before this call; None when it is.
+
+        An OSError of its run is final for this replica.
         """
         ...
 

@@ -141,6 +141,11 @@ class StoreMember:
         self.is_ready = False
         self.damage.append(str(error))
 
+    @property
+    def is_marked_recovering(self) -> bool:
+        repair = self.mark.read()
+        return repair is not None and repair.is_recovering
+
     async def repair(self) -> None:
         """Scrubs everything once; what is found damaged is repaired as a broker does it."""
         for _ in range(4):
@@ -280,7 +285,11 @@ class StoreGroup:
         return len(ends) == 1 and self.members[0].store.last_index == next(iter(ends))[1]
 
     async def wait_until_equal(self) -> None:
+        """Equal, and no member remembers any more that it had to recover."""
         await self.wait(self.is_equal, "equal members that all count")
+        # The mark goes when the keeper has come to it; that of a suspect stays until its restart.
+        for member in self.members:
+            await self.wait(lambda m=member: not m.is_marked_recovering, "a repair mark is gone")
 
 
 def _message(body: bytes, queue_id: int) -> AppendMessage:

@@ -5,7 +5,7 @@ import random
 from ledgermq.commitlog.consume_queue import QueueUnit
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.protocol.record import decode_record
-from tests.unit.commitlog.single_member import Broker, message
+from tests.unit.commitlog.single_member import Broker, clean, message
 
 SIZES = {
     "segment_bytes": 8192,
@@ -75,7 +75,7 @@ class MessageWorkload:
     def clean(self) -> None:
         self.broker.commit()
         self.broker.ledger_store.sync()
-        self.broker.store.clean(0, 0, 99)
+        clean(self.broker.store, 0, 0, 99)
 
     def reopen(self) -> None:
         self.broker.commit()

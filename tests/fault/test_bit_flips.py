@@ -19,7 +19,7 @@ from ledgermq.commitlog import DamagedFileError
 from ledgermq.dledger.store.errors import CorruptStoreError
 from tests.fault.bit_flips import SEGMENT_BYTES, StoreGroup, StoreMember, flip
 from tests.free_ports import free_ports
-from tests.unit.commitlog.single_member import START_MS
+from tests.unit.commitlog.single_member import START_MS, clean
 
 VICTIM = 1
 COUNT = 500
@@ -232,7 +232,7 @@ class BitFlipTest(TestCase):
         for member in others:
             member.store.sync()
             member.messages.flush()
-            member.messages.clean(START_MS + 1_000_000_000, 0, 99)
+            clean(member.messages, START_MS + 1_000_000_000, 0, 99)
             self.assertGreater(member.store.first_index, 0)
         await victim.start()
         await group.send([b"later"], 2)

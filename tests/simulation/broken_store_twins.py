@@ -147,10 +147,10 @@ def queue_offsets_from_memory() -> list[Patch]:
 
 
 def offsets_not_saved_with_mark() -> list[Patch]:
-    def run_flush(self: Any) -> None:
-        self._job.run()
+    def steps(self: Any, files: Any, job: Any) -> Any:
+        return job.steps()
 
-    return [(SimBroker, "_run_flush", run_flush)]
+    return [(SimBroker, "_flush_steps", steps)]
 
 
 def answered_twice() -> list[Patch]:
@@ -310,8 +310,7 @@ def checkpoint_of_an_empty_log() -> list[Patch]:
 
     def end(self: Any, commit_index: int) -> Any:
         self._store.write_checkpoint(commit_index)
-        synced = self._flusher.request()
-        return self._flusher.stop().addCallback(lambda _: synced)
+        return self.sync()
 
     return [(Durability, "end", end)]
 

@@ -14,7 +14,6 @@ from ledgermq.dledger.member_state import Candidate, Phase
 from ledgermq.dledger.messages import Message
 from ledgermq.testing.simulation.broker import STORE_HOST
 from ledgermq.testing.simulation.clients import TOPICS
-from ledgermq.testing.simulation.clock import SimThread
 from ledgermq.testing.simulation.disk import SECTOR_BYTES
 from ledgermq.testing.simulation.invariants import demand
 from ledgermq.testing.simulation.member import SimMember
@@ -88,24 +87,6 @@ class Patience:
         return high + _HANDICAP_MS if low > 0 else high
 
 
-class SlowThread(SimThread):
-    """A sync brings to disk what is there at half of its time, and is told of at the end."""
-
-    def callInThreadWithCallback(
-        self,
-        answer: Callable[[bool, Any], object],
-        function: Callable[..., object],
-        *arguments: Any,
-        **keywords: Any,
-    ) -> None:
-        half_s = self._draw_ms() / 2000.0
-
-        def tell_later(*result: Any) -> None:
-            self._reactor.callLater(half_s, answer, *result)
-
-        self._reactor.callLater(half_s, self._work, tell_later, function, arguments, keywords)
-
-
 class Held:
     """Messages that a script keeps back."""
 
@@ -153,12 +134,11 @@ class Stage:
     def _rule(self, member: SimMember) -> None:
         """Takes all chance out of a member."""
         member._draw_sync_ms = lambda: member.sync_ms
+        member.disk.interrupted_share = 0.0
         make_replica = member._make_replica
 
         def make_ruled(*arguments: Any) -> Any:
-            *parts, thread = arguments
-            thread = SlowThread(thread._reactor, thread._draw_ms)
-            replica = make_replica(*parts, thread)
+            replica = make_replica(*arguments)
             replica._rng = Patience(self, member.id)
             return replica
 
@@ -291,10 +271,17 @@ class Stage:
         self.until(is_one, f"{' '.join(member_ids)} hold the same")
 
     def term_at(self, member_id: str, index: int) -> int:
-        """Term of an entry of a member's log."""
+        """Term of an entry of a member's log; -1 for one that it lacks."""
         store = self[member_id].store
         assert store is not None
-        return store.term_at(index)
+        return store.term_at(index) if store.first_index <= index <= store.last_index else -1
+
+    def clean(self, *member_ids: str) -> None:
+        """Retention of these members finds a full disk; over when what it gives up is gone."""
+        for member_id in member_ids:
+            member = self[member_id]
+            member.enter(lambda m=member: m.broker.clean())
+        self.run(200)
 
     # -- links and messages
 

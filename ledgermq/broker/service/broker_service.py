@@ -104,7 +104,7 @@ class BrokerService:
             on_damage: called when a file gave bytes that nobody wrote: stop, and start a new one.
             rng: draws election times and queues; None for one seeded by the system.
             now_ms: wall clock; None for that of the system.
-            pool: syncs run in its threads; None: in those of the parts that sync.
+            pool: whose threads wait for the disk; None: one of its own.
 
         Raises:
             TlsSettingsError: a certificate cannot be used.
@@ -117,7 +117,6 @@ class BrokerService:
         self._damage: Exception | None = None
         self._rng = rng or Random()
         self._now_ms = now_ms or wall_clock_ms
-        self._pool = pool
         self._port = config.listen_port
         self_id, is_slave = config.ledger_self_id, config.is_slave
         self.leadership = Leadership(self_id, config.follower_broker_id, is_slave=is_slave)
@@ -349,7 +348,7 @@ class BrokerService:
                 is_sync_flush=config.flush_disk_type == "SYNC_FLUSH",
                 self_id=config.ledger_self_id,
                 opening_record=lambda: opening_record(1, store_host, self._now_ms()),
-                pool=self._pool,
+                keeper=storage.keeper,
             )
             if self._replication is not None:
                 member.on_turn = self._replication.log_advanced
@@ -363,7 +362,7 @@ class BrokerService:
             self._rng,
             self._applier,
             lambda term: opening_record(term, store_host, self._now_ms()),
-            pool=self._pool,
+            keeper=storage.keeper,
             repair_mark=storage.repair_mark,
         )
         self._messages.attach(replica)
@@ -441,7 +440,7 @@ class BrokerService:
             self._following.stop,
             self._end_replication,
             self._leave_group,
-            self._storage.stop_flusher,
+            self._storage.stop_keeper,
             lambda: unregistered,
             self._registration.stop,
             self._close_files,

@@ -12,12 +12,12 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
 from ledgermq.commitlog import PlainCommitLog
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.applying import Applier
-from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.store.errors import DiskFullError
+from ledgermq.dledger.store.keeper import GroupCommit, Keeper
 
 # There are no elections, and so no terms to tell apart.
 _TERM: Final = 1
@@ -45,7 +45,7 @@ class PlainMember:
         is_sync_flush: bool,
         self_id: str,
         opening_record: Callable[[], bytes],
-        pool: ThreadPool | None = None,
+        keeper: Keeper,
     ) -> None:
         """Binds the parts.
 
@@ -57,7 +57,7 @@ class PlainMember:
             is_sync_flush: whether what was appended counts only when it is on the disk.
             self_id: named as leader of itself.
             opening_record: makes the record that tells one start of a master from the next.
-            pool: syncs run in its threads; None: in one of its own.
+            keeper: does what waits for the disk; its owner stops it after `stop`.
         """
         self._reactor = reactor
         self._log = log
@@ -66,7 +66,8 @@ class PlainMember:
         self._is_sync_flush = is_sync_flush
         self._self_id = self_id
         self._opening_record = opening_record
-        self._flusher = Flusher(reactor, log.sync, pool)
+        self._keeper = keeper
+        self._syncs = GroupCommit(keeper, log.begin_sync)
         self._applied_offset = 0
         self._turn_call: Any = None
         self._upkeep_call: Any = None
@@ -91,7 +92,7 @@ class PlainMember:
             applied_index: last byte that the applier has heard of.
         """
         self._applied_offset = applied_index + 1
-        synced: Deferred[Any] = self._flusher.request() if self._is_sync_flush else succeed(None)
+        synced: Deferred[Any] = self._syncs.request() if self._is_sync_flush else succeed(None)
         return synced.addCallback(self._begin)
 
     def _begin(self, _: object) -> None:
@@ -114,9 +115,8 @@ class PlainMember:
             self._turn_call.cancel()
             self._turn()
         self._leave()
-        stopped: Deferred[Any] = self._flusher.request() if was_running else succeed(None)
-        stopped.addErrback(self._not_synced)
-        return stopped.addCallback(lambda _: self._flusher.stop())
+        stopped: Deferred[Any] = self._syncs.request() if was_running else succeed(None)
+        return stopped.addErrback(self._not_synced)
 
     def _leave(self) -> None:
         self._is_running = False
@@ -148,13 +148,20 @@ class PlainMember:
     def _turn(self) -> None:
         """Everything that was appended since the last turn, at once."""
         self._turn_call = None
+        if self._log.wants_ahead:
+            self._keeper.run(self._log.begin_ahead).addErrback(self._not_ahead)
         end = self._log.whole_offset
         if self._is_sync_flush:
-            flushed: Deferred[Any] = self._flusher.request()
+            flushed: Deferred[Any] = self._syncs.request()
             flushed.addCallbacks(lambda _: self._confirm(end), self._not_synced)
         else:
             self._confirm(end)
         self.on_turn()
+
+    def _not_ahead(self, failure: Failure) -> None:
+        """Without room the segment is made when it is needed, and then a send is refused."""
+        if not failure.check(DiskFullError):
+            self._not_synced(failure)
 
     def _confirm(self, end: int) -> None:
         if self.failure is not None or end <= self._log.confirmed_offset:
@@ -172,5 +179,5 @@ class PlainMember:
         """Background sync of ASYNC_FLUSH."""
         self._upkeep_call = self._reactor.callLater(_FLUSH_INTERVAL_S, self._keep_up)
         if self._log.flushed_offset < self._log.max_offset:
-            flushed: Deferred[Any] = self._flusher.request()
+            flushed: Deferred[Any] = self._syncs.request()
             flushed.addErrback(self._not_synced)

@@ -16,12 +16,15 @@ from ledgermq.broker.refusals import Refusals
 from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.broker.state_log import BrokerState
 
+# Files, and what is to be written to each.
+StateContents = list[tuple[StateFile, bytes]]
+
 
 class StateTables:
     """Files and tables.
 
     Invariant: a file that is durable and whose table is not marked as unsaved holds the table. So
-    nothing is written here while the content of `take_unsaved` is on its way to the disk.
+    nothing more is taken while something that was taken is on its way to the disk.
     """
 
     def __init__(
@@ -98,30 +101,39 @@ class StateTables:
             file.write(content, is_durable=True)
         return unsaved is not None
 
-    def save_topics_and_groups(self) -> None:
-        """Replaces the two files if their tables changed; they are not durable yet."""
-        state = self._state
-        if state.are_topics_unsaved and self._replace(self._topics, state.topics.to_json):
+    def take_topics_and_groups(self) -> StateContents:
+        """Returns what of the two tables changed since it was last taken."""
+        state, files = self._state, list[tuple[StateFile, bytes]]()
+        if state.are_topics_unsaved and self._take(self._topics, state.topics.to_json, files):
             state.are_topics_unsaved = False
-        if state.are_groups_unsaved and self._replace(self._groups, state.groups.to_json):
+        if state.are_groups_unsaved and self._take(self._groups, state.groups.to_json, files):
             state.are_groups_unsaved = False
+        return files
 
-    def save_offsets(self) -> None:
-        """Replaces the file of offsets if they changed; it is not durable yet."""
-        state = self._state
-        if state.are_offsets_unsaved and self._replace(self._offsets, state.offsets.to_json):
+    def take_offsets(self) -> StateContents:
+        """Returns the offsets if they changed since they were last taken."""
+        state, files = self._state, list[tuple[StateFile, bytes]]()
+        if state.are_offsets_unsaved and self._take(self._offsets, state.offsets.to_json, files):
             state.are_offsets_unsaved = False
+        return files
 
-    def _replace(self, file: StateFile, to_json: Callable[[], Mapping[str, Any]]) -> bool:
-        """Replaces a file, not yet durably; returns False when it would be too large, or was a
-        moment ago.
+    def take_back(self, files: StateContents) -> None:
+        """Notes that these did not get to the disk: their tables are unsaved."""
+        for file, _ in files:
+            file.is_durable = False
+
+    def _take(
+        self, file: StateFile, to_json: Callable[[], Mapping[str, Any]], files: StateContents
+    ) -> bool:
+        """Adds what is to be written; returns False when it would be too large, or was a moment
+        ago.
         """
         if self._refusals[file].is_waiting:
             return False
         content = file.encode(to_json())
         if not self._fits(file, content):
             return False
-        file.write(content, is_durable=False)
+        files.append((file, content))
         return True
 
     def _fits(self, file: StateFile, content: bytes) -> bool:
@@ -134,9 +146,9 @@ class StateTables:
         refusals.stored()
         return True
 
-    def take_unsaved(self) -> list[tuple[StateFile, bytes]] | None:
+    def take_unsaved(self) -> StateContents | None:
         """Returns the files that a power cut would leave older than their tables, with the content
-        that the caller must make durable; if it cannot, the files are not to be trusted any more.
+        that the caller must make durable; if it cannot, `take_back` must follow.
 
         None when one of them would be too large: then all count as unsaved as before.
         """

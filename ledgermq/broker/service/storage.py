@@ -7,15 +7,18 @@ the changes the files may lack.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from ledgermq.broker.config import BrokerConfig
-from ledgermq.broker.service.state_tables import StateTables
+from ledgermq.broker.service.state_tables import StateContents, StateTables
 from ledgermq.broker.state_files import StateFile
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import (
@@ -39,8 +42,9 @@ from ledgermq.dledger.store import (
     RecoveryReport,
     VoteFile,
 )
-from ledgermq.dledger.store.errors import CorruptStoreError
-from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
+from ledgermq.dledger.store.filesystem import disk_error
+from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
@@ -66,10 +70,10 @@ class Storage:
 
         Args:
             config: paths and sizes.
-            reactor: runs the flusher's thread.
+            reactor: that of the broker.
             state: loaded from its files, and saved to them.
             now_ms: wall clock.
-            pool: flushes run in its threads; None: in one of its own.
+            pool: whose threads wait for the disk; None: one of its own.
         """
         self._config = config
         self._state = state
@@ -80,10 +84,12 @@ class Storage:
         self._tables = StateTables(
             config.store_root / "config", state, lambda: reactor.seconds() * 1000.0
         )
-        self._flusher = Flusher(reactor, self._run_flush, pool)
-        # The flush under way, and the state files to be written by it.
+        # Does what waits for the disk, of the log too.
+        self.keeper = Keeper(reactor, pool)
+        # The flush under way; None while there is none.
         self._job: FlushJob | None = None
-        self._job_files: list[tuple[StateFile, bytes]] = []
+        # State files are on their way to the disk.
+        self._is_saving = False
         self._is_open = False
         self._is_clean_wanted = False
         # Queues and key index are to be made again at the next start.
@@ -158,45 +164,66 @@ class Storage:
 
     def save_topics_and_groups(self) -> None:
         """Writes the two files if their tables changed; a flush under way writes them itself."""
-        if self._job is None:
-            self._tables.save_topics_and_groups()
+        if self._job is None and not self._is_saving:
+            self._save(self._tables.take_topics_and_groups())
 
     def save_offsets(self) -> None:
         """Writes the offsets if they changed."""
-        if self._job is None:
-            self._tables.save_offsets()
+        if self._job is None and not self._is_saving:
+            self._save(self._tables.take_offsets())
+
+    def _save(self, files: StateContents) -> None:
+        """Replaces state files beside the keeper's other work; they are not durable yet."""
+        if files:
+            self._is_saving = True
+            steps = _writes(files, is_durable=False)
+            self.keeper.run_steps(steps).addBoth(self._saved, files)
+
+    def _saved(self, result: object, files: StateContents) -> None:
+        self._is_saving = False
+        if isinstance(result, Failure):
+            self._tables.take_back(files)
+            _log.error("state files: {reason}", reason=result.getErrorMessage())
 
     # Flushes.
 
     def flush_if_due(self, failed: Callable[[BaseException], None]) -> None:
-        """Begins a flush when the message store wants one; it runs in the flusher's thread.
+        """Begins a flush when the message store wants one; it runs beside the keeper's jobs.
 
         Args:
             failed: told when the disk refuses, which is final for this replica.
         """
         now_ms = self._now_ms()
-        if self._job is not None or not self.messages.is_flush_due(now_ms):
+        if self._job is not None or self._is_saving or not self.messages.is_flush_due(now_ms):
             return
         files = None if self._tables.is_waiting else self._tables.take_unsaved()
         if files is None:
             return
-        self._job_files = files
-        self._job = self.messages.begin_flush(now_ms)
-        flushed: Deferred[Any] = self._flusher.request()
-        flushed.addCallbacks(lambda _: self._flushed(), lambda failure: failed(failure.value))
-
-    def _run_flush(self) -> None:
-        """In the flusher's thread: state files first, then the mark that makes them needed."""
-        job = self._job
-        assert job is not None
-        for file, data in self._job_files:
-            file.write(data, is_durable=True)
-        job.run()
+        job = self._job = self.messages.begin_flush(now_ms)
+        # State files first, then the mark that makes them needed.
+        steps = chain(_writes(files, is_durable=True), job.steps())
+        flushed: Deferred[Any] = self.keeper.run(self.messages.begin_log_sync)
+        flushed.addCallback(lambda _: self.keeper.run_steps(steps))
+        flushed.addCallback(lambda _: self._flushed())
+        flushed.addErrback(self._not_flushed, files, failed)
 
     def _flushed(self) -> None:
         job, self._job = self._job, None
         assert job is not None
         self.messages.end_flush(job)
+
+    def _not_flushed(
+        self, failure: Failure, files: StateContents, failed: Callable[[BaseException], None]
+    ) -> None:
+        """Without room the flush is done again when it is due; any other error is final."""
+        if failure.check(DiskFullError):
+            self._job = None
+            self._tables.take_back(files)
+            self.messages.take_back_flush()
+            _log.error("no flush of queues and state: {reason}", reason=failure.getErrorMessage())
+            return
+        assert failure.value is not None
+        failed(failure.value)
 
     # Retention and the end.
 
@@ -214,7 +241,7 @@ class Storage:
         if self._is_clean_wanted:
             self._is_clean_wanted = False
             local_hour = self._config.delete_hours[0]
-        decision = self.messages.clean(
+        decision = self.messages.decide_clean(
             self._now_ms(),
             local_hour,
             self.disk_used_percent(),
@@ -223,10 +250,16 @@ class Storage:
         )
         if decision.drop_before:
             _log.info(
-                "retention: dropped the log before position {position}: {reason}",
+                "retention: drops the log before position {position}: {reason}",
                 position=decision.drop_before,
                 reason=decision.reason,
             )
+            dropped = self.keeper.run(partial(self.messages.begin_drop, decision.drop_before))
+            dropped.addErrback(self._not_dropped)
+
+    def _not_dropped(self, failure: Failure) -> None:
+        """Without room for the mark, and after any error, the log begins where it did."""
+        _log.error("retention: nothing dropped: {reason}", reason=failure.getErrorMessage())
 
     def disk_used_percent(self) -> int:
         """Returns the used part of the partition, as upstream rounds it."""
@@ -237,9 +270,9 @@ class Storage:
             disk.f_bavail * disk.f_frsize,
         )
 
-    def stop_flusher(self) -> Deferred[None]:
-        """Lets a flush under way end; no other begins."""
-        return self._flusher.stop()
+    def stop_keeper(self) -> Deferred[None]:
+        """Lets what is under way end; nothing more waits for the disk but `close`."""
+        return self.keeper.stop()
 
     def close(self) -> None:
         """Saves the state durably, closes all files and gives the directory free."""
@@ -375,6 +408,18 @@ class LedgerStorage(Storage):
         self.ledger_store.abandon()
         if self._mixed_log is not None:
             self._mixed_log.plain.close()
+
+
+def _writes(files: StateContents, *, is_durable: bool) -> Iterator[Callable[[], None]]:
+    """Yields what writes each file; runs in the keeper's thread."""
+
+    def write(file: StateFile, content: bytes) -> None:
+        try:
+            file.write(content, is_durable=is_durable)
+        except OSError as error:
+            raise disk_error(error, str(file), len(content)) from error
+
+    return (partial(write, file, content) for file, content in files)
 
 
 def store_config(config: BrokerConfig) -> StoreConfig:

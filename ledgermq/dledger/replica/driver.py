@@ -7,19 +7,29 @@ core together; what the core wants done leaves it as one Ready, and is done here
     SYNC_FLUSH   push answers, and the leader's own copy, count after fdatasync (group commit)
     ASYNC_FLUSH  they count at once; fdatasync follows within half a second
 
-Votes wait for the vote file only, never for entries: what they testify to is durable by then. An
-error of the disk or of the core stops the member for good: it falls silent, the others elect.
+No turn waits for the disk. Entries are written to the page cache here, in the reactor, when the
+files for them are there; votes, cuts, new files and syncs are jobs of the keeper. A Ready with such
+a step is finished when its jobs are done; until then the core gets no message and no other Ready is
+taken, so that its steps are the disk's steps, one by one. A sync holds nothing up but the answers
+that wait for it.
+
+Votes wait for the vote file only, never for entries: what they testify to is durable by then. A
+disk without room is waited for. Any other error of the disk or of the core stops the member for
+good: it falls silent, the others elect.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
+from ledgermq.dledger.config import NEVER
+from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.member_state import Role
@@ -33,13 +43,18 @@ from ledgermq.dledger.replica.connections import Connections, MakeLinks
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
-from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.store.errors import DiskFullError
+from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.transfer import Transfer
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
 _READIES_MAX: Final = 4
+# Messages that wait while the disk is waited for; more are dropped, as a network may do.
+_INBOX_MAX: Final = 10_000
+# How long a disk without room is left alone before the step is tried again.
+_ROOM_RETRY_S: Final = 1.0
 
 _log = Logger()
 
@@ -63,7 +78,7 @@ class Replica:
         opening_body: Callable[[int], bytes] | None,
         *,
         make_links: MakeLinks = Connections,
-        pool: ThreadPool | None = None,
+        keeper: Keeper | None = None,
         repair_mark: RepairMark | None = None,
     ) -> None:
         """Opens nothing yet.
@@ -78,7 +93,8 @@ class Replica:
             applier: told what is committed.
             opening_body: makes the body of the entry that opens a term; None: no such entry.
             make_links: makes the ways to the other members.
-            pool: syncs run in its threads; None: in one of its own.
+            keeper: does what waits for the disk, and is stopped by its owner after `stop`; None:
+                one of this member alone.
             repair_mark: of the same store; None: what was forgotten is not remembered over a
                 restart.
         """
@@ -95,9 +111,11 @@ class Replica:
         self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
         # Why the member stopped by itself; None while it is well.
         self.failure: BaseException | None = None
+        self._keeper = keeper or Keeper(reactor)
+        self._owns_keeper = keeper is None
         self._durability = Durability(
             config,
-            Flusher(reactor, store.sync, pool),
+            self._keeper,
             store,
             finish=self._finish,
             synced=self._after_sync,
@@ -115,6 +133,11 @@ class Replica:
         self._tick_at_ms = 0.0
         self._upkeep_call: Any = None
         self._is_running = False
+        # A Ready is half carried out: the keeper does its steps.
+        self._is_waiting = False
+        self._room_call: Any = None
+        # The segment after the last one has been asked for.
+        self._is_ahead_asked = False
 
     # What the core knows.
 
@@ -195,7 +218,7 @@ class Replica:
         """
         self._applying.begin_after(applied_index)
         is_syncing = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        synced: Deferred[Any] = self._durability.begin() if is_syncing else succeed(None)
+        synced: Deferred[Any] = self._durability.sync() if is_syncing else succeed(None)
         return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
 
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
@@ -267,10 +290,12 @@ class Replica:
         if was_running:
             self._take_last_steps()
         closed = self._leave()
-        if not was_running:
-            return closed.addCallback(lambda _: self._durability.abandon())
-        closed.addCallback(lambda _: self._durability.end(self.commit_index))
-        return closed.addErrback(self._not_stopped_well)
+        if was_running:
+            closed.addCallback(lambda _: self._durability.end(self.commit_index))
+            closed.addErrback(self._not_stopped_well)
+        if self._owns_keeper:
+            closed.addCallback(lambda _: self._keeper.stop())
+        return closed
 
     def _take_last_steps(self) -> None:
         """What was proposed in this turn still gets to the disk."""
@@ -288,10 +313,10 @@ class Replica:
     def _leave(self) -> Deferred[None]:
         """Stops all that calls us; fires when the connections are closed."""
         self._is_running = False
-        for call in (self._turn_call, self._tick_call, self._upkeep_call):
+        for call in (self._turn_call, self._tick_call, self._upkeep_call, self._room_call):
             if call is not None and call.active():
                 call.cancel()
-        self._turn_call = self._tick_call = self._upkeep_call = None
+        self._turn_call = self._tick_call = self._upkeep_call = self._room_call = None
         self._clients.term_changed()
         self._durability.drop()
         return self._connections.stop()
@@ -316,7 +341,8 @@ class Replica:
 
     def message_received(self, message: Message) -> None:
         """Puts a message into this turn's inbox."""
-        self._inbox.append(message)
+        if len(self._inbox) < _INBOX_MAX:
+            self._inbox.append(message)
         self._schedule_turn()
 
     def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
@@ -348,22 +374,10 @@ class Replica:
         self._turn_call = None
         raft = self._raft
         assert raft is not None
-        inbox, self._inbox = self._inbox, []
         try:
             now_ms = self.now_ms
-            for message in inbox:
-                raft.receive(message, now_ms)
-            if now_ms >= raft.deadline_ms():
-                raft.tick(now_ms)
-            for _ in range(_READIES_MAX):
-                ready = raft.take_ready()
-                if ready is None:
-                    break
-                self._carry_out(ready, raft)
-            else:
-                self._schedule_turn()
-            if self._recollection.is_recovering:
-                self._recollection.note_end(raft)
+            if not self._is_waiting:
+                self._step(raft, now_ms)
             self._apply(raft)
             self._clients.look_at_transfer()
             if self._clients.deadline_ms() <= now_ms:
@@ -373,20 +387,107 @@ class Replica:
             self._fail(error)
         self._connections.flush()
 
+    def _step(self, raft: Raft, now_ms: float) -> None:
+        """Gives the core what came, and carries out what it wants until the disk is in the way."""
+        inbox, self._inbox = self._inbox, []
+        for message in inbox:
+            raft.receive(message, now_ms)
+        if now_ms >= raft.deadline_ms():
+            raft.tick(now_ms)
+        for _ in range(_READIES_MAX):
+            ready = raft.take_ready()
+            if ready is None:
+                break
+            self._carry_out(ready, raft)
+            if self._is_waiting:
+                return
+        else:
+            self._schedule_turn()
+        end = self._recollection.begin_end(raft)
+        if end is not None:
+            self._keeper.run(lambda: end).addErrback(self._disk_failed)
+
     def _carry_out(self, ready: Ready, raft: Raft) -> None:
         """Does the steps of one Ready; their numbers are those of its docstring."""
-        store = self.store
-        if ready.role is not None and raft.recovering:
-            self._recollection.note_loss(raft)
+        steps = self._disk_steps(ready, raft)
+        if steps:
+            self._is_waiting = True
+            self._do_steps(deque(steps), ready)
+        else:
+            self._carry_on(ready, raft)
+
+    def _disk_steps(self, ready: Ready, raft: Raft) -> list[Begin]:
+        """Returns what of a Ready waits for the disk, in order: steps 1 and 2."""
+        store, steps = self.store, list[Begin]()
+        if ready.role is not None and raft.recovering and not self._recollection.is_recovering:
+            steps.append(partial(self._recollection.begin_loss, raft))
         if ready.hard_state is not None:  # 1
-            self._vote_store.save(ready.hard_state)
+            save = partial(self._vote_store.save, ready.hard_state)
+            steps.append(lambda: DiskJob(save))
         if ready.truncate_from is not None:  # 2
-            store.truncate(ready.truncate_from)
+            steps.append(partial(store.begin_truncate, ready.truncate_from))
         elif ready.reset_to is not None:
-            store.reset(*ready.reset_to)
+            steps.append(partial(store.begin_reset, *ready.reset_to))
+        if ready.entries and (steps or not store.has_room(ready.entries)):
+            steps.append(partial(store.begin_room, ready.entries))
+        return steps
+
+    def _do_steps(self, steps: "deque[Begin]", ready: Ready) -> None:
+        """Has the keeper do the next step; after the last one the Ready goes on."""
+        if not self._is_running:
+            return
+        if not steps:
+            self._is_waiting = False
+            assert self._raft is not None
+            try:
+                self._carry_on(ready, self._raft)
+            except Exception as error:
+                self._fail(error)
+            self._schedule_turn()
+            return
+        begin = steps.popleft()
+        kept: list[DiskJob | None] = []
+
+        def begin_once() -> DiskJob | None:
+            # The tables change when a job is begun; one that found no room is run a second time.
+            if not kept:
+                kept.append(begin())
+            return kept[0]
+
+        def done(_: None) -> None:
+            self._do_steps(steps, ready)
+
+        def failed(failure: Failure) -> None:
+            if not failure.check(DiskFullError):
+                self._disk_failed(failure)
+            elif self._is_running:
+                _log.error(
+                    "{self_id}: takes no part until there is room on the disk: {reason}",
+                    self_id=self.self_id,
+                    reason=failure.getErrorMessage(),
+                )
+                steps.appendleft(begin_once)
+                self._room_call = self._reactor.callLater(
+                    _ROOM_RETRY_S, self._do_steps, steps, ready
+                )
+
+        self._keeper.run(begin_once).addCallbacks(done, failed)
+
+    def _disk_failed(self, failure: Failure) -> None:
+        assert failure.value is not None
+        if self._is_running:
+            self._fail(failure.value)
+
+    def _carry_on(self, ready: Ready, raft: Raft) -> None:
+        """Does the steps of one Ready that no disk holds up."""
+        store = self.store
+        if ready.reset_to is not None:
             self._applying.skip_to(ready.reset_to[0])
         for entries in ready.entries:  # 3
             store.append(entries)
+        if store.wants_ahead and not self._is_ahead_asked:
+            self._is_ahead_asked = True
+            self._keeper.run(store.begin_ahead).addBoth(self._ahead_ended)
         for message in ready.messages:  # 4
             self._connections.send(message)
         if ready.persist_id is not None or ready.messages_after_persist:
@@ -403,6 +504,12 @@ class Replica:
                 self._clients.term_changed()
             self._connections.name_leader(ready.role.leader_id)
             self._applying.change_role(ready.role, raft.opening_index)
+
+    def _ahead_ended(self, result: object) -> None:
+        self._is_ahead_asked = False
+        # Without room it is tried again when the segment is needed.
+        if isinstance(result, Failure) and not result.check(DiskFullError):
+            self._disk_failed(result)
 
     def _finish_later(self, ready: Ready) -> None:
         """Sends what testifies to term and vote at once, all else when the entries are durable."""
@@ -439,7 +546,8 @@ class Replica:
         """Makes the clock ring at the next deadline, or before: a call is moved only forward."""
         if not self._is_running:
             return
-        due_ms = min(raft.deadline_ms(), self._clients.deadline_ms())
+        core_due_ms = NEVER if self._is_waiting else raft.deadline_ms()
+        due_ms = min(core_due_ms, self._clients.deadline_ms())
         if self._tick_call is not None:
             if self._tick_at_ms <= due_ms:
                 return

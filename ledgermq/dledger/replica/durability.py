@@ -1,9 +1,9 @@
 """When entries count as written, and what waits for that: steps 5 and 6 of a Ready.
 
-SYNC_FLUSH: each Ready with entries asks for a sync; many share one, and Ready values are finished
-in their order. A push answer of a Ready without entries waits, too, while syncs are under way: it
-may testify to entries of a Ready before. ASYNC_FLUSH: all is finished at once, and a sync follows
-in the background. The commit index is noted on disk now and then.
+SYNC_FLUSH: each Ready with entries asks the keeper for a sync; many share one, and Ready values are
+finished in their order. A push answer of a Ready without entries waits, too, while syncs are under
+way: it may testify to entries of a Ready before. ASYNC_FLUSH: all is finished at once, and a sync
+follows in the background. The commit index is noted on disk now and then.
 """
 
 from collections import deque
@@ -12,11 +12,12 @@ from collections.abc import Callable
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.messages import Message
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.storage import LedgerStore
-from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.store.keeper import GroupCommit, Keeper
 
 # Sends the answers, then tells the core that the entry is durable.
 Finish = Callable[[EntryId | None, list[Message]], None]
@@ -25,24 +26,30 @@ Finish = Callable[[EntryId | None, list[Message]], None]
 class _Unfinished:
     """A Ready whose last steps wait for the disk."""
 
-    __slots__ = ("answers", "is_durable", "persist_id")
+    __slots__ = ("answers", "number", "persist_id")
 
-    def __init__(self, persist_id: EntryId | None, answers: list[Message]) -> None:
+    def __init__(self, number: int, persist_id: EntryId | None, answers: list[Message]) -> None:
+        # Of the last Ready with entries up to this one; its sync lets this one go.
+        self.number = number
         self.persist_id = persist_id
         self.answers = answers
-        self.is_durable = persist_id is None
 
 
 class Durability:
     """Keeps the order between the disk, the answers and the core.
 
-    Invariant: the Ready values that wait are in the order in which they came.
+    Numbers that only grow, all of them the reactor's: Ready values with entries are counted as they
+    come (`_appended`), a sync takes down how many there were when it was begun, and when it has
+    ended so many are durable (`_durable`).
+
+    Invariants: the Ready values that wait are in the order in which they came; `_durable` never
+    passes the number that a sync took down before it began.
     """
 
     def __init__(
         self,
         config: ReplicaConfig,
-        flusher: Flusher,
+        keeper: Keeper,
         store: LedgerStore,
         *,
         finish: Finish,
@@ -53,28 +60,45 @@ class Durability:
 
         Args:
             config: says what "durable" means.
-            flusher: syncs `store`.
-            store: gets the checkpoint.
+            keeper: runs the syncs.
+            store: is synced, and gets the checkpoint.
             finish: does step 6 of one Ready.
             synced: called once after a sync, when its Ready values are finished.
             failed: told of the error that ends the replica.
         """
         self._config = config
         self._is_syncing = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._flusher = flusher
         self._store = store
         self._finish = finish
         self._synced = synced
         self._failed = failed
         self._unfinished: deque[_Unfinished] = deque()
-        # Entries were appended since the last sync in the background.
-        self._has_unsynced = False
+        self._appended = 0
+        self._durable = 0
+        self._syncs = GroupCommit(keeper, self._begin_sync)
         self._checkpoint_index = -1
         self._checkpoint_at_ms = 0.0
 
-    def begin(self) -> Deferred[None]:
-        """Makes durable what a crash may have left in the page cache."""
-        return self._flusher.request()
+    def sync(self) -> Deferred[None]:
+        """Has all that was written up to now, and until the sync begins, brought to the disk.
+
+        Returns:
+            Fires when it is there; fails with the error that ended the keeper.
+        """
+        return self._syncs.request()
+
+    def _begin_sync(self) -> DiskJob | None:
+        appended = self._appended
+        job = self._store.begin_sync()
+        if job is None:
+            self._durable = appended
+            return None
+
+        def end() -> DiskJob | None:
+            self._durable = appended
+            return job.end()
+
+        return DiskJob(job.run, end)
 
     def finish(self, persist_id: EntryId | None, answers: list[Message]) -> None:
         """Finishes a Ready, now or when its entries are as durable as configured.
@@ -83,18 +107,14 @@ class Durability:
             persist_id: its last entry; None when it has none.
             answers: push answers that testify to what is in the log.
         """
-        if not self._is_syncing:
-            self._has_unsynced = self._has_unsynced or persist_id is not None
+        if persist_id is not None:
+            self._appended += 1
+        if not self._is_syncing or (persist_id is None and not self._unfinished):
             self._finish(persist_id, answers)
             return
-        if persist_id is None and not self._unfinished:
-            self._finish(None, answers)
-            return
-        unfinished = _Unfinished(persist_id, answers)
-        self._unfinished.append(unfinished)
+        self._unfinished.append(_Unfinished(self._appended, persist_id, answers))
         if persist_id is not None:
-            synced = self._flusher.request().addCallback(self._sync_done, unfinished)
-            synced.addErrback(self._sync_failed)
+            self.sync().addCallbacks(self._sync_done, self._sync_failed)
 
     def keep_up(self, commit_index: int, now_ms: float) -> None:
         """Does what is due in the background; called each `flush_interval_ms`.
@@ -102,40 +122,34 @@ class Durability:
         A checkpoint that was noted gets to the disk with the next sync, so one is asked for.
         """
         is_due = now_ms - self._checkpoint_at_ms >= self._config.checkpoint_interval_ms
-        if is_due and commit_index != self._checkpoint_index:
+        has_news = is_due and commit_index != self._checkpoint_index
+        if has_news:
             self._checkpoint_at_ms = now_ms
             self._checkpoint_index = commit_index
             self._store.write_checkpoint(commit_index)
-            self._has_unsynced = True
-        if self._has_unsynced:
-            self._has_unsynced = False
-            self._flusher.request().addErrback(self._sync_failed)
+        if has_news or (not self._is_syncing and self._appended != self._durable):
+            self.sync().addCallbacks(self._sync_done, self._sync_failed)
 
     def drop(self) -> None:
         """Forgets what waits: nothing of it will be sent."""
         self._unfinished.clear()
 
     def end(self, commit_index: int) -> Deferred[None]:
-        """Notes the commit index, syncs a last time and ends the flusher's thread.
+        """Notes the commit index and syncs a last time.
 
         Where none is known nothing is noted: beside an empty log of a member that never voted, a
         checkpoint would tell of a vote that was lost.
         """
         if commit_index >= 0:
             self._store.write_checkpoint(commit_index)
-        synced = self._flusher.request()
-        return self._flusher.stop().addCallback(lambda _: synced)
+        return self.sync()
 
-    def abandon(self) -> Deferred[None]:
-        """Ends the flusher's thread without asking the disk again."""
-        return self._flusher.stop()
-
-    def _sync_done(self, _: object, unfinished: _Unfinished) -> None:
-        unfinished.is_durable = True
+    def _sync_done(self, _: object) -> None:
+        """Finishes what is durable by now; whoever else waited for this sync finds nothing left."""
         waiting = self._unfinished
-        if not waiting or not waiting[0].is_durable:
+        if not waiting or waiting[0].number > self._durable:
             return
-        while waiting and waiting[0].is_durable:
+        while waiting and waiting[0].number <= self._durable:
             first = waiting.popleft()
             self._finish(first.persist_id, first.answers)
         self._synced()

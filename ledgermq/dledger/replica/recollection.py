@@ -6,14 +6,17 @@ must survive any number of restarts, so it is noted on disk before the core acts
 goes only when the vote of the recovered member is on disk.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.storage import HardState, VoteStore
 from ledgermq.dledger.store.errors import CorruptStoreError, VoteStateLostError
 from ledgermq.dledger.store.repair_mark import RepairMark
+
+_LOSS: Final = "its log has entries, and its votes are gone, or the other way round"
 
 _log = Logger()
 
@@ -56,17 +59,24 @@ class Recollection:
         return FormerLife(state, reason is not None)
 
     def note_loss(self, raft: Raft) -> None:
-        """Before the effects of a step are carried out: the core may have found a loss itself."""
+        """Before the member takes part: the core may have found a loss itself; blocks."""
         if raft.recovering and not self.is_recovering:
-            self._begin("its log has entries, and its votes are gone, or the other way round")
+            self._begin(_LOSS)
 
-    def note_end(self, raft: Raft) -> None:
-        """After the effects of a step were carried out, the vote among them."""
-        if self.is_recovering and not raft.recovering:
-            self.is_recovering = False
-            if self._mark is not None:
-                self._mark.clear()
-            _log.info("{self_id}: recovered, it votes and counts again", self_id=self._self_id)
+    def begin_loss(self, raft: Raft) -> DiskJob | None:
+        """Before the effects of a step are carried out: begins `note_loss`; None: no loss."""
+        if not raft.recovering or self.is_recovering:
+            return None
+        self._tell_begin(_LOSS)
+        return DiskJob(lambda: self._mark_begin(_LOSS))
+
+    def begin_end(self, raft: Raft) -> DiskJob | None:
+        """After the effects of a step were carried out, the vote among them; None: no end."""
+        if not self.is_recovering or raft.recovering:
+            return None
+        self.is_recovering = False
+        _log.info("{self_id}: recovered, it votes and counts again", self_id=self._self_id)
+        return None if self._mark is None else DiskJob(self._mark.clear)
 
     def note_failure(self, error: BaseException) -> None:
         """Has the next opening look at all of a store that gave bad bytes."""
@@ -74,9 +84,15 @@ class Recollection:
             self._mark.suspect(str(error))
 
     def _begin(self, reason: str) -> None:
-        self.is_recovering = True
+        self._tell_begin(reason)
+        self._mark_begin(reason)
+
+    def _mark_begin(self, reason: str) -> None:
         if self._mark is not None:
             self._mark.begin_recovery(reason)
+
+    def _tell_begin(self, reason: str) -> None:
+        self.is_recovering = True
         _log.warn(
             "{self_id}: recovering, no vote and no acknowledgement until it has caught up:"
             " {reason}",

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import ENTRY_MAGIC, INDEX_UNIT, INDEX_UNIT_BYTES, EntrySlice
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.dledger.store.segments import Segments
@@ -77,6 +78,18 @@ class EntryIndex:
             segment.buffer[offset : offset + count_max * INDEX_UNIT_BYTES]
         )
 
+    def starts_lacking(self, first_index: int, end_index: int) -> list[int]:
+        """Returns the starts of the files that the units of these entries need and lack."""
+        return self.segments.starts_lacking(
+            first_index * INDEX_UNIT_BYTES, end_index * INDEX_UNIT_BYTES
+        )
+
+    def has_room(self, entries: EntrySlice) -> bool:
+        """Tells whether `write` finds all files there, or made ahead."""
+        if self._has_room(entries):
+            return True
+        return not self.starts_lacking(entries.first_index, entries.last_index + 1)
+
     def reserve(self, entries: EntrySlice) -> None:
         """Makes the files that the units of these entries need.
 
@@ -100,19 +113,31 @@ class EntryIndex:
         self.segments.append(packed)
         self._tail = self.segments.segment_at(self.segments.end_position - 1)
 
-    def truncate(self, from_index: int, end_index: int | None) -> None:
+    def begin_truncate(self, from_index: int, end_index: int | None) -> DiskJob:
         """Wipes the units from `from_index` on, durably; from `end_index` on they are unset."""
         self._tail = None
         end = None if end_index is None else end_index * INDEX_UNIT_BYTES
-        self.segments.truncate(from_index * INDEX_UNIT_BYTES, end)
+        return self.segments.begin_truncate(from_index * INDEX_UNIT_BYTES, end)
 
-    def reset(self, first_index: int) -> None:
+    def truncate(self, from_index: int, end_index: int | None) -> None:
+        """Does `begin_truncate` at once."""
+        self.begin_truncate(from_index, end_index).do()
+
+    def begin_reset(self, first_index: int) -> DiskJob:
         """Removes all files; the next unit is that of `first_index`."""
         self._tail = None
-        self.segments.reset(first_index * INDEX_UNIT_BYTES)
+        return self.segments.begin_reset(first_index * INDEX_UNIT_BYTES)
+
+    def reset(self, first_index: int) -> None:
+        """Does `begin_reset` at once."""
+        self.begin_reset(first_index).do()
+
+    def begin_drop(self, first_index: int) -> DiskJob | None:
+        """Removes the files that hold only units before `first_index`."""
+        return self.segments.begin_drop(first_index * INDEX_UNIT_BYTES)
 
     def drop_before(self, first_index: int) -> None:
-        """Removes the files that hold only units before `first_index`."""
+        """Does `begin_drop` at once."""
         self.segments.drop_before(first_index * INDEX_UNIT_BYTES)
 
     def close(self) -> None:

@@ -5,19 +5,22 @@
     dledger-n0/checkpoint, start, durable   see marks.py
     dledger-n0/torn-<20 digits>     what a recovery cut off, named by its position
 
-An append is one slice assignment into the data mapping and one into the index mapping; all checks,
-and all files that might not fit on the disk, come before the first byte. Commit points: of an
-append, `sync`; of a truncation, the zeroed head; of a drop or reset, the mark `start`.
+An append is one write of the data and one slice assignment into the index mapping; all checks, and
+all files that might not fit on the disk, come before the first byte. Commit points: of an append,
+the sync; of a truncation, the zeroed head; of a drop or reset, the mark `start`.
 
-One thread appends, reads, truncates and drops; `sync` may run in another thread meanwhile. A failed
-sync is final: nobody knows then what is on disk, and every later append or sync is refused.
+The reactor appends and reads. What waits for the disk is begun here and run by the keeper
+(`disk_job.py`): `begin_room` before an append that needs a new file, `begin_ahead` so that few do,
+`begin_sync`, `begin_truncate`, `begin_reset`, `begin_drop`. Each has a twin that does it at once,
+for openings, tools and tests. A failed run is final: nobody knows then what is on disk, and every
+later append or job is refused.
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from ledgermq.dledger.disk_job import DiskJob, do_now, joined
 from ledgermq.dledger.entry import (
     BLANK,
     BLANK_BYTES_MIN,
@@ -88,16 +91,24 @@ class DLedgerMmapFileStore:
         self._last_term_from = 0
         # The data segment that `end_position` is in; None when it must be found.
         self._tail: Segment | None = None
-        # Start of the segment behind which the next one was last made ahead, successfully or not.
+        # Start of the segment behind which the next one was last asked for ahead of its need.
         self._ahead_of = -1
+        # The segment behind the last one is wanted: `begin_ahead` makes it.
+        self.wants_ahead = False
+        # Of the keeper's thread alone.
         self._claims = Claims(self._marks, 0, -1)
         self._has_start = False
-        # Generation and data segment in which the index was last synced: what it lacks on disk are
-        # units of entries from that segment on.
+        # How many cuts and resets there were.
+        self._cut_count = 0
+        # That number, and the data segment, when the index was last synced: what it lacks on disk
+        # are units of entries from that segment on.
         self._index_synced_at = (-1, -1)
         self._committed_index = -1
-        self._checkpoint_due = False
-        # Why the store takes no more writes; None while it does.
+        # How many checkpoints were noted, and which of them is on disk: numbers of the reactor.
+        self._noted_count = 0
+        self._written_count = 0
+        # Why the store takes no more writes; None while it does. Set once, by the thread in which
+        # the disk failed; what the reactor still writes until it looks is never synced.
         self._failure: OSError | None = None
 
     def open(
@@ -243,7 +254,6 @@ class DLedgerMmapFileStore:
             LedgerPositionError: they do not continue the log; nothing was written.
             DiskFullError: there is no room for the next segment; nothing was written.
             StoreFailedError: a sync or a write failed, now or before; none of them is in the log.
-            OSError: the next segment could not be made ahead; they are in the log, and the last.
         """
         if self._failure is not None:
             raise StoreFailedError(self.directory, str(self._failure))
@@ -272,16 +282,60 @@ class DLedgerMmapFileStore:
         self.last_chain_crc = entries.last_chain_crc
         if end > _AHEAD_RATIO * self.segment_bytes and self._ahead_of != tail.start_offset:
             self._ahead_of = tail.start_offset
-            self._prepare_next()
+            self.wants_ahead = True
 
-    def truncate(self, from_index: int) -> None:
-        """Drops `from_index` and all after it; the cut is on disk on return.
+    def has_room(self, runs: Sequence[EntrySlice]) -> bool:
+        """Tells whether an append of these runs, one after the other, has to wait for no file."""
+        return all(
+            self.data.has_room_at(run.position) and self._index.has_room(run) for run in runs
+        )
+
+    def begin_room(self, runs: Sequence[EntrySlice]) -> DiskJob | None:
+        """Begins to make the files that an append of these runs needs and lacks.
+
+        Args:
+            runs: continue the log, one after the other.
+
+        Returns:
+            None when they are there. A run that raises DiskFullError may be tried again.
+        """
+        self._refuse_after_failure()
+        data_starts: list[int] = []
+        unit_starts: list[int] = []
+        for run in runs:
+            data_starts += self.data.starts_lacking(run.position, run.position + 1)
+            unit_starts += self._index.starts_lacking(run.first_index, run.last_index + 1)
+        start_mark = self._begin_start(runs[0].position) if runs else None
+        jobs = (
+            start_mark,
+            self.data.begin_create(_distinct(data_starts)),
+            self._index.segments.begin_create(_distinct(unit_starts)),
+        )
+        job = joined(jobs)
+        return None if job is None else self._final(job)
+
+    def begin_ahead(self) -> DiskJob | None:
+        """Begins to make the segment behind the last one; None when it is there or not wanted.
+
+        Whether there is room is decided when it is needed: DiskFullError means nothing here.
+        """
+        if not self.wants_ahead or self._failure is not None:
+            return None
+        self.wants_ahead = False
+        start = self.data.next_start()
+        job = None if start is None else self.data.begin_create([start])
+        return None if job is None else self._final(job)
+
+    def begin_truncate(self, from_index: int) -> DiskJob:
+        """Drops `from_index` and all after it; the cut is on disk after the run.
 
         The units go first: were the machine to stop in between, the entries would be back whole.
+        Nothing may be appended before the job has ended. A run that raises DiskFullError has
+        changed nothing on the disk, and may be tried again.
 
         Raises:
             CompactedError, OutOfRangeError: the index is before or behind the log.
-            OSError: what is on disk is unknown; the store takes no more writes.
+            StoreFailedError: a sync or a write failed before.
         """
         self._refuse_after_failure()
         position = self.position_at(from_index)
@@ -295,62 +349,86 @@ class DLedgerMmapFileStore:
             self.last_chain_crc = head.chain_crc
         else:
             self._last_term_from, self.last_term, self.last_chain_crc = from_index, -1, 0
-        self._tail = None
-        self._ahead_of = -1
+        self._forget_tail()
+        self._cut_count += 1
         self.last_index = from_index - 1
         self.end_position = position
-        with self._failing_for_good():
-            self._void_claims(min(self._claims.synced_index, from_index - 1))
-            self._index.truncate(from_index, end_index)
-            self.data.truncate(position, end + BLANK_BYTES_MIN)
+        claims, first_index, first_position = self._claims, self.first_index, self.first_position
+        units = self._index.begin_truncate(from_index, end_index)
+        data = self.data.begin_truncate(position, end + BLANK_BYTES_MIN)
 
-    def reset(self, first_index: int, position: int) -> None:
-        """Wipes the log; the next entry has this index and this position. Durable on return."""
+        def run() -> None:
+            durable_index = min(claims.synced_index, from_index - 1)
+            claims.void(durable_index, first_index, first_position)
+            units.run()
+            data.run()
+
+        return self._final(DiskJob(run))
+
+    def truncate(self, from_index: int) -> None:
+        """Does `begin_truncate` at once."""
+        self.begin_truncate(from_index).do()
+
+    def begin_reset(self, first_index: int, position: int) -> DiskJob:
+        """Wipes the log; the next entry has this index and this position. Durable after the run.
+
+        As `begin_truncate`.
+        """
         self._refuse_after_failure()
-        self._tail = None
-        self._ahead_of = -1
+        self._forget_tail()
+        self._cut_count += 1
         self.first_index, self.last_index, self.last_term = first_index, first_index - 1, -1
         self._last_term_from, self.last_chain_crc = first_index, 0
         self.first_position = self.end_position = position
         self._committed_index = min(self._committed_index, first_index - 1)
-        with self._failing_for_good():
-            self._void_claims(first_index - 1)
-            self._write_start(first_index - 1)
-            self._index.reset(first_index)
-            self.data.reset(position)
+        self._has_start = True
+        claims = self._claims
+        units, data = self._index.begin_reset(first_index), self.data.begin_reset(position)
 
-    def drop_before(self, position: int) -> int:
-        """Removes whole segments below `position`, never the last one; durable on return.
+        def run() -> None:
+            claims.void(first_index - 1, first_index, position)
+            claims.write_start(first_index, position)
+            units.run()
+            data.run()
 
-        Returns the new `first_index`.
+        return self._final(DiskJob(run))
 
-        Raises:
-            DiskFullError: there is no room for the mark; the log is as before.
-            OSError: what is on disk is unknown; the store takes no more writes.
+    def reset(self, first_index: int, position: int) -> None:
+        """Does `begin_reset` at once."""
+        self.begin_reset(first_index, position).do()
+
+    def begin_drop(self, position: int) -> DiskJob | None:
+        """Removes whole segments below `position`, never the last one; None: there are none.
+
+        `first_index` is the new one when the mark is on disk, and only then files are removed. A
+        run that raises DiskFullError has changed nothing.
         """
         self._refuse_after_failure()
         starts = [start for start in self.data.starts if start <= position]
         if self.last_index < self.first_index or not starts or starts[-1] <= self.first_position:
-            return self.first_index
+            return None
         start = starts[-1]
         head = read_head(self.data.read(start, HEAD_BYTES))
         if head.magic != ENTRY_MAGIC or head.position != start:
             raise self._disagreement(start, "position", start, head.position, head.index)
-        former = self.first_index, self.first_position
-        self.first_index, self.first_position = head.index, start
-        with self._failing_for_good():
-            try:
-                self._write_start(self._claims.synced_index)
-            except DiskFullError:
-                self.first_index, self.first_position = former
-                raise
+        claims = self._claims
+
+        def remove() -> DiskJob | None:
+            self._has_start = True
+            self.first_index, self.first_position = head.index, start
             self._last_term_from = max(self._last_term_from, head.index)
-            self.data.drop_before(start)
-            self._index.drop_before(self.first_index)
+            removal = joined((self.data.begin_drop(start), self._index.begin_drop(head.index)))
+            return None if removal is None else self._final(removal)
+
+        return self._final(DiskJob(lambda: claims.write_start(head.index, start), remove))
+
+    def drop_before(self, position: int) -> int:
+        """Does `begin_drop` at once; returns the new `first_index`."""
+        do_now(self.begin_drop(position))
         return self.first_index
 
-    def sync(self) -> None:
-        """Returns when all entries appended before the call are on disk; may run in a thread.
+    def begin_sync(self) -> DiskJob | None:
+        """Begins to bring all entries appended before this call to the disk; None: all are there.
 
         The entries carry all that the index says of them, and an opening makes units of the last
         segments anew; so the index is synced only when the log has come to another data segment,
@@ -360,28 +438,49 @@ class DLedgerMmapFileStore:
         entries are safe and the next sync tries again.
 
         Raises:
+            StoreFailedError: a sync or a write failed before.
+        """
+        self._refuse_after_failure()
+        last_index, commit_index = self.last_index, self._committed_index
+        noted_count = self._noted_count
+        is_due = noted_count != self._written_count
+        place = (self._cut_count, self.end_position // self.segment_bytes)
+        data, units = self.data.begin_sync(), None
+        if is_due or place != self._index_synced_at:
+            units = self._index.segments.begin_sync()
+        synced = joined((data, units))
+        if synced is None and not is_due:
+            return None
+        claims, is_written = self._claims, is_due
+
+        def run() -> None:
+            nonlocal is_written
+            if synced is not None:
+                synced.run()
+            claims.covered(last_index)
+            if is_due:
+                try:
+                    claims.write(commit_index)
+                except DiskFullError:
+                    is_written = False
+
+        def end() -> None:
+            if synced is not None:
+                synced.end()
+            self._index_synced_at = place if units is not None else self._index_synced_at
+            if is_written:
+                self._written_count = noted_count
+
+        return self._final(DiskJob(run, end))
+
+    def sync(self) -> None:
+        """Does `begin_sync` at once.
+
+        Raises:
             OSError: final; every later append or sync raises StoreFailedError.
             StoreFailedError: a sync failed before.
         """
-        self._refuse_after_failure()
-        # In this order: a truncation after the first line shows in the generation.
-        generation = self._claims.generation
-        last_index = self.last_index
-        place = (generation, self.end_position // self.segment_bytes)
-        is_checkpoint_due = self._checkpoint_due
-        with self._failing_for_good():
-            self.data.sync()
-            if is_checkpoint_due or place != self._index_synced_at:
-                self._index.segments.sync()
-                self._index_synced_at = place
-            self._claims.covered(generation, last_index)
-            if is_checkpoint_due:
-                self._checkpoint_due = False
-                try:
-                    is_written = self._claims.write(generation, last_index, self._committed_index)
-                except DiskFullError:
-                    is_written = False
-                self._checkpoint_due = self._checkpoint_due or not is_written
+        do_now(self.begin_sync())
 
     def read_checkpoint(self) -> int:
         """Returns the committed index that was noted last, or read at the opening; -1: none."""
@@ -394,7 +493,7 @@ class DLedgerMmapFileStore:
         before it is known to be damaged.
         """
         self._committed_index = commit_index
-        self._checkpoint_due = True
+        self._noted_count += 1
 
     def close(self) -> None:
         """Syncs, writes the checkpoint and gives all files back; after a failure it only gives
@@ -403,7 +502,7 @@ class DLedgerMmapFileStore:
         No sync may be under way.
         """
         if self._failure is None:
-            self._checkpoint_due = self.last_index >= self.first_index or self._checkpoint_due
+            self._noted_count += int(self.last_index >= self.first_index)
             self.sync()
         self.abandon()
 
@@ -413,20 +512,28 @@ class DLedgerMmapFileStore:
         self.data.close()
         self._index.close()
 
-    def _void_claims(self, durable_index: int) -> None:
-        self._claims.void(durable_index, self.first_index, self.first_position)
+    def _begin_start(self, position: int) -> DiskJob | None:
+        """Begins to note where an empty log begins; None when that is noted."""
+        if self.data.starts or (self._has_start and position == self.first_position):
+            return None
+        claims, first_index = self._claims, self.first_index
 
-    def _write_start(self, durable_index: int) -> None:
-        self._claims.write_start(durable_index, self.first_index, self.first_position)
-        self._has_start = True
+        def end() -> None:
+            self.first_position = position
+            self._has_start = True
+
+        return DiskJob(lambda: claims.write_start(first_index, position), end)
+
+    def _forget_tail(self) -> None:
+        self._tail = None
+        self._ahead_of = -1
+        self.wants_ahead = False
 
     def _find_tail(self, position: int) -> Segment:
         """Returns the segment to write at `position`; closes the one before with a blank."""
         data, end = self.data, self.end_position
         if not data.starts:
-            if not self._has_start or position != self.first_position:
-                self.first_position = position
-                self._write_start(self._claims.synced_index)
+            do_now(self._begin_start(position))
             data.first_position = data.end_position = position
             tail = data.roll()
         elif position >= data.starts[-1] + self.segment_bytes:
@@ -439,14 +546,6 @@ class DLedgerMmapFileStore:
             tail = data.segment_at(position)
         self._tail = tail
         return tail
-
-    def _prepare_next(self) -> None:
-        try:
-            with self._failing_for_good():
-                self.data.prepare_next()
-        except DiskFullError:
-            # Whether there is room is decided when the segment is needed.
-            return
 
     def _unit_at(self, index: int) -> IndexUnit:
         if index < self.first_index:
@@ -487,10 +586,19 @@ class DLedgerMmapFileStore:
         if self._failure is not None:
             raise StoreFailedError(self.directory, str(self._failure))
 
-    @contextmanager
-    def _failing_for_good(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._failure = error
-            raise
+    def _final(self, job: DiskJob) -> DiskJob:
+        """Returns a job whose failure ends the store."""
+
+        def run() -> None:
+            self._refuse_after_failure()
+            try:
+                job.run()
+            except OSError as error:
+                self._failure = error
+                raise
+
+        return DiskJob(run, job.end)
+
+
+def _distinct(starts: list[int]) -> list[int]:
+    return sorted(set(starts))

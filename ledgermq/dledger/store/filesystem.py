@@ -225,7 +225,7 @@ class RealFileSystem:
         except OSError as error:
             os.close(number)
             os.unlink(temporary)
-            raise _named(error, path, size_bytes) from error
+            raise disk_error(error, path, size_bytes) from error
         return _RealMappedFile(number, size_bytes)
 
     def map(self, path: str) -> MappedFile:
@@ -249,7 +249,7 @@ class RealFileSystem:
         except OSError as error:
             if os.path.exists(temporary):
                 os.unlink(temporary)
-            raise _named(error, path, len(data)) from error
+            raise disk_error(error, path, len(data)) from error
         os.replace(temporary, path)
         self.sync_directory(os.path.dirname(path))
 
@@ -264,7 +264,8 @@ class RealFileSystem:
             os.close(number)
 
 
-def _named(error: OSError, path: str, needed_bytes: int) -> Exception:
+def disk_error(error: OSError, path: str, needed_bytes: int) -> Exception:
+    """Returns DiskFullError for a disk without room, else the error itself."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(path, needed_bytes)
     return error

@@ -5,6 +5,9 @@ sync has nothing to do: what this store holds is gone with its process. A member
 with an empty one counts for nothing until its leader has given it all that was committed.
 """
 
+from collections.abc import Sequence
+
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryHead, EntrySlice, read_head
 from ledgermq.dledger.errors import CompactedError, OutOfRangeError
 from ledgermq.dledger.store.continuity import check_continues
@@ -28,6 +31,39 @@ class DLedgerMemoryStore:
         self._terms: list[int] = []
         self._positions: list[int] = []
         self._committed_index = -1
+        # Nothing is ever made ahead.
+        self.wants_ahead = False
+
+    def has_room(self, runs: Sequence[EntrySlice]) -> bool:
+        """There is room as long as there is memory."""
+        return True
+
+    def begin_room(self, runs: Sequence[EntrySlice]) -> DiskJob | None:
+        """Nothing has to be made."""
+        return None
+
+    def begin_ahead(self) -> DiskJob | None:
+        """Nothing has to be made."""
+        return None
+
+    def begin_truncate(self, from_index: int) -> DiskJob | None:
+        """Does `truncate`: no disk is waited for."""
+        self.truncate(from_index)
+        return None
+
+    def begin_reset(self, first_index: int, position: int) -> DiskJob | None:
+        """Does `reset`."""
+        self.reset(first_index, position)
+        return None
+
+    def begin_drop(self, position: int) -> DiskJob | None:
+        """Does `drop_before`."""
+        self.drop_before(position)
+        return None
+
+    def begin_sync(self) -> DiskJob | None:
+        """There is nothing to sync."""
+        return None
 
     def term_at(self, index: int) -> int:
         """Returns the term of the entry. Raises CompactedError or OutOfRangeError."""
@@ -114,9 +150,6 @@ class DLedgerMemoryStore:
                 self.first_index += dropped
                 self.first_position = self._positions[0]
         return self.first_index
-
-    def sync(self) -> None:
-        """Does nothing."""
 
     def read_checkpoint(self) -> int:
         """Returns the committed index noted last, -1 when there was none."""

@@ -72,13 +72,11 @@ class Segment:
             raise StoreFormatError(path, "size", segment_bytes, found)
         # The whole file. Whoever writes through it calls `note_write` afterwards.
         self.buffer = self._file.buffer
-        # How many writes have ended: only the writer's thread raises it, and only when the bytes
-        # are there. A write lets go of the interpreter, so that a sync may run in the midst of it;
-        # a number that were raised before would let that sync pass for one that covers the write.
+        # How many writes have ended. The reactor writes, and raises it when the bytes are there: a
+        # write lets go of the interpreter, so that a sync may run in the midst of it.
         self.written = int(self._created)
-        # What `written` was when the latest completed sync began: whoever syncs sets it, when the
-        # sync has ended. A lower number may take the place of a higher one where two syncs cross;
-        # that costs one sync more.
+        # What `written` was when the latest completed sync was begun; the reactor sets it when
+        # that sync has ended. The keeper's thread knows neither of the two.
         self.covered = 0
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
@@ -128,12 +126,9 @@ class Segment:
                 yield at, stop
 
     def zero(self, offset: int, end: int) -> None:
-        """Writes zeros from `offset` up to `end`."""
-        buffer = self.buffer
+        """Writes zeros from `offset` up to `end`; a sync must follow in the same thread."""
         for at in range(offset, end, _BLOCK_BYTES):
-            stop = min(at + _BLOCK_BYTES, end)
-            buffer[at:stop] = _ZEROS[: stop - at]
-        self.written += 1
+            self._file.write(at, _ZEROS[: min(_BLOCK_BYTES, end - at)])
 
     def rewrite(self, offset: int, end: int) -> None:
         """Has the next sync write these bytes, whether they count as written or not."""
@@ -143,15 +138,13 @@ class Segment:
     def sync(self) -> None:
         """Returns when everything written before the call is on disk, the file's name too.
 
-        May run in another thread than the writers.
+        Runs in the keeper's thread; the segment counts as dirty until its owner says `covered`.
 
         Raises:
-            OSError: what is on disk is unknown; the segment stays dirty.
+            OSError: what is on disk is unknown.
         """
-        covered = self.written
         self._file.sync()
         self._sync_name()
-        self.covered = covered
 
     def _sync_name(self) -> None:
         if self._created:

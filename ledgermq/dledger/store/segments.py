@@ -8,13 +8,16 @@ from the front) and it is empty until the first byte is written. `end_position` 
 is valid; bytes after it are zero. The owner sets it after its recovery and its writes, and decides
 what bytes mean; gaps at the end of a segment (blanks) are its own affair too.
 
-Files are mapped when they are first touched. `sync` may run in another thread while this one
-writes, rolls, truncates or drops.
+Files are mapped when they are first touched. The reactor writes bytes and changes the tables here;
+what waits for the disk is made a job (`begin_...`) for the keeper's thread, which gets file objects
+and paths and knows nothing of the tables. Each `begin_...` has a twin that does the job at once,
+for openings, tools and tests.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.store.errors import StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.segment import NAME_DIGITS, Segment, segment_name
@@ -32,8 +35,8 @@ class Segments:
         self._starts: list[int] = []
         # Those of them that are mapped, by start offset.
         self._open: dict[int, Segment] = {}
-        # A file made ahead, whose start follows the last of `_starts`; not yet part of the log.
-        self._ahead: Segment | None = None
+        # Files made ahead of their use, by start; not yet part of the log.
+        self._ahead: dict[int, Segment] = {}
         # First byte that is kept, and the end of the valid bytes.
         self.first_position = 0
         self.end_position = 0
@@ -136,36 +139,60 @@ class Segments:
         segment = self._open.get(position - offset) or self.segment_at(position)
         return bytes(segment.buffer[offset : offset + size_bytes])
 
-    def prepare_next(self) -> None:
-        """Makes the segment after the last one ahead of its use, unless that was done.
+    def has_room_at(self, position: int) -> bool:
+        """Tells whether a file holds the byte at `position`, or one made ahead does."""
+        return self.holds(position) or position - position % self.segment_bytes in self._ahead
 
-        Raises:
-            DiskFullError: the log is as before.
+    def starts_lacking(self, position: int, end: int) -> list[int]:
+        """Returns the starts of the files that bytes from `position` up to `end` need and lack."""
+        first = position - position % self.segment_bytes
+        starts = range(first, end, self.segment_bytes)
+        return [start for start in starts if not self.has_room_at(start)]
+
+    def next_start(self) -> int | None:
+        """Returns the start of the file behind the last one; None when it is made, or none is."""
+        start = self._starts[-1] + self.segment_bytes if self._starts else None
+        return None if start is None or start in self._ahead else start
+
+    def begin_create(self, starts: Sequence[int]) -> DiskJob | None:
+        """Begins to make files ahead of their use.
+
+        The run raises DiskFullError when there is no room; what was made before stays for the next
+        attempt.
         """
-        if self._ahead is None and self._starts:
-            start = self._starts[-1] + self.segment_bytes
-            self._ahead = self._create(start)
+        made: list[Segment] = []
+
+        def run() -> None:
+            made.extend(self._create(start) for start in starts)
+
+        def end() -> None:
+            self._ahead.update((segment.start_offset, segment) for segment in made)
+
+        return DiskJob(run, end) if starts else None
+
+    def prepare_next(self) -> None:
+        """Makes the file behind the last one at once, unless that was done."""
+        start = self.next_start()
+        do_now(self.begin_create([] if start is None else [start]))
 
     def roll(self) -> Segment:
         """Adds the segment after the last one, or the one that holds `end_position` to an empty
-        log.
+        log: one made ahead where there is one.
 
         Raises:
             DiskFullError: the log is as before.
         """
         if self._starts:
-            self.prepare_next()
-            segment, self._ahead = self._ahead, None
-            assert segment is not None
+            start = self._starts[-1] + self.segment_bytes
         else:
             start = self.end_position - self.end_position % self.segment_bytes
-            segment = self._create(start)
+        segment = self._ahead.pop(start, None) or self._create(start)
         self._open[segment.start_offset] = segment
         self._starts.append(segment.start_offset)
         return segment
 
     def reserve(self, size_bytes: int) -> None:
-        """Makes the segments that so many bytes at `end_position` need.
+        """Adds the segments that so many bytes at `end_position` need.
 
         Raises:
             DiskFullError: nothing was written; files made before stay for the next attempt.
@@ -191,31 +218,52 @@ class Segments:
             done += len(part)
         self.end_position = position
 
-    def truncate(self, position: int, end: int | None = None) -> None:
-        """Cuts the log at `position`: bytes after it are zero or gone, durably, on return.
+    def begin_truncate(self, position: int, end: int | None = None) -> DiskJob:
+        """Cuts the log at `position`: bytes after it are zero or gone, durably, after the run.
+
+        Nobody reads or writes behind `position` until the job has ended.
 
         Args:
             position: the new end, not below `first_position`.
             end: position up to which bytes may be other than zero; None when that is not known:
                 then the written part of the file is looked through.
-
-        Raises:
-            OSError, DiskFullError: what is cut may be back after a crash.
         """
-        self._remove_ahead()
+        removed = self._take_ahead()
         while len(self._starts) > 1 and self._starts[-1] >= position:
-            self._remove(self._starts[-1])
+            removed.append(self._take(self._starts[-1]))
         self.end_position = position
+        cut = None
         if self._starts and position < self._starts[-1] + self.segment_bytes:
-            self._zero(self.segment_at(position), position, end)
+            cut = self.segment_at(position)
+
+        def run() -> None:
+            # What a run that raises leaves may be back after a crash.
+            self._remove_files(removed)
+            if cut is not None:
+                self._zero(cut, position, end)
+
+        return DiskJob(run)
+
+    def truncate(self, position: int, end: int | None = None) -> None:
+        """Does `begin_truncate` at once."""
+        self.begin_truncate(position, end).do()
+
+    def begin_reset(self, position: int) -> DiskJob:
+        """Removes all files; the log is empty and begins at `position`. Durable after the run."""
+        removed = self._take_ahead()
+        while self._starts:
+            removed.append(self._take(self._starts[-1]))
+        self.first_position = self.end_position = position
+
+        def run() -> None:
+            self._remove_files(removed)
+            self._file_system.make_directory(self.directory)
+
+        return DiskJob(run)
 
     def reset(self, position: int) -> None:
-        """Removes all files; the log is empty and begins at `position`. Durable on return."""
-        self._remove_ahead()
-        while self._starts:
-            self._remove(self._starts[-1])
-        self._file_system.make_directory(self.directory)
-        self.first_position = self.end_position = position
+        """Does `begin_reset` at once."""
+        self.begin_reset(position).do()
 
     def remove_all(self) -> None:
         """Removes every file in the directory, also those that `open` refused; the log is empty."""
@@ -225,26 +273,45 @@ class Segments:
             self._file_system.remove(os.path.join(self.directory, name))
         self._file_system.sync_directory(self.directory)
 
-    def drop_before(self, position: int) -> int:
-        """Removes the files wholly below `position`, but never the last one.
+    def begin_drop(self, position: int) -> DiskJob | None:
+        """Removes the files wholly below `position`, but never the last one; durable after the run.
 
-        Returns the new `first_position`; durable on return.
+        `first_position` is the new one at once.
         """
+        removed: list[tuple[str, Segment | None]] = []
         while len(self._starts) > 1 and self._starts[0] + self.segment_bytes <= position:
-            self._remove(self._starts[0])
+            removed.append(self._take(self._starts[0]))
             self.first_position = self._starts[0]
+        return DiskJob(lambda: self._remove_files(removed)) if removed else None
+
+    def drop_before(self, position: int) -> int:
+        """Does `begin_drop` at once; returns the new `first_position`."""
+        do_now(self.begin_drop(position))
         return self.first_position
 
-    def sync(self) -> None:
-        """Returns when all bytes written before the call are on disk; may run in another thread.
+    def begin_sync(self) -> DiskJob | None:
+        """Begins to bring all bytes written before this call to the disk.
 
-        Raises:
-            OSError: final; the bytes must be taken as lost.
+        What the sync covers is taken down here, in the thread that writes, so that no write is half
+        of it. An OSError of the run is final: the bytes must be taken as lost.
         """
-        for segment in tuple(self._open.values()):
-            # One that another thread is syncing is dirty until that sync has ended.
-            if segment.is_dirty:
+        taken = [(file, file.written) for file in self._open.values() if file.is_dirty]
+        if not taken:
+            return None
+
+        def run() -> None:
+            for segment, _ in taken:
                 segment.sync()
+
+        def end() -> None:
+            for segment, written in taken:
+                segment.covered = written
+
+        return DiskJob(run, end)
+
+    def sync(self) -> None:
+        """Does `begin_sync` at once."""
+        do_now(self.begin_sync())
 
     def distrust(self, position: int) -> None:
         """Lets the next sync cover all that is mapped now, and rewrite what is behind `position`.
@@ -260,7 +327,7 @@ class Segments:
 
     def close(self) -> None:
         """Closes the mappings without a sync, and removes a file made ahead and not used."""
-        self._remove_ahead()
+        self._remove_files(self._take_ahead())
         for segment in self._open.values():
             segment.close()
         self._open.clear()
@@ -279,22 +346,26 @@ class Segments:
         # power cut could keep the second one, and of the first not its name, or not its length.
         segment = Segment(self._file_system, self._path(start), self.segment_bytes)
         segment.sync()
+        segment.covered = segment.written
         return segment
 
-    def _remove(self, start: int) -> None:
-        segment = self._open.pop(start, None)
-        if segment is not None:
-            segment.close()
+    def _take(self, start: int) -> tuple[str, Segment | None]:
+        """Takes a file out of the tables."""
         self._starts.remove(start)
-        self._file_system.remove(self._path(start))
-        # One by one: a power cut must not bring back a file without its neighbor.
-        self._file_system.sync_directory(self.directory)
+        return self._path(start), self._open.pop(start, None)
 
-    def _remove_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.close()
-            self._file_system.remove(ahead.path)
+    def _take_ahead(self) -> list[tuple[str, Segment | None]]:
+        """Takes out the files made ahead, the last one first."""
+        ahead, self._ahead = self._ahead, {}
+        return [(ahead[start].path, ahead[start]) for start in sorted(ahead, reverse=True)]
+
+    def _remove_files(self, removed: Sequence[tuple[str, Segment | None]]) -> None:
+        """Removes files that no table knows any more, in this order."""
+        for path, segment in removed:
+            if segment is not None:
+                segment.close()
+            self._file_system.remove(path)
+            # One by one: a power cut must not bring back a file without its neighbor.
             self._file_system.sync_directory(self.directory)
 
     def _start_of(self, name: str) -> int:

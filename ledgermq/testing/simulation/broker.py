@@ -5,11 +5,12 @@ the wire to clients and the parts that need none of the ledger. Files of the sta
 simulated disk.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.python.threadpool import ThreadPool
 
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.errors import BrokerError
@@ -34,8 +35,8 @@ from ledgermq.commitlog.scrub import Scrub
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
-from ledgermq.dledger.store.flusher import Flusher
-from ledgermq.testing.simulation.clock import SimReactor, SimThread
+from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.testing.simulation.clock import SimReactor
 from ledgermq.testing.simulation.disk import SimDisk
 
 STORE_HOST: Final = (bytes((127, 0, 0, 1)), 10911)
@@ -62,7 +63,7 @@ class SimBroker:
         queue_count: int,
         disk: SimDisk,
         reactor: SimReactor,
-        thread: SimThread,
+        keeper: Keeper,
         messages: MessageStore,
         segment_bytes: int,
         wall_ms: Callable[[], int],
@@ -99,9 +100,8 @@ class SimBroker:
             is_trace_on=True,
             refuse=refuse,
         )
-        self._flusher = Flusher(cast(Any, reactor), self._run_flush, cast(ThreadPool, thread))
+        self._keeper = keeper
         self._job: FlushJob | None = None
-        self._job_files: list[tuple[str, bytes]] = []
         self._replica: Replica | None = None
         # What the message store found; known after `open`.
         self.report: StoreReport | None = None
@@ -199,7 +199,7 @@ class SimBroker:
         self.is_leaving = True
         stopped = replica.stop()
         self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
-        stopped.addCallback(lambda _: self._flusher.stop())
+        stopped.addCallback(lambda _: self._keeper.stop())
         stopped.addCallback(lambda _: self._save_state())
         return stopped.addCallback(lambda _: self._close_messages())
 
@@ -247,13 +247,21 @@ class SimBroker:
         """Retention finds the disk nearly full: full segments go, whatever their age."""
         if self.failure is None and self._job is None:
             try:
-                decision = self.messages.clean(
+                decision = self.messages.decide_clean(
                     self._wall_ms(), 0, 87, state_index=self.state.snapshot_index
                 )
             except DiskFullError:
                 return
             if decision.drop_before:
-                self._disk.hit("segments dropped")
+                dropped = self._keeper.run(partial(self.messages.begin_drop, decision.drop_before))
+                dropped.addCallbacks(
+                    lambda _: self._disk.hit("segments dropped"), self._not_dropped
+                )
+
+    def _not_dropped(self, failure: Any) -> None:
+        """There was no room for the mark; any other error ends the member."""
+        if not failure.check(DiskFullError):
+            self._flush_failed(failure)
 
     def scrub(self, bytes_max: int) -> bool:
         """Looks at a part of the log and of what derives from it; tells whether there is more."""
@@ -289,16 +297,25 @@ class SimBroker:
             self.scrub(_SCRUB_BYTES)
         if self._job is None and self.messages.is_flush_due(int(now_ms)):
             # As the broker: the state first, then the mark that makes it needed.
-            self._job_files = self._state_files()
-            self._job = self.messages.begin_flush(int(now_ms))
-            flushed: Deferred[Any] = self._flusher.request()
-            flushed.addCallbacks(self._flushed, self._flush_failed)
+            files = self._state_files()
+            job = self._job = self.messages.begin_flush(int(now_ms))
+            flushed: Deferred[Any] = self._keeper.run_steps(self._flush_steps(files, job))
+            flushed.addCallbacks(self._flushed, self._not_flushed)
 
-    def _run_flush(self) -> None:
-        assert self._job is not None
-        for path, content in self._job_files:
-            self._disk.replace(path, content)
-        self._job.run()
+    def _flush_steps(
+        self, files: Sequence[tuple[str, bytes]], job: FlushJob
+    ) -> Iterator[Callable[[], None]]:
+        writes = (partial(self._disk.replace, path, content) for path, content in files)
+        return chain(writes, job.steps())
+
+    def _not_flushed(self, failure: Any) -> None:
+        if not failure.check(DiskFullError):
+            self._flush_failed(failure)
+            return
+        self._job = None
+        state = self.state
+        state.are_topics_unsaved = state.are_groups_unsaved = state.are_offsets_unsaved = True
+        self.messages.take_back_flush()
 
     def _flushed(self, _: object) -> None:
         job, self._job = self._job, None

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from twisted.python.failure import Failure
-
 # A delay that is not zero lets time go on, however small it is.
 _SHORTEST_MS: Final = 0.001
 
@@ -110,6 +108,10 @@ class SimReactor:
         self.is_paused = False
         # What came due while the program was paused.
         self._backlog: list[SimCall] = []
+        # Calls that were run.
+        self.turn_count = 0
+        # Called when the program is gone: its thread goes with it.
+        self.on_end: Callable[[], None] = _nothing
 
     def seconds(self) -> float:
         """Returns the monotonic time."""
@@ -139,6 +141,7 @@ class SimReactor:
 
     def run(self, call: SimCall) -> None:
         """Runs a call of the program."""
+        self.turn_count += 1
         if call.keywords:
             self._enter(partial(call.function, *call.arguments, **call.keywords))
         else:
@@ -157,46 +160,8 @@ class SimReactor:
         """Nothing of the program runs any more."""
         self.is_dead = True
         self._backlog.clear()
+        self.on_end()
 
 
-class SimThread:
-    """A thread pool of one thread, whose work takes simulated time and is done at its end."""
-
-    started = True
-
-    def __init__(self, reactor: SimReactor, draw_ms: Callable[[], float]) -> None:
-        """Binds the thread to its program; `draw_ms` tells how long each piece of work takes."""
-        self._reactor = reactor
-        self._draw_ms = draw_ms
-
-    def start(self) -> None:
-        """It runs already."""
-
-    def stop(self) -> None:
-        """It ends with its program."""
-
-    def callInThreadWithCallback(
-        self,
-        answer: Callable[[bool, Any], object],
-        function: Callable[..., object],
-        *arguments: Any,
-        **keywords: Any,
-    ) -> None:
-        """Does the work when its time is over, and hands the result to `answer`."""
-        self._reactor.callLater(
-            self._draw_ms() / 1000.0, self._work, answer, function, arguments, keywords
-        )
-
-    def _work(
-        self,
-        answer: Callable[[bool, Any], object],
-        function: Callable[..., object],
-        arguments: tuple[Any, ...],
-        keywords: dict[str, Any],
-    ) -> None:
-        try:
-            result = function(*arguments, **keywords)
-        except Exception as error:
-            answer(False, Failure(error))
-        else:
-            answer(True, result)
+def _nothing() -> None:
+    """There is no thread."""

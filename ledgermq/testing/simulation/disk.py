@@ -12,7 +12,7 @@ written), a disk without room, flipped bytes.
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from ledgermq.dledger.store.errors import DiskFullError
 
@@ -22,6 +22,19 @@ PAGE_BYTES: Final = 4096
 
 class MachineStoppedError(BaseException):
     """The machine is gone; nothing of the program may catch this."""
+
+
+class DiskThread(Protocol):
+    """The thread of a program that does jobs at the disk."""
+
+    # True while a job runs, and the reactor does not.
+    is_inside: bool
+
+    def wait(self, kind: str) -> None:
+        """An operation of this kind takes its time."""
+
+    def interrupt(self) -> None:
+        """A job that waits goes on now."""
 
 
 class SimFile:
@@ -45,11 +58,16 @@ class SimFile:
             done = disk.part_of(len(data))
             self.buffer[offset : offset + done] = data[:done]
             raise OSError(5, "Input/output error", self.path)
-        self.buffer[offset : offset + len(data)] = data
+        done = disk.part_before_others(len(data))
+        if done:
+            self.buffer[offset : offset + done] = data[:done]
+            disk.let_thread_on()
+        self.buffer[offset + done : offset + len(data)] = data[done:]
 
     def sync(self) -> None:
         """As in MappedFile."""
         disk = self.disk
+        began = self.content if disk.thread is None else bytes(self.content)
         disk.step("sync", self.path)
         if disk.sync_errors > 0:
             disk.sync_errors -= 1
@@ -58,8 +76,20 @@ class SimFile:
             for at in self._dirty_sectors():
                 self.lost[at] = bytes(self.content[at : at + SECTOR_BYTES])
             raise OSError(5, "Input/output error", self.path)
-        if self.content != self.durable:
-            self.durable = self._on_platter()
+        if began != self.content:
+            disk.hit("write overlapped a sync")
+            self.durable = self._on_platter(self._taken(began))
+        elif self.content != self.durable:
+            self.durable = self._on_platter(bytes(self.content))
+
+    def _taken(self, began: bytes) -> bytes:
+        """Returns what a sync took: of what was written meanwhile any sector, or none."""
+        taken, content = bytearray(began), self.content
+        for at in range(0, len(content), SECTOR_BYTES):
+            sector = content[at : at + SECTOR_BYTES]
+            if sector != began[at : at + SECTOR_BYTES] and self.disk.takes_late_sector():
+                taken[at : at + SECTOR_BYTES] = sector
+        return bytes(taken)
 
     def rewrite(self, offset: int, end: int) -> None:
         """As in MappedFile: what was lost is dirty again."""
@@ -116,10 +146,10 @@ class SimFile:
                         dirty.append(at)
         return dirty
 
-    def _on_platter(self) -> bytes:
+    def _on_platter(self, taken: bytes) -> bytes:
         if not self.lost:
-            return bytes(self.content)
-        synced = bytearray(self.content)
+            return taken
+        synced = bytearray(taken)
         for at, data in list(self.lost.items()):
             if synced[at : at + SECTOR_BYTES] == data:
                 synced[at : at + SECTOR_BYTES] = self.durable[at : at + SECTOR_BYTES]
@@ -156,6 +186,10 @@ class SimDisk:
         # Files that the program has mapped, and those of them that it has removed since.
         self.mapped: set[str] = set()
         self.removed_and_mapped: set[str] = set()
+        # Does jobs beside the reactor; None: whoever calls has the disk to himself.
+        self.thread: DiskThread | None = None
+        # Share of the reactor's writes in whose midst its thread goes on, if it has a job.
+        self.interrupted_share = 0.3
         # Asked before an operation on a file whether the machine stops in it.
         self.stops_in: Callable[[str, str], bool] = _never
         # Room left; None: enough.
@@ -165,7 +199,9 @@ class SimDisk:
     # -- life and faults
 
     def step(self, kind: str, path: str) -> None:
-        """One operation of the program."""
+        """One operation of the program; in its thread it takes time."""
+        if self.thread is not None and self.thread.is_inside:
+            self.thread.wait(kind)
         if self.is_stopped:
             raise MachineStoppedError(kind)
         self.step_count += 1
@@ -179,6 +215,22 @@ class SimDisk:
         """The machine runs again."""
         self.is_stopped = False
         self.stop_at = None
+
+    def part_before_others(self, size_bytes: int) -> int:
+        """Returns after how much of a write of the reactor its thread goes on; 0: not within it."""
+        thread = self.thread
+        if thread is None or thread.is_inside or self._rng.random() >= self.interrupted_share:
+            return 0
+        return self._rng.randrange(size_bytes + 1)
+
+    def let_thread_on(self) -> None:
+        """The reactor is in the midst of a write, and its thread runs."""
+        if self.thread is not None:
+            self.thread.interrupt()
+
+    def takes_late_sector(self) -> bool:
+        """Tells whether a sync takes a sector that was written while it ran."""
+        return self._rng.random() < 0.5
 
     def part_of(self, size_bytes: int) -> int:
         """Returns how much of a write that fails is done: from nothing to all."""

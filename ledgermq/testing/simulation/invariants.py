@@ -115,7 +115,9 @@ class RaftWatch:
             return
         self._acked[member.id] = min(self._acked.get(member.id, -1), index - 1)
         raft = member.raft
-        commit_index = self._seen.get(member.id, (-1, -1, -1))[1]
+        replica = member.replica
+        # What the driver had been told before: the commit of this very step comes after the cut.
+        commit_index = replica._applying._committed_end - 1 if replica is not None else -1
         if what == "truncate" and raft is not None:
             demand(index > commit_index, "I10 committed entry cut", member.id, index, commit_index)
             demand(raft.role is not Role.LEADER, "I4 leader cuts its log", member.id, index)

@@ -26,6 +26,7 @@ from ledgermq.dledger.store.errors import (
     StoreFailedError,
     StoreFormatError,
 )
+from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.opening import RecoveryReport
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.store.text_file import parse_int, unseal
@@ -33,10 +34,11 @@ from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 from ledgermq.testing.simulation.broker import STORE_HOST, SimBroker
-from ledgermq.testing.simulation.clock import SimReactor, SimThread, Timeline
+from ledgermq.testing.simulation.clock import SimReactor, Timeline
 from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
 from ledgermq.testing.simulation.network import Network, SimLinks
 from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.thread import SimThread
 from ledgermq.testing.simulation.watched import Watch, WatchedStore, WatchedVotes
 
 ROOT: Final = "/store"
@@ -223,7 +225,8 @@ class SimMember:
             return
         else:
             self.on_opened(self, report)
-        thread = SimThread(reactor, self._draw_sync_ms)
+        thread = SimThread(reactor, disk, self._draw_sync_ms)
+        keeper = Keeper(cast(Any, reactor), cast(ThreadPool, thread))
         messages = self.make_messages(disk, store)
         broker = self.broker = SimBroker(
             self.id,
@@ -231,7 +234,7 @@ class SimMember:
             plan.queue_count,
             disk,
             reactor,
-            thread,
+            keeper,
             messages,
             plan.segment_bytes,
             self.wall_ms,
@@ -244,7 +247,7 @@ class SimMember:
         except (OSError, DiskFullError, CorruptStoreError) as error:
             broker.failure = error
             return
-        self.replica = self._make_replica(store, votes, mark, broker, thread)
+        self.replica = self._make_replica(store, votes, mark, broker, keeper)
         broker.attach(self.replica)
         started = self.replica.start(applied_index=messages.dispatched_index)
         started.addErrback(self._not_started)
@@ -272,7 +275,7 @@ class SimMember:
         votes: VoteFile,
         mark: RepairMark,
         broker: SimBroker,
-        thread: SimThread,
+        keeper: Keeper,
     ) -> Replica:
         plan, reactor = self.plan, self.reactor
         assert reactor is not None
@@ -307,7 +310,7 @@ class SimMember:
             lambda term: opening_record(term, STORE_HOST, self.wall_ms()),
             repair_mark=mark,
             make_links=make_links,
-            pool=cast(ThreadPool, thread),
+            keeper=keeper,
         )
 
     def _not_started(self, failure: Any) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntrySlice
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
@@ -21,15 +22,15 @@ class WatchedStore(DLedgerMmapFileStore):
         self.watch("append", entries.first_index, entries)
         super().append(entries)
 
-    def truncate(self, from_index: int) -> None:
+    def begin_truncate(self, from_index: int) -> DiskJob:
         """Tells before the cut."""
         self.watch("truncate", from_index, None)
-        super().truncate(from_index)
+        return super().begin_truncate(from_index)
 
-    def reset(self, first_index: int, position: int) -> None:
+    def begin_reset(self, first_index: int, position: int) -> DiskJob:
         """Tells before the log is begun anew."""
         self.watch("reset", first_index, None)
-        super().reset(first_index, position)
+        return super().begin_reset(first_index, position)
 
 
 class WatchedVotes:

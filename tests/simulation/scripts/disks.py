@@ -41,6 +41,8 @@ def power_cut_inside_a_roll() -> None:
     kept = {(blank, end - end % SECTOR_BYTES), (head, 0)}
     stage.cut_power("n0", keeps=lambda name, at: (name, at) in kept)
     stage.cut_power("n1", "n2", keeps=lambda name, at: False)
+    for member_id in stage.ids:
+        stage[member_id].sync_ms = 1.0
     stage.start()
     stage.lead("n0")
     stage.settle()
@@ -139,7 +141,7 @@ def _half_replaced_tail(*, sync_ms: float = 1.0, body_bytes: int = 40) -> Stage:
     stage.hold(AppendRequest, "n1", "n0", lambda m: m.entries.first_index > common + 1)
     tail = stage.last_index("n0")
     stage.heal()
-    stage.until(lambda: common < stage.last_index("n0") < tail, "n0 begins to replace its tail")
+    stage.until(lambda: common < store.last_index < tail, "n0 begins to replace its tail")
     return stage
 
 
@@ -248,8 +250,7 @@ def follower_behind_the_first_entry() -> None:
     for _ in range(10):
         stage.send_all("n0", body_bytes=1_500)
     stage.run(3_000)
-    for member_id in ("n0", "n1"):
-        clean(stage[member_id])
+    stage.clean("n0", "n1")
     first_index = stage["n0"].store.first_index
     demand(first_index > 1, "retention removed something", first_index)
     stage.start("n2")
@@ -292,8 +293,7 @@ def queue_whose_messages_are_all_gone() -> None:
     for _ in range(10):
         stage.send_all("n0", body_bytes=1_500)
     stage.run(3_000)
-    for member_id in ("n0", "n1"):
-        clean(stage[member_id])
+    stage.clean("n0", "n1")
     demand(stage["n0"].store.first_index > 4, "retention removed the queue's messages")
     stage.start("n2")
     stage.until(lambda: stage.last_index("n2") == stage.last_index("n0"), "n2 has the log")

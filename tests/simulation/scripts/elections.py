@@ -38,7 +38,7 @@ def stop_inside_the_vote_file() -> None:
         demand(stage["n3"].raft.term <= term, "n3 is late", stage["n3"].raft.term)
         stage.favorite = "n3"
         stage.split(("n2", "n3"), ("n0",), ("n1",), ("n4",))
-        stage.run(3_000)
+        stage.run(4_000)
         demand(stage["n2"].incarnation > first, "the machine stopped", step)
 
 

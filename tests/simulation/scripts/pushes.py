@@ -207,17 +207,20 @@ def cut_during_a_sync() -> None:
     stage["n0"].sync_ms = 12_000.0
     stage.isolate("n0")
     stage.send("n0", 30)
-    stage.hold(AppendRequest, "n1", "n2", lambda m: m.entries.first_index > index)
     stage.elect("n1")
+    stage.send("n1", 3)
+    stage.until(lambda: stage.commit_index("n1") > index, "n1 commits")
     term = stage["n1"].raft.term
-    stage.until(lambda: stage.commit_index("n1") >= index, "n1 commits")
+    stage["n0"].sync_ms = 1.0
     stage.heal()
-    stage.until(lambda: stage.term_at("n0", index) == term, "n0 follows n1")
-    # By now the first sync has brought to disk all that it will; the end of its time is to come.
-    stage.run(4_000)
+    # The core of n0 cuts while the first sync runs; the disk does when that has ended.
+    stage.until(lambda: stage.term_at("n0", index) == term, "n0 has what n1 has")
+    stage.holds_all("n0", "n1", "n2")
+    stage.hand_over("n1", "n0")
     stage.isolate("n1")
-    stage.elect("n0")
-    stage.run(14_000)
+    stage["n0"].sync_ms = 2_000.0
+    stage.send("n0", 3)
+    stage.run(1_000)
     stage.heal()
     stage.settle()
 

@@ -15,9 +15,12 @@ from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log, s
 from ledgermq.commitlog import PlainCommitLog, PlainLogThereError, opening_record
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.store import RealFileSystem
+from ledgermq.dledger.store.errors import StoreFailedError
+from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import encode_record
 from tests.unit.broker.parts import Parts
-from tests.unit.dledger.store.test_flusher import HandPool
+from tests.unit.dledger.hand_pool import HandPool
 
 HOST = (b"\x7f\x00\x00\x01", 10911)
 
@@ -62,7 +65,7 @@ class Running:
             is_sync_flush=is_sync_flush,
             self_id="n0",
             opening_record=lambda: opening_record(1, HOST, 1000),
-            pool=self.pool,  # type: ignore[arg-type]
+            keeper=Keeper(self.clock, self.pool),  # type: ignore[arg-type]
         )
         self.started = self.member.start(applied_index=-1)
 
@@ -99,8 +102,6 @@ def test_what_a_turn_appended_is_confirmed_at_its_end(tmp_path: Path) -> None:
 
 def test_sync_flush_confirms_what_is_on_the_disk(tmp_path: Path) -> None:
     running = Running(tmp_path, is_sync_flush=True)
-    assert not running.told.roles
-    running.pool.finish_one()
     begin, first = running.log.confirmed_offset, running.append()
     running.clock.advance(0)
     second = running.append()
@@ -116,20 +117,20 @@ def test_a_disk_that_fails_stops_it_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = Running(tmp_path, is_sync_flush=True)
-    running.pool.finish_one()
     confirmed = running.log.confirmed_offset
 
     def fail() -> None:
         raise OSError(5, "Input/output error")
 
     running.append()
-    monkeypatch.setattr(running.member._flusher, "_sync", fail)
+    monkeypatch.setattr(Segment, "sync", lambda segment: fail())
     running.clock.advance(0)
     running.pool.finish_one()
     assert [str(error) for error in running.told.failures] == ["[Errno 5] Input/output error"]
     assert running.log.confirmed_offset == confirmed
     assert running.member.failure is running.told.failures[0]
-    running.append()
+    with pytest.raises(StoreFailedError, match="Input/output error"):
+        running.append()
     assert running.clock.getDelayedCalls() == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ledgermq.broker.config_keys import KEYS
 from ledgermq.broker.queue_locks import QueueKey
-from ledgermq.broker.service.state_tables import StateTables
+from ledgermq.broker.service.state_tables import StateContents, StateTables
 from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
@@ -41,6 +41,12 @@ class Scene:
 ALWAYS = "delayOffset.json"
 
 
+def save(files: StateContents) -> None:
+    """Replaces files between two flushes."""
+    for file, content in files:
+        file.write(content, is_durable=False)
+
+
 def test_a_table_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert scene.flush() == {ALWAYS}
@@ -61,12 +67,12 @@ def test_a_table_that_did_not_change_is_not_written_again(tmp_path: Path) -> Non
 def test_what_was_written_between_two_flushes_is_made_durable_by_the_next(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.state.put_topic(TopicConfig("A", 2, 3))
-    scene.tables.save_topics_and_groups()
+    save(scene.tables.take_topics_and_groups())
     assert not scene.state.are_topics_unsaved
     assert scene.flush() == {ALWAYS, "topics.json"}
     scene.state.offsets.commit("g", "A", 0, 5)
     scene.state.write_offsets()
-    scene.tables.save_offsets()
+    save(scene.tables.take_offsets())
     assert scene.flush() == {ALWAYS, "consumerOffset.json"}
 
 
@@ -143,7 +149,7 @@ def test_file_that_a_start_would_not_read_is_not_written_and_operators_see_it(
     state, tables = scene.parts.state, scene.tables
     assert tables.alarm is None
     state.put_group(SubscriptionGroup("g"))
-    tables.save_topics_and_groups()
+    save(tables.take_topics_and_groups())
     assert scene.topics_on_disk() == 0
     assert "topics.json" in (tables.alarm or "") and "allowed are 8000" in (tables.alarm or "")
     # The other files are written as always, and this one is not forgotten.
@@ -154,7 +160,7 @@ def test_file_that_a_start_would_not_read_is_not_written_and_operators_see_it(
     for number in range(90):
         state.remove_topic(f"T{number}")
     scene.parts.now_ms += 60_000
-    tables.save_topics_and_groups()
+    save(tables.take_topics_and_groups())
     assert scene.topics_on_disk() == 10
     assert tables.alarm is None and not state.are_topics_unsaved and tables.save()
 
@@ -172,7 +178,7 @@ def test_table_whose_file_is_too_large_is_not_encoded_each_second(tmp_path: Path
     scene.parts.state.topics.to_json = counted  # type: ignore[method-assign]
     for _ in range(600):
         scene.parts.now_ms += 1000
-        scene.tables.save_topics_and_groups()
+        save(tables.take_topics_and_groups())
     assert 10 <= encoded <= 20 and scene.tables.is_waiting
 
 
@@ -206,3 +212,12 @@ def test_offsets_and_locks_take_no_more_than_they_count(tmp_path: Path) -> None:
         # Texts with escapes are longer in the records of the log.
         recorded = len(json.dumps(table.to_json()[members], separators=(",", ":")))
         assert max(written, recorded) <= table.json_bytes <= 2 * recorded
+
+
+def test_what_did_not_get_to_the_disk_is_written_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.state.put_topic(TopicConfig("A", 2, 3))
+    files = scene.tables.take_topics_and_groups()
+    assert [str(file) for file, _ in files] == [str(tmp_path / "topics.json")]
+    scene.tables.take_back(files)
+    assert scene.flush() == {ALWAYS, "topics.json"}

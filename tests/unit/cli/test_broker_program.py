@@ -17,15 +17,17 @@ def printed_by(program: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_flusher_leaves_the_switch_interval_of_its_users_process_alone() -> None:
+def test_a_keeper_leaves_the_switch_interval_of_its_users_process_alone() -> None:
     program = """
 import sys
 from twisted.internet import reactor
-from ledgermq.dledger.store.flusher import Flusher
+from ledgermq.dledger.disk_job import DiskJob
+from ledgermq.dledger.store.keeper import Keeper
 before = sys.getswitchinterval()
-flusher = Flusher(reactor, lambda: None)
+keeper = Keeper(reactor)
 def begin():
-    flusher.request().addCallback(lambda _: flusher.stop()).addCallback(lambda _: reactor.stop())
+    done = keeper.run(lambda: DiskJob(lambda: None))
+    done.addCallback(lambda _: keeper.stop()).addCallback(lambda _: reactor.stop())
 reactor.callWhenRunning(begin)
 reactor.run()
 print(sys.getswitchinterval() == before)

@@ -15,7 +15,7 @@ from ledgermq.commitlog import AppendMessage, opening_record
 from ledgermq.commitlog.plain_records import PLAIN_BLANK, PLAIN_BLANK_MAGIC
 from ledgermq.protocol.record import decode_record, encode_record
 from tests.unit.cli.stores import SEGMENT_BYTES, flip, make_store
-from tests.unit.commitlog.single_member import HOST, Broker
+from tests.unit.commitlog.single_member import HOST, Broker, clean
 from tests.unit.commitlog.single_member import message as ledger_message
 from tests.unit.commitlog.test_plain_store import Plain, message
 
@@ -255,7 +255,7 @@ def test_queues_without_messages_go_on_with_their_numbers(tmp_path: Path) -> Non
     source.append([message("new " * 300, "Kept", 0) for _ in range(80)])
     source.confirm()
     source.store.flush()
-    assert source.store.clean(source.now_ms, 4, 10).drop_before
+    assert clean(source.store, source.now_ms, 4, 10).drop_before
     source.close()
     assert convert(tmp_path / "plain", tmp_path / "ledger", "--to", "ledger") == 0
     broker = on_ledger(tmp_path / "ledger").lead()

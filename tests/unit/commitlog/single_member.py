@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from ledgermq.commitlog import AppendMessage, MessageStore, StoreConfig, opening_record
+from ledgermq.commitlog.retention import CleanDecision
+from ledgermq.dledger.disk_job import do_now
 from ledgermq.dledger.entry import EntryCodec, EntrySlice, count_in_segment, place
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.filesystem import RealFileSystem
@@ -11,6 +13,14 @@ from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 
 HOST = (bytes((127, 0, 0, 1)), 10911)
 START_MS = 1_700_000_000_000
+
+
+def clean(store: MessageStore, *arguments: int, **indexes: int) -> CleanDecision:
+    """Forgets at once what `decide_clean` decides of these arguments."""
+    decision = store.decide_clean(*arguments, **indexes)  # type: ignore[arg-type]
+    if decision.drop_before:
+        do_now(store.begin_drop(decision.drop_before))
+    return decision
 
 
 class SingleMember:

@@ -10,7 +10,7 @@ from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties
 from ledgermq.protocol.record import decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
-from tests.unit.commitlog.single_member import START_MS, Broker, message
+from tests.unit.commitlog.single_member import START_MS, Broker, clean, message
 from tests.unit.commitlog.test_plain_store import Plain
 
 HOUR_MS = 3_600_000
@@ -114,7 +114,7 @@ def test_retention_drops_units_of_light_queues(tmp_path):
         broker.send(light(b"x" * 700, *([A, B] if n < 10 else [B])))
         broker.now_ms += HOUR_MS
     broker.store.flush()
-    assert broker.store.clean(START_MS + 102 * HOUR_MS, 4, 10).drop_before > 0
+    assert clean(broker.store, START_MS + 102 * HOUR_MS, 4, 10).drop_before > 0
     assert broker.store.min_offset(A, 0) == broker.store.max_offset(A, 0) == 10
     low = broker.store.min_offset(B, 0)
     assert 10 < low < 60

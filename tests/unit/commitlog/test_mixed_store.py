@@ -14,7 +14,7 @@ from ledgermq.commitlog import (
 )
 from ledgermq.commitlog.plain_records import PLAIN_BLANK, PLAIN_BLANK_MAGIC
 from ledgermq.protocol.record import decode_record
-from tests.unit.commitlog.single_member import Broker
+from tests.unit.commitlog.single_member import Broker, clean
 from tests.unit.commitlog.single_member import message as ledger_message
 from tests.unit.commitlog.test_plain_store import Plain
 
@@ -156,11 +156,11 @@ def test_retention_takes_the_plain_part_and_then_the_ledger(
     mixed.now_ms += 1000 * HOUR_MS
     send(mixed, 60, 60)
     mixed.store.flush()
-    assert mixed.store.clean(mixed.now_ms, 4, 10).drop_before == divided_offset
+    assert clean(mixed.store, mixed.now_ms, 4, 10).drop_before == divided_offset
     assert list((tmp_path / "commitlog").iterdir()) == []
     assert mixed.store.min_physical_offset == divided_offset
     assert mixed.bodies() == [f"T0-{number}" for number in range(60, 120)]
-    assert mixed.store.clean(mixed.now_ms, 4, 10).drop_before == 0
+    assert clean(mixed.store, mixed.now_ms, 4, 10).drop_before == 0
     mixed.close()
 
 

@@ -18,6 +18,7 @@ from ledgermq.commitlog import (
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.protocol.record import decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+from tests.unit.commitlog.single_member import clean
 
 SEGMENT_BYTES = 4096
 HOST = (b"\x7f\x00\x00\x01", 10911)
@@ -203,7 +204,7 @@ def test_retention_drops_whole_segments_and_what_points_there(plain: Plain) -> N
     plain.now_ms += 100 * HOUR_MS
     plain.send(60, start=60)
     plain.store.flush()
-    decision = plain.store.clean(plain.now_ms, 4, 10)
+    decision = clean(plain.store, plain.now_ms, 4, 10)
     assert decision.drop_before == plain.log.min_offset > 0
     first = plain.store.min_offset("T", 0)
     assert 0 < first <= 60

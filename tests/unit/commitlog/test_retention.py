@@ -7,7 +7,7 @@ import pytest
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.retention import CleanReason, SegmentAge, decide, used_percent
 from ledgermq.protocol.record import decode_record
-from tests.unit.commitlog.single_member import START_MS, Broker, message
+from tests.unit.commitlog.single_member import START_MS, Broker, clean, message
 
 HOUR_MS = 3_600_000
 CONFIG = StoreConfig(root="unused", reserved_hours=10)
@@ -102,8 +102,8 @@ def test_expired_segments_go_with_their_units_and_keys(tmp_path):
     store, ledger = broker.store, broker.ledger_store
     store.flush()
     now_ms = START_MS + 102 * HOUR_MS
-    assert store.clean(now_ms, 12, 10).drop_before == 0
-    decision = store.clean(now_ms, 4, 10)
+    assert clean(store, now_ms, 12, 10).drop_before == 0
+    decision = clean(store, now_ms, 4, 10)
     assert decision.reason is CleanReason.HOUR
     assert 0 < ledger.first_position == decision.drop_before
     low = store.min_offset("TopicTest", 0)
@@ -132,11 +132,11 @@ def test_entry_that_a_follower_lacks_keeps_its_segment(tmp_path):
     store, ledger = broker.store, broker.ledger_store
     store.flush()
     now_ms, needed_index = START_MS + 200 * HOUR_MS, 25
-    decision = store.clean(now_ms, 4, 10, needed_index=needed_index)
+    decision = clean(store, now_ms, 4, 10, needed_index=needed_index)
     assert 0 < decision.drop_before <= ledger.position_at(needed_index)
     assert ledger.position_at(needed_index) - decision.drop_before < 8192
-    assert store.clean(now_ms, 4, 10, needed_index=3).drop_before == 0
-    assert store.clean(now_ms, 4, 10, needed_index=ledger.last_index + 1).drop_before > 0
+    assert clean(store, now_ms, 4, 10, needed_index=3).drop_before == 0
+    assert clean(store, now_ms, 4, 10, needed_index=ledger.last_index + 1).drop_before > 0
     broker.close()
 
 
@@ -146,7 +146,7 @@ def test_last_segment_stays_on_the_fullest_disk(tmp_path):
         broker.send(message(b"x" * 700))
     broker.store.flush()
     for _ in range(3):
-        broker.store.clean(START_MS, 12, 99)
+        clean(broker.store, START_MS, 12, 99)
     assert broker.store.is_disk_full
     assert broker.ledger_store.first_position == broker.ledger_store.end_position // 8192 * 8192
     assert broker.store.min_offset("TopicTest", 0) < 30
@@ -162,9 +162,9 @@ def test_what_tells_the_ends_of_queues_stays(tmp_path):
     broker.send(message(queue_id=1))
     for _ in range(30):
         broker.send(message(b"x" * 700))
-    assert broker.store.clean(START_MS, 12, 99).drop_before == 0
+    assert clean(broker.store, START_MS, 12, 99).drop_before == 0
     broker.store.flush()
-    assert broker.store.clean(START_MS, 12, 99).drop_before > 0
+    assert clean(broker.store, START_MS, 12, 99).drop_before > 0
     broker.kill()
     again = Broker(tmp_path, **sizes).lead()
     assert again.send(message(queue_id=1))[0].queue_offset == 1
@@ -178,9 +178,9 @@ def test_what_tells_the_whole_state_stays_on_the_fullest_disk(tmp_path):
         broker.send(message(b"x" * 700))
     store, ledger = broker.store, broker.ledger_store
     store.flush()
-    assert store.clean(START_MS, 12, 99, state_index=-1).drop_before == 0
-    dropped = store.clean(START_MS, 12, 99, state_index=15).drop_before
+    assert clean(store, START_MS, 12, 99, state_index=-1).drop_before == 0
+    dropped = clean(store, START_MS, 12, 99, state_index=15).drop_before
     assert 0 < dropped <= ledger.position_at(15)
     assert ledger.first_index <= 15
-    assert store.clean(START_MS, 12, 99, state_index=ledger.last_index).drop_before > dropped
+    assert clean(store, START_MS, 12, 99, state_index=ledger.last_index).drop_before > dropped
     broker.close()

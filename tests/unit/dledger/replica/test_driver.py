@@ -1,14 +1,15 @@
 """One turn of a replica: what is gathered, in which order it is carried out, and what is left."""
 
-import queue
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import globalLogPublisher
+from twisted.python.threadpool import ThreadPool
 
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.member_state import Role
@@ -16,23 +17,17 @@ from ledgermq.dledger.messages import HeartBeatRequest, PeerDialect
 from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.errors import VoteStateLostError
+from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.protocol.checksum import crc32c
+from tests.unit.dledger.hand_pool import HandPool
 
 
 class ThreadedClock(MemoryReactorClock):
-    """A clock whose calls from threads are made when the test asks for them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.Queue()
+    """A clock to which calls from threads come at once."""
 
     def callFromThread(self, callable: Callable[..., Any], *args: Any) -> None:
-        self._calls.put((callable, args))
-
-    def finish_sync(self) -> None:
-        function, args = self._calls.get(timeout=10)
-        function(*args)
+        callable(*args)
 
     def pass_ms(self, ms: int) -> None:
         for _ in range(ms // 10):
@@ -83,11 +78,13 @@ class JournaledStore(DLedgerMemoryStore):
         self.journal.lines.append(("append", entries.first_index, entries.last_index))
         super().append(entries)
 
-    def sync(self) -> None:
+    def begin_sync(self) -> DiskJob:
+        return DiskJob(self._sync)
+
+    def _sync(self) -> None:
         self.journal.lines.append("sync")
         if self.sync_error is not None:
             raise self.sync_error
-        super().sync()
 
 
 class Rig:
@@ -100,6 +97,8 @@ class Rig:
         **changes: Any,
     ) -> None:
         self.clock = ThreadedClock()
+        # Syncs of SYNC_FLUSH end when the test says so.
+        self.pool = HandPool(holds=flush_disk_type is FlushDiskType.SYNC_FLUSH)
         self.journal = Journal()
         self.store = JournaledStore(self.journal)
         self.config = ReplicaConfig(
@@ -117,7 +116,11 @@ class Rig:
             random.Random(1),
             self.journal,
             lambda term: b"opening",
+            keeper=Keeper(cast(Any, self.clock), cast(ThreadPool, self.pool)),
         )
+
+    def finish_job(self) -> None:
+        self.pool.finish_one()
 
     def start(self, **words: Any) -> None:
         self.replica.start(**words)
@@ -127,8 +130,7 @@ class Rig:
     def stop(self) -> None:
         stopped: list[object] = []
         self.replica.stop().addCallback(stopped.append)
-        if self.replica.failure is None:
-            self.clock.finish_sync()
+        self.pool.finish_all()
         assert stopped == [None]
 
 
@@ -176,10 +178,13 @@ def test_proposals_of_one_turn_make_one_append_and_one_commit() -> None:
 def test_sync_flush_commits_after_the_sync_only() -> None:
     rig = Rig(FlushDiskType.SYNC_FLUSH)
     rig.replica.start()
-    rig.clock.finish_sync()
+    rig.finish_job()
     rig.clock.pass_ms(20)
-    assert not rig.replica.is_ready_leader
-    rig.clock.finish_sync()
+    assert rig.journal.lines == ["sync"], "nobody is told of a leader whose vote is not on disk"
+    rig.finish_job()
+    rig.clock.advance(0)
+    assert not rig.replica.is_ready_leader, "the opening record is not on disk"
+    rig.finish_job()
     rig.clock.advance(0)
     assert rig.replica.is_ready_leader
     rig.journal.lines.clear()
@@ -188,7 +193,7 @@ def test_sync_flush_commits_after_the_sync_only() -> None:
     rig.clock.pass_ms(20)
     assert ("committed", 1, 2) not in rig.journal.lines
     assert rig.replica.commit_index == 0
-    rig.clock.finish_sync()
+    rig.finish_job()
     rig.clock.advance(0)
     assert rig.journal.lines == [("append", 1, 1), "sync", ("committed", 1, 2)]
     rig.stop()
@@ -259,15 +264,15 @@ def test_disk_error_is_final_and_told_last(errors: list[Any]) -> None:
 def test_failed_sync_is_final_and_never_tried_again(errors: list[Any]) -> None:
     rig = Rig(FlushDiskType.SYNC_FLUSH)
     rig.replica.start()
-    rig.clock.finish_sync()
-    rig.clock.pass_ms(20)
-    rig.clock.finish_sync()
-    rig.clock.advance(0)
+    for _ in range(3):
+        rig.finish_job()
+        rig.clock.pass_ms(20)
+    assert rig.replica.is_ready_leader
     rig.journal.lines.clear()
     rig.store.sync_error = OSError(5, "Input/output error")
     rig.replica.propose([b"x"])
     rig.clock.advance(0)
-    rig.clock.finish_sync()
+    rig.finish_job()
     rig.stop()
     assert rig.journal.lines == [("append", 1, 1), "sync", "failed"]
     assert errors == [rig.store.sync_error]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from ledgermq.dledger.disk_job import do_now
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice, place
 from ledgermq.dledger.errors import CompactedError, LedgerPositionError, OutOfRangeError
 from ledgermq.dledger.storage import LedgerStore
@@ -388,11 +389,11 @@ def test_an_error_of_the_segment_made_ahead_is_final(
     disk = new_disk()
     store = make_store(tmp_path, disk)
     store.open()
-    fill(store, 4)
+    fill(store, 6)
     with monkeypatch.context() as patch:
         patch.setattr(disk, "create", refuse_files)
         with pytest.raises(OSError, match="Too many open files"):
-            fill(store, 4)
+            do_now(store.begin_ahead())
     last_index = store.last_index
     with pytest.raises(StoreFailedError, match="Too many open files"):
         fill(store, 1)
