@@ -14,11 +14,14 @@ from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.recovery import Recovery
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.store import MessageStore
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.applying import Applying
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.store import opening, recovery
+from ledgermq.dledger.store.claims import Claims
+from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.repair_mark import Repair, RepairMark
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.dledger.store.segments import Segments
@@ -37,6 +40,57 @@ def ack_before_sync() -> list[Patch]:
         original(self, persist_id, [])
 
     return [(Durability, "finish", finish)]
+
+
+def sync_answers_for_all_at_its_end() -> list[Patch]:
+    """A sync lets go of what was appended while it ran."""
+
+    def begin(self: Any) -> Any:
+        job = self._store.begin_sync()
+
+        def end() -> Any:
+            self._durable = self._appended
+            return job.end() if job is not None else None
+
+        return DiskJob(job.run if job is not None else _nothing, end)
+
+    return [(Durability, "_begin_sync", begin)]
+
+
+def overlapped_write_counts_as_synced() -> list[Patch]:
+    """When a sync has ended its files are clean, whatever was written meanwhile."""
+    original = Segments.begin_sync
+
+    def begin_sync(self: Any) -> Any:
+        files, job = [file for file in self._open.values() if file.is_dirty], original(self)
+        if job is None:
+            return None
+
+        def end() -> None:
+            for file in files:
+                file.covered = file.written
+
+        return DiskJob(job.run, end)
+
+    return [(Segments, "begin_sync", begin_sync)]
+
+
+def claim_taken_after_the_sync() -> list[Patch]:
+    """The durable mark names the last entry that there is when the sync has ended."""
+    original = DLedgerMmapFileStore.begin_sync
+
+    def begin_sync(self: Any) -> Any:
+        self._claims.log = self
+        return original(self)
+
+    def covered(self: Any, last_index: int) -> None:
+        self.synced_index = self.log.last_index
+
+    return [(DLedgerMmapFileStore, "begin_sync", begin_sync), (Claims, "covered", covered)]
+
+
+def _nothing() -> None:
+    """Nothing is synced."""
 
 
 def sync_error_ignored() -> list[Patch]:

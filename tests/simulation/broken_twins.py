@@ -215,15 +215,6 @@ def follower_never_begun_afresh() -> list[Patch]:
     ]
 
 
-def late_report_counts() -> list[Patch]:
-    """A sync that began before a cut counts for what was appended since."""
-
-    def clamp(self: Any, last: int) -> None:
-        self.persisted_index = min(self.persisted_index, last)
-
-    return [(RaftLog, "_clamp_persisted", clamp)]
-
-
 def append_without_previous() -> list[Patch]:
     original = EntryHandler._append
 

@@ -228,7 +228,12 @@ MUTATIONS = (
         _TAILS,
     ),
     Mutation(
-        "M21", "a late report of a sync counts", twins.late_report_counts, pushes.cut_during_a_sync
+        "M21",
+        "a sync answers for what was appended while it ran",
+        store_twins.sync_answers_for_all_at_its_end,
+        pushes.sends_during_a_sync,
+        20,
+        _GROUP,
     ),
     Mutation(
         "M22",
@@ -424,6 +429,22 @@ MUTATIONS = (
         store_twins.first_key_of_a_rebuilt_index,
         disks.index_that_is_gone,
         20,
+    ),
+    Mutation(
+        "M50",
+        "a write that a sync overlapped counts as synced",
+        store_twins.overlapped_write_counts_as_synced,
+        pushes.sends_during_a_sync,
+        20,
+        _GROUP,
+    ),
+    Mutation(
+        "M51",
+        "the durable mark is taken when the sync has ended",
+        store_twins.claim_taken_after_the_sync,
+        disks.checkpoint_during_a_sync,
+        200,
+        _POWER,
     ),
 )
 

@@ -9,7 +9,8 @@ from tests.tidy.sources import Source
 
 PACKAGE = "ledgermq"
 
-# Threads are the business of the flusher (by deferToThread) and of a client's blocking listener.
+# Threads are the business of the keeper (by deferToThread), of its twin in the simulation, and of a
+# client's blocking listener.
 _THREADS = frozenset({"threading", "multiprocessing", "concurrent", "_thread"})
 _EVENT_LOOPS = frozenset({"asyncio", "selectors"})
 _NETWORK = frozenset({"socket", "socketserver", "ssl"}) | _EVENT_LOOPS
@@ -47,7 +48,7 @@ ROOMS: dict[str, Room] = {
         banned=_THREADS | _NETWORK | {"time", "datetime", "os", "io", "pathlib", "mmap"},
     ),
     "dledger.store": Room(rooms=frozenset({"dledger", "dledger.store", "protocol.checksum"})),
-    "dledger.store.flusher": Room(rooms=frozenset({"dledger", "dledger.store"}), packages=_TWISTED),
+    "dledger.store.keeper": Room(rooms=frozenset({"dledger", "dledger.store"}), packages=_TWISTED),
     "dledger.replica": Room(
         rooms=frozenset({"dledger", "dledger.store", "dledger.replica", "protocol"}),
         packages=_TWISTED | {"msgspec"},
@@ -105,6 +106,11 @@ ROOMS: dict[str, Room] = {
         rooms=frozenset({"testing.simulation", "broker", "commitlog", "dledger", "protocol"})
         | {"dledger.store", "dledger.replica"},
         packages=_TWISTED,
+    ),
+    "testing.simulation.thread": Room(
+        rooms=frozenset({"testing.simulation"}),
+        packages=_TWISTED,
+        banned=_NETWORK,
     ),
     "cli": Room(
         rooms=frozenset({"cli", "testing", "spark", "broker", "namesrv", "client", "kernel"})

@@ -92,7 +92,7 @@ def test_a_forbidden_import_is_found(path: str, text: str) -> None:
         ("ledgermq/dledger/raft.py", "import random\ndef f(chance: random.Random): ..."),
         ("ledgermq/dledger/raft.py", "from ledgermq.dledger import messages"),
         ("ledgermq/dledger/entry.py", "from ledgermq.protocol.checksum import crc32c"),
-        ("ledgermq/dledger/store/flusher.py", "import os\nfrom twisted.internet import threads"),
+        ("ledgermq/dledger/store/keeper.py", "import os\nfrom twisted.internet import threads"),
         ("ledgermq/dledger/replica/driver.py", "from ledgermq.dledger.store import file_store"),
         ("ledgermq/broker/processors/send.py", "from ledgermq.commitlog import store"),
         ("ledgermq/client/producer.py", "import asyncio"),

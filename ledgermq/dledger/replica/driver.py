@@ -93,10 +93,8 @@ class Replica:
             applier: told what is committed.
             opening_body: makes the body of the entry that opens a term; None: no such entry.
             make_links: makes the ways to the other members.
-            keeper: does what waits for the disk, and is stopped by its owner after `stop`; None:
-                one of this member alone.
-            repair_mark: of the same store; None: what was forgotten is not remembered over a
-                restart.
+            keeper: does what waits for the disk; its owner stops it. None: one of this member.
+            repair_mark: of the same store; None: what was forgotten is forgotten by a restart.
         """
         self._config = config
         self._reactor = reactor
@@ -105,7 +103,7 @@ class Replica:
         self._codec = codec
         self._rng = rng
         self._opening_body = opening_body
-        # The log; readers must stay at or below `commit_index`.
+        # Readers must stay at or below `commit_index`.
         self.store = store
         self.self_id = config.self_id
         self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
@@ -128,16 +126,15 @@ class Replica:
         self._raft: Raft | None = None
         # Messages of this turn, in the order of their arrival.
         self._inbox: list[Message] = []
+        # Delayed calls, each None while there is none.
         self._turn_call: Any = None
         self._tick_call: Any = None
-        self._tick_at_ms = 0.0
         self._upkeep_call: Any = None
-        self._is_running = False
-        # A Ready is half carried out: the keeper does its steps.
-        self._is_waiting = False
         self._room_call: Any = None
-        # The segment after the last one has been asked for.
-        self._is_ahead_asked = False
+        self._tick_at_ms = 0.0
+        self._is_running = False
+        # The keeper does steps of a Ready; and: it was asked for the next segment.
+        self._is_waiting = self._is_ahead_asked = False
 
     # What the core knows.
 

@@ -36,7 +36,7 @@ from ledgermq.dledger.entry import (
 )
 from ledgermq.dledger.errors import CompactedError, CorruptEntryError, OutOfRangeError
 from ledgermq.dledger.store.claims import Claims
-from ledgermq.dledger.store.continuity import check_continues
+from ledgermq.dledger.store.continuity import check_continues, find_wrong_unit
 from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, StoreFailedError
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -238,13 +238,11 @@ class DLedgerMmapFileStore:
             raise self._disagreement(
                 error.position, error.field, error.expected, error.found, error.index
             ) from error
-        ends = [*parsed.starts[1:], len(entries.data)]
         units = self._index.run_from(first_index, parsed.count)
-        for i, (start, end, unit) in enumerate(zip(parsed.starts, ends, units, strict=True)):
-            index = first_index + i
-            head = (ENTRY_MAGIC, parsed.position + start, end - start, index, parsed.term_at(index))
-            if unit != head:
-                raise self._disagreement(parsed.position + start, "unit", head, unit, index)
+        flaw = find_wrong_unit(parsed, units)
+        if flaw is not None:
+            position, index, head, unit = flaw
+            raise self._disagreement(position, "unit", head, unit, index)
         return parsed
 
     def append(self, entries: EntrySlice) -> None:
@@ -308,8 +306,8 @@ class DLedgerMmapFileStore:
         start_mark = self._begin_start(runs[0].position) if runs else None
         jobs = (
             start_mark,
-            self.data.begin_create(_distinct(data_starts)),
-            self._index.segments.begin_create(_distinct(unit_starts)),
+            self.data.begin_create(sorted(set(data_starts))),
+            self._index.segments.begin_create(sorted(set(unit_starts))),
         )
         job = joined(jobs)
         return None if job is None else self._final(job)
@@ -598,7 +596,3 @@ class DLedgerMmapFileStore:
                 raise
 
         return DiskJob(run, job.end)
-
-
-def _distinct(starts: list[int]) -> list[int]:
-    return sorted(set(starts))

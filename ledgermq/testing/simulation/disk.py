@@ -67,7 +67,7 @@ class SimFile:
     def sync(self) -> None:
         """As in MappedFile."""
         disk = self.disk
-        began = self.content if disk.thread is None else bytes(self.content)
+        began = bytes(self.content)
         disk.step("sync", self.path)
         if disk.sync_errors > 0:
             disk.sync_errors -= 1

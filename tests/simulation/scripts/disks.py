@@ -115,6 +115,28 @@ def truncated_tail_after_a_kill() -> None:
     stage.settle()
 
 
+def checkpoint_during_a_sync() -> None:
+    """D1: the durable mark names what its sync covered: a torn tail behind it is no damage."""
+    stage = group()
+    stage.send_all("n0")
+    stage.run(2_000)
+    stage["n0"].sync_ms = 700.0
+    marked = stage["n0"].durable_end()[0]
+    for _ in range(60):
+        stage.send("n0")
+        stage.run(100)
+        if stage["n0"].durable_end()[0] != marked:
+            break
+    demand(stage["n0"].durable_end()[0] > marked, "a mark was written")
+    damaged: list[str] = []
+    stage["n0"].on_damage = lambda member, error: damaged.append(str(error))
+    stage.cut_power("n0", keeps=lambda name, at: False)
+    stage["n0"].sync_ms = 1.0
+    stage.start("n0")
+    demand(not damaged, "I31 a torn tail is taken for damage", damaged)
+    stage.settle()
+
+
 def truncated_tail_after_a_power_cut() -> None:
     """D6: the cut is on disk before anything that takes its place can be."""
     # What takes its place ends with a sector, so that the next one can be lost alone.

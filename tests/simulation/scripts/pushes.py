@@ -225,6 +225,24 @@ def cut_during_a_sync() -> None:
     stage.settle()
 
 
+def sends_during_a_sync() -> None:
+    """A sync answers for what was written before it began, and for nothing else."""
+    stage = group()
+    stage.isolate("n1")
+    for member_id in ("n0", "n2"):
+        stage[member_id].sync_ms = 400.0
+    stage.send("n0")
+    stage.run(100)
+    stage.send("n0", 2)
+    stage.run(450)
+    stage.cut_power("n0", "n2", keeps=lambda name, at: False)
+    for member_id in ("n0", "n2"):
+        stage[member_id].sync_ms = 1.0
+    stage.heal()
+    stage.start()
+    stage.settle()
+
+
 def commit_index_ahead_of_the_match() -> None:
     """A follower commits nothing of its own tail, whatever commit index it hears of."""
     stage = group()

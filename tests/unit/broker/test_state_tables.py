@@ -178,7 +178,7 @@ def test_table_whose_file_is_too_large_is_not_encoded_each_second(tmp_path: Path
     scene.parts.state.topics.to_json = counted  # type: ignore[method-assign]
     for _ in range(600):
         scene.parts.now_ms += 1000
-        save(tables.take_topics_and_groups())
+        save(scene.tables.take_topics_and_groups())
     assert 10 <= encoded <= 20 and scene.tables.is_waiting
 
 

@@ -5,7 +5,7 @@ import pytest
 from ledgermq.commitlog import DamagedFileError
 from ledgermq.commitlog.index_file import IndexFile
 from ledgermq.dledger.store.errors import CorruptStoreError
-from tests.unit.commitlog.single_member import START_MS, Broker, message
+from tests.unit.commitlog.single_member import START_MS, Broker, clean, message
 
 HOUR_MS = 3_600_000
 
@@ -198,7 +198,7 @@ def test_retention_between_two_steps_within_a_record_is_no_damage(tmp_path):
     scrub = broker.store.make_scrub()
     assert scrub.step(1 << 20, lambda: False) and scrub.step(1 << 20, lambda: False)
     broker.store.flush()
-    assert broker.store.clean(broker.now_ms + 24 * HOUR_MS, 4, 10).drop_before
+    assert clean(broker.store, broker.now_ms + 24 * HOUR_MS, 4, 10).drop_before
     assert broker.ledger_store.first_index >= 2
     while scrub.step(1 << 20, lambda: False):
         pass
