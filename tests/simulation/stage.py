@@ -281,7 +281,7 @@ class Stage:
         for member_id in member_ids:
             member = self[member_id]
             member.enter(lambda m=member: m.broker.clean())
-        self.run(200)
+        self.run(20)
 
     # -- links and messages
 

@@ -111,6 +111,8 @@ class SimBroker:
         self.on_damage: Callable[[Exception], None] = _ignore_damage
         self._scrub: Scrub | None = None
         self._scrub_at_ms = 0.0
+        # Told when retention has dropped something.
+        self.on_dropped: Callable[[], None] = _nothing
         # Told when this member begins to serve.
         self.on_serving: Callable[[], None] = _nothing
         self._snapshot_at_ms = 0.0
@@ -254,9 +256,12 @@ class SimBroker:
                 return
             if decision.drop_before:
                 dropped = self._keeper.run(partial(self.messages.begin_drop, decision.drop_before))
-                dropped.addCallbacks(
-                    lambda _: self._disk.hit("segments dropped"), self._not_dropped
-                )
+                dropped.addCallback(self._dropped)
+                dropped.addErrback(self._not_dropped)
+
+    def _dropped(self, _: None) -> None:
+        self._disk.hit("segments dropped")
+        self.on_dropped()
 
     def _not_dropped(self, failure: Any) -> None:
         """There was no room for the mark; any other error ends the member."""

@@ -8,7 +8,6 @@ from typing import Final
 
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.scene import Scene
-from ledgermq.testing.simulation.service import clean
 
 _YEAR_MS: Final = 365 * 86_400_000
 # Files that may rot: a part of their path, and what they are called; what is named twice rots
@@ -99,7 +98,8 @@ class DiskFaults:
         member = self._scene.any_member(rng)
         if member.broker is not None and not member.is_paused:
             self._scene.note("retention", member.id)
-            clean(member)
+            if member.broker is not None:
+                member.enter(member.broker.clean)
 
     def _rot(self, rng: random.Random) -> None:
         scene = self._scene

@@ -107,6 +107,7 @@ class SimMember:
         self.on_stopped: Callable[[SimMember], None] = _ignore_stop
         self.on_turn: Callable[[SimMember], None] = _ignore_stop
         self.on_serving: Callable[[SimMember], None] = _ignore_stop
+        self.on_dropped: Callable[[SimMember], None] = _ignore_stop
         self.on_damage: Callable[[SimMember, CorruptStoreError], None] = _ignore_damage
         self.on_found: Callable[[SimMember, Exception], None] = _ignore_found
         self.on_opened: Callable[[SimMember, RecoveryReport], None] = _ignore_report
@@ -241,6 +242,7 @@ class SimMember:
             self._refuse,
         )
         broker.on_serving = lambda: self.on_serving(self)
+        broker.on_dropped = lambda: self.on_dropped(self)
         broker.on_damage = lambda error: self.on_found(self, error)
         try:
             broker.open()

@@ -103,19 +103,15 @@ class ServiceWatch:
             demand(files.open_count <= limit, "I31 files", member.id, files.open_count, limit)
             held = files.open_count
             for segments in (store.data, store._index.segments):
-                held += len(segments._open) + (segments._ahead is not None)
+                held += len(segments._open) + len(segments._ahead)
             mapped = len(member.disk.mapped)
             demand(mapped <= held, "I31 mapped and not held", member.id, mapped, held)
 
 
-def clean(member: SimMember) -> None:
-    """Has retention look at a member's log, and looks at what it did: I34."""
+def check_drop(member: SimMember) -> None:
+    """I34: retention of a member has just dropped a part of its log."""
     store, broker = member.store, member.broker
     if store is None or broker is None:
-        return
-    before = store.first_index
-    member.enter(broker.clean)
-    if member.broker is not broker or store.first_index == before:
         return
     mark = broker.messages._checkpoints.read()
     if mark is None and member.id in member.plan.victims:

@@ -32,7 +32,7 @@ from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network import Network
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.scene import Scene
-from ledgermq.testing.simulation.service import ServiceWatch
+from ledgermq.testing.simulation.service import ServiceWatch, check_drop
 from ledgermq.testing.simulation.tables import TableWatch
 
 _NOTES_KEPT: Final = 200
@@ -158,6 +158,7 @@ class World:
         member.on_found = self._endings.on_found
         member.on_opened = self._on_opened
         member.on_serving = self._on_serving
+        member.on_dropped = check_drop
         member.refuse = refuser(producers, member)
 
     # -- what happens

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from ledgermq.dledger.messages import AppendRequest
 from ledgermq.testing.simulation.disk import SECTOR_BYTES
 from ledgermq.testing.simulation.invariants import demand
-from ledgermq.testing.simulation.service import clean
 from tests.simulation.scripts.pushes import two_tails
 from tests.simulation.stage import Stage, group
 
@@ -296,11 +295,11 @@ def retention_before_the_mark() -> None:
     stage.until(lambda: state.snapshot_index > known, "the state is told again")
     told = stage["n2"].store.position_at(state.snapshot_index)
     demand(told - messages._flushed_position > segment_bytes, "n2 has not flushed it")
-    clean(stage["n2"])
+    stage.clean("n2")
     stage.cut_power("n2")
     stage.start("n2")
     stage.run(3_000)
-    clean(stage["n2"])
+    stage.clean("n2")
     demand(stage["n2"].store.first_index > 0, "retention removed something")
     stage.settle()
 
