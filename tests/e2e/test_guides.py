@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 # What those that go on for ever print; the others end.
-ENDLESS = {"my-consumers": "b'hello'", "billing": "b'hello'"}
+ENDLESS = {"billing": "b'hello'"}
 # Programs that need what a plain cluster has not.
 SECURED = ("Credentials", "tls")
 
