@@ -69,6 +69,7 @@ class Endings:
         demand(is_victim, "I14 damage that nobody did", member.id, str(error))
         self._scene.coverage.on_found(member.id, "data")
         self._raft_watch.on_lost(member, member.durable_end()[0])
+        self._raft_watch.on_damage_found(member)
 
     def on_refusal(self, member: SimMember) -> None:
         """A store that is damaged: an operator replaces the disk."""

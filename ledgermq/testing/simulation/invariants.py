@@ -54,6 +54,17 @@ class Placed(NamedTuple):
     body: bytes
 
 
+class Loss(NamedTuple):
+    """What a disk held when it was lost, or damaged."""
+
+    # Of the member: leaders of this term and before may have heard of what it held.
+    term: int
+    # What was before it had gone by retention.
+    first_index: int
+    # Terms by index.
+    held: dict[int, int]
+
+
 class RaftWatch:
     """What the group did so far, and what must therefore never change."""
 
@@ -95,6 +106,10 @@ class RaftWatch:
         self.first_indexes: dict[str, int] = {}
         # Members that lost their disk once; what they acknowledged before may be gone.
         self.losers: set[str] = set()
+        self._losses: dict[str, list[Loss]] = {}
+        # What stood on a disk before it rotted, terms by index, and may be unreadable since: its
+        # member goes on as if it were there, until it finds out.
+        self._rotten: dict[str, dict[int, int]] = {}
         # Up to which index each member has said, or counted, that it holds the log.
         self._acked: dict[str, int] = {}
         # Index that a member must hold again before it may vote.
@@ -114,6 +129,8 @@ class RaftWatch:
             self._learn(member, entries, -1 if index == 0 else before)
             return
         self._acked[member.id] = min(self._acked.get(member.id, -1), index - 1)
+        rotten = self._rotten.get(member.id, {})
+        self._rotten[member.id] = {i: t for i, t in rotten.items() if what != "reset" and i < index}
         raft = member.raft
         replica = member.replica
         # What the driver had been told before: the commit of this very step comes after the cut.
@@ -183,6 +200,9 @@ class RaftWatch:
             vouched_index: up to which index damage can be told from a torn end; None: all is gone.
         """
         self.losers.add(member.id)
+        loss = self._loss_of(member)
+        self._losses.setdefault(member.id, []).append(loss)
+        self._rotten[member.id] = {} if vouched_index is None else loss.held
         needed = min(self.commit_index, self._acked.get(member.id, -1))
         if vouched_index is not None:
             needed = min(needed, vouched_index)
@@ -191,6 +211,38 @@ class RaftWatch:
         self._disk_terms.pop(member.id, None)
         for key in [key for key in self.votes if key[0] == member.id]:
             del self.votes[key]
+
+    def on_damage_found(self, member: SimMember) -> None:
+        """A member knows of all damage of its log, and does not vouch for it any more."""
+        self._rotten.pop(member.id, None)
+
+    def _loss_of(self, member: SimMember) -> Loss:
+        """What a disk holds now."""
+        term = max(self._seen.get(member.id, (-1,))[0], self._disk_terms.get(member.id, -1))
+        held = {
+            index: term
+            for (index, term), placed in self.entries.items()
+            if self._is_on_disk(member, index, term, placed.position)
+        }
+        return Loss(term, self.first_indexes.get(member.id, 0), held)
+
+    def _is_on_disk(self, member: SimMember, index: int, term: int, position: int) -> bool:
+        look = member.term_on_platter if self._is_sync_flush else member.term_in_cache
+        return look(index, term, position)
+
+    def _holds(self, member: SimMember, led_term: int, index: int, term: int) -> bool:
+        """Tells whether a leader may count a member's copy of an entry.
+
+        It is on disk; or it was when the disk was lost, of which leaders of later terms know.
+        """
+        if self._is_on_disk(member, index, term, self.entries[index, term].position):
+            return True
+        if self._rotten.get(member.id, {}).get(index) == term:
+            return True
+        return any(
+            led_term <= loss.term and (index < loss.first_index or loss.held.get(index) == term)
+            for loss in self._losses.get(member.id, ())
+        )
 
     def _last_held(self, member: SimMember, index: int) -> int:
         """The last committed entry up to an index that a disk holds: what a member acknowledged in
@@ -359,15 +411,10 @@ class RaftWatch:
             self._hit("old-term tail committed through an opening record")
 
     def _check_rule(self, leader: Raft, index: int, term: int, led_term: int) -> None:
-        position = self.entries[index, term].position
         count = 0
         for member in self._members.values():
-            if self._is_sync_flush:
-                holds = member.term_on_platter(index, term, position)
-            else:
-                holds = member.term_in_cache(index, term, position)
-            is_gone = index < self.first_indexes.get(member.id, 0) or member.id in self.losers
-            count += holds or is_gone
+            is_gone = index < self.first_indexes.get(member.id, 0)
+            count += is_gone or self._holds(member, led_term, index, term)
         quorum = len(self._members) // 2 + 1
         demand(count >= quorum, "I8 no majority on disk", leader.config.self_id, index, count)
         last = leader.commit_index
@@ -393,7 +440,7 @@ class RaftWatch:
             key = (leader.id, peer_id)
             known = self._matches.get(key, -1)
             self._matches[key] = match_index
-            if match_index <= known or peer_id in self.losers:
+            if match_index <= known:
                 continue
             if self._seen.get(peer_id, (-1,))[0] > raft.term:
                 # Answers that were on their way: a later leader may have cut what they told of.
@@ -404,11 +451,8 @@ class RaftWatch:
             if store is None or match_index < store.first_index:
                 continue
             term = raft._log.term_at(match_index)
-            position = self.entries[match_index, term].position
-            peer = self._members[peer_id]
-            is_sync = self._is_sync_flush
-            look = peer.term_on_platter if is_sync else peer.term_in_cache
-            demand(look(match_index, term, position), "I11 match index not true", key, match_index)
+            is_true = self._holds(self._members[peer_id], raft.term, match_index, term)
+            demand(is_true, "I11 match index not true", key, match_index)
 
     # -- at the end
 
