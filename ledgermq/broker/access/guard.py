@@ -95,6 +95,11 @@ class Guard:
                     f" but accessKey={account.access_key} is not"
                 )
             return
+        if not needs and not account.has_rights:
+            raise AccessDeniedError(
+                f"accessKey={account.access_key} has no right to any topic or group, which is"
+                f" needed for request code={command.code}"
+            )
         for need in needs:
             _check_need(account, need)
 

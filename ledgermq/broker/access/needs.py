@@ -6,7 +6,8 @@ an admin:
 
     _TOUCHES   topics and groups named by the request, each with the permission it takes; the rows
                that upstream has mean the same here
-    _OPEN      what any account may ask: shapes and figures, no messages, no change
+    _OPEN      what any account may ask that has a right to something: shapes and figures, no
+               messages, no change
 
 What is judged is the header that the processor of the code decodes, by the same decoder, never the
 text of a field: of two ways to read a field an attacker picks the one that suits.

@@ -74,6 +74,17 @@ class Account:
         """True when permissions are named one by one."""
         return bool(self.topic_permissions or self.group_permissions)
 
+    @property
+    def has_rights(self) -> bool:
+        """True when there is a topic or a group, known or not, that the account may use."""
+        owned = (
+            self.default_topic_permission,
+            self.default_group_permission,
+            *self.topic_permissions.values(),
+            *self.group_permissions.values(),
+        )
+        return any(allows(permission, Permission.ANY) for permission in owned)
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class AccessRules:

@@ -70,11 +70,20 @@ RULES = {
             "defaultTopicPerm": "PUB|SUB",
             "defaultGroupPerm": "SUB",
         },
+        {"accessKey": "idle-app", "secretKey": "secret-6"},
+        {
+            "accessKey": "shut-out",
+            "secretKey": "secret-7",
+            "topicPerms": ["orders=DENY"],
+            "groupPerms": ["readers=DENY"],
+        },
     ],
 }
 HOST = "10.0.0.1"
 USER = Credentials(access_key="orders-app", secret_key="secret-1")
 OPERATOR = Credentials(access_key="operator", secret_key="secret-2")
+IDLE = Credentials(access_key="idle-app", secret_key="secret-6")
+SHUT_OUT = Credentials(access_key="shut-out", secret_key="secret-7")
 GREEDY = Credentials(access_key="greedy-app", secret_key="secret-5")
 HALF_ADMIN = Credentials(access_key="half-admin", secret_key="secret-4")
 # Messages by their places in the log; what is there besides, and what is not.
@@ -286,6 +295,22 @@ def test_every_code_wants_an_account_and_its_signature(guard: Guard) -> None:
         text = refusal(guard, signed(wrong, code))
         assert text == "Check signature failed for accessKey=operator", code
     assert guard.refused_count == 3 * len(RequestCode)
+
+
+@pytest.mark.parametrize("who", [IDLE, SHUT_OUT])
+def test_account_without_a_right_learns_nothing(guard: Guard, who: Credentials) -> None:
+    for code in RequestCode:
+        try:
+            text = refusal(guard, signed(who, code, beat(), **OTHERS | {"topic": "t", "b": "t"}))
+        except RemoteProtocolError:
+            continue
+        assert text, code.name
+    text = refusal(guard, signed(who, RequestCode.GET_ALL_TOPIC_CONFIG))
+    assert text == (
+        f"accessKey={who.access_key} has no right to any topic or group, which is needed for"
+        " request code=21"
+    )
+    assert refusal(guard, signed(USER, RequestCode.GET_ALL_TOPIC_CONFIG)) == ""
 
 
 def test_code_that_no_table_names_wants_an_admin(guard: Guard) -> None:
