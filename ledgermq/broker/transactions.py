@@ -92,6 +92,7 @@ class Transactions:
         *,
         has_room: Callable[[], bool],
         now_ms: Callable[[], int],
+        expiry_ms: Callable[[], int],
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
         """Binds the parts.
@@ -99,6 +100,7 @@ class Transactions:
         Args:
             has_room: False while so much waits for its commit that the walk has to wait.
             now_ms: wall clock.
+            expiry_ms: the same without its jumps ahead: by it half messages grow too old.
             soon: has a function called at the end of the turn.
         """
         self._store = store
@@ -111,6 +113,7 @@ class Transactions:
         self._store_host = store_host
         self._has_room = has_room
         self._now_ms = now_ms
+        self._expiry_ms = expiry_ms
         self._soon = soon
         self._is_waiting = False
         self._paused_until_ms = 0
@@ -299,7 +302,7 @@ class Transactions:
                 half = None
             if half is None or not self._fits(half):
                 batch.skip(HALF_QUEUE, cursor + 1)
-            elif self._is_worn_out(half, now_ms):
+            elif self._is_worn_out(half):
                 batch.deliver(HALF_QUEUE, cursor + 1, set_aside(half, self._store_host))
                 copies.append((half, False))
             elif half.record.store_timestamp >= (self._round_ms or 0):
@@ -320,9 +323,11 @@ class Transactions:
             self._round_ms = None
             self._next_round_ms = now_ms + self._rules.check_interval_ms
 
-    def _is_worn_out(self, half: HalfMessage, now_ms: int) -> bool:
-        rules = self._rules
-        age_ms = now_ms - half.record.born_timestamp
+    def _is_worn_out(self, half: HalfMessage) -> bool:
+        rules, record = self._rules, half.record
+        # A copy tells no more when the first one was stored; its producer's clock is believed.
+        since_ms = record.born_timestamp if half.is_copy else record.store_timestamp
+        age_ms = self._expiry_ms() - since_ms
         return half.check_count >= rules.checks_max or age_ms > rules.age_max_ms
 
     def _fits(self, half: HalfMessage) -> bool:

@@ -63,7 +63,7 @@ def decide(
 
     Args:
         segments: oldest first, without the last one of the log.
-        now_ms: wall clock, ms.
+        now_ms: ms since 1970, by a clock that no jump of the wall clock moves ahead.
         local_hour: hour of the day, 0 to 23.
         disk_percent: used part of the partition, rounded up; -1 when unknown.
         was_disk_full: the last decision's is_disk_full: refusal ends below a lower level.

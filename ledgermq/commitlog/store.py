@@ -351,6 +351,11 @@ class MessageStore:
         return self._dispatcher.dispatched_position
 
     @property
+    def dispatched_timestamp(self) -> int:
+        """Return the store time of the newest record that readers may see; 0 when there is none."""
+        return self._dispatcher.dispatched_timestamp
+
+    @property
     def dispatched_index(self) -> int:
         """Last entry that is dispatched; the ledger's applied index."""
         return self._dispatcher.dispatched_index
@@ -379,7 +384,8 @@ class MessageStore:
         if self._flush_is_running or not self._dispatcher.unflushed_records:
             return False
         return (
-            now_ms - self._flushed_at_ms >= self._config.flush_interval_ms
+            # A clock that was set back puts nothing off.
+            not 0 <= now_ms - self._flushed_at_ms < self._config.flush_interval_ms
             or self._dispatcher.unflushed_records >= self._config.flush_records
             or self._files.dirty_count >= self._config.open_files_max
         )
@@ -456,7 +462,7 @@ class MessageStore:
         """Decide what retention gives up; `begin_drop` of `drop_before` must follow.
 
         Args:
-            now_ms: wall clock, ms.
+            now_ms: ms since 1970, by a clock that no jump of the wall clock moves ahead.
             local_hour: hour of the day.
             disk_percent: see retention.used_percent.
             is_asked: an operator wants it now.

@@ -25,6 +25,7 @@ from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.dispatch import Dispatcher, born_host
+from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.ha.replication import check_interval_ms
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
@@ -103,7 +104,7 @@ class BrokerService:
             on_ready: called each time this member begins to serve as the leader.
             on_damage: called when a file gave bytes that nobody wrote: stop, and start a new one.
             rng: draws election times and queues; None for one seeded by the system.
-            now_ms: wall clock; None for that of the system.
+            now_ms: wall clock, which is believed whatever it says; None for that of the system.
             pool: whose threads wait for the disk; None: one of its own.
 
         Raises:
@@ -117,6 +118,7 @@ class BrokerService:
         self._damage: Exception | None = None
         self._rng = rng or Random()
         self._now_ms = now_ms or wall_clock_ms
+        self._expiry = ExpiryClock(self._now_ms, None if now_ms else self._clock_ms)
         self._port = config.listen_port
         self_id, is_slave = config.ledger_self_id, config.is_slave
         self.leadership = Leadership(self_id, config.follower_broker_id, is_slave=is_slave)
@@ -312,6 +314,7 @@ class BrokerService:
                 relay_offset=self._following.relay.take,
                 now_ms=self._now_ms,
                 clock_ms=self._clock_ms,
+                expiry_ms=self._expiry.now_ms,
                 soon=self._schedule.soon,
                 rng=self._rng,
             )
@@ -385,6 +388,7 @@ class BrokerService:
             self._registration,
             self._rates,
             self._member,
+            self._expiry,
             clock_ms=self._clock_ms,
             flush_failed=self._flush_failed,
             damage_found=self._damage_found,

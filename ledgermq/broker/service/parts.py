@@ -39,9 +39,10 @@ class Parts:
     clean_soon: Callable[[], None]
     # Passes an offset on to the leader: as decoded, and as it came.
     relay_offset: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None]
-    # Wall clock, and monotonic time.
+    # Wall clock, monotonic time, and the wall clock's time without its jumps ahead.
     now_ms: Callable[[], int]
     clock_ms: Callable[[], float]
+    expiry_ms: Callable[[], int]
     # Has a function called at the end of the turn.
     soon: Callable[[Callable[[], None]], None]
     rng: Random

@@ -200,6 +200,7 @@ def _transactions(parts: Parts) -> Transactions:
         parts.store_host,
         has_room=lambda: _has_room(parts),
         now_ms=parts.now_ms,
+        expiry_ms=parts.expiry_ms,
         soon=parts.soon,
     )
 

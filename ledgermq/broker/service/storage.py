@@ -231,10 +231,11 @@ class Storage:
         """Has the next `clean` take any hour for the right one."""
         self._is_clean_wanted = True
 
-    def clean(self, local_hour: int, needed_index: int) -> None:
+    def clean(self, now_ms: int, local_hour: int, needed_index: int) -> None:
         """Forgets what retention gives up, and notes whether the disk is full.
 
         Args:
+            now_ms: the time by which ages are judged.
             local_hour: hour of the day.
             needed_index: first entry that a follower may still ask for.
         """
@@ -242,7 +243,7 @@ class Storage:
             self._is_clean_wanted = False
             local_hour = self._config.delete_hours[0]
         decision = self.messages.decide_clean(
-            self._now_ms(),
+            now_ms,
             local_hour,
             self.disk_used_percent(),
             needed_index=needed_index,

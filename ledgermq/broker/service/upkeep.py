@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from twisted.logger import Logger
 
 from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.rates import Rates
@@ -64,6 +65,7 @@ class Upkeep:
         registration: Registration,
         rates: Rates,
         member: LedgerMember,
+        expiry: ExpiryClock,
         *,
         clock_ms: Callable[[], float],
         flush_failed: Callable[[BaseException], None],
@@ -85,6 +87,7 @@ class Upkeep:
         self._registration = registration
         self._rates = rates
         self._member = member
+        self._expiry = expiry
         self._clock_ms = clock_ms
         self._flush_failed = flush_failed
         self._damage_found = damage_found
@@ -148,7 +151,9 @@ class Upkeep:
             self._damage_found(error)
 
     def _clean(self) -> None:
-        self._storage.clean(time.localtime().tm_hour, self._member.needed_index)
+        self._expiry.log_holds(self._storage.messages.dispatched_timestamp)
+        hour = time.localtime().tm_hour
+        self._storage.clean(self._expiry.now_ms(), hour, self._member.needed_index)
         self._member.decline_leadership(self._storage.messages.is_disk_full)
         leadership = self._leadership
         if self._storage.messages.is_disk_full:

@@ -67,13 +67,13 @@ class Log:
             place = len(self.records)
             record = encode_record(
                 message.topic.encode(), message.queue_id, message.flag, len(units), place,
-                message.sys_flag, message.born_timestamp, message.born_host, self._bench.now_ms,
+                message.sys_flag, message.born_timestamp, message.born_host, self._bench.wall_ms,
                 message.store_host, message.reconsume_times, message.prepared_transaction_offset,
                 message.body, message.properties,
             )  # fmt: skip
             self.records.append(record)
             units.append((place, len(record), 0))
-            result = AppendResult(place, place, len(record), len(units) - 1, self._bench.now_ms)
+            result = AppendResult(place, place, len(record), len(units) - 1, self._bench.wall_ms)
             results.append(result)
         return results
 
@@ -113,6 +113,8 @@ class Bench:
     def __init__(self) -> None:
         self.parts = Parts().lead()
         self.now_ms = self.parts.now_ms
+        # By how much the wall clock was set ahead.
+        self.jump_ms = 0
         self.log = Log(self)
         self.soon: list[Callable[[], None]] = []
         self.asked: list[tuple[bytes, int]] = []
@@ -125,17 +127,23 @@ class Bench:
             RULES,
             HOST,
             has_room=lambda: True,
-            now_ms=lambda: self.now_ms,
+            now_ms=lambda: self.wall_ms,
+            expiry_ms=lambda: self.now_ms,
             soon=self.soon.append,
         )
         self.transactions.run()
 
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.jump_ms
+
     def _ask(self, half: HalfMessage, copy: AppendMessage, result: AppendResult) -> None:
         self.asked.append((copy.body, result.queue_offset))
 
-    def send(self, body: bytes, **properties: str) -> HalfMessage:
+    def send(self, body: bytes, *, born_ms: int | None = None, **properties: str) -> HalfMessage:
         text = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
-        plain = AppendMessage("Real", 3, 1, 5, self.now_ms, HOST, HOST, 0, 0, body, text.encode())
+        born_ms = self.now_ms if born_ms is None else born_ms
+        plain = AppendMessage("Real", 3, 1, 5, born_ms, HOST, HOST, 0, 0, body, text.encode())
         [result] = self.log.store([half_message(plain)])
         half = half_from(self.log.records[result.physical_offset])
         assert half is not None
@@ -222,6 +230,26 @@ def test_message_older_than_retention_is_put_aside_at_once() -> None:
     bench.send(b"ancient")
     bench.walk(RULES.age_max_ms + 1)
     assert bench.asked == [] and bench.log.bodies(names.HALF_EXPIRED_TOPIC) == [b"ancient"]
+
+
+def test_wall_clock_that_is_set_ahead_puts_nothing_aside() -> None:
+    bench = Bench()
+    bench.send(b"open")
+    bench.jump_ms = 1000 * RULES.age_max_ms
+    for _ in range(2):
+        bench.walk()
+    assert [body for body, _ in bench.asked] == [b"open"] * 2
+    assert bench.log.bodies(names.HALF_EXPIRED_TOPIC) == []
+    bench.walk(RULES.age_max_ms)
+    assert bench.log.bodies(names.HALF_EXPIRED_TOPIC) == [b"open"]
+
+
+def test_half_message_from_a_client_whose_clock_is_far_behind_is_not_old() -> None:
+    bench = Bench()
+    half = bench.send(b"open", born_ms=bench.now_ms - 2 * RULES.age_max_ms)
+    bench.walk(0)
+    assert bench.log.bodies(names.HALF_EXPIRED_TOPIC) == []
+    assert bench.end(half) == [None]
 
 
 def test_time_of_immunity_is_kept_and_the_first_offset_known() -> None:

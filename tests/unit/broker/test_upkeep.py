@@ -1,78 +1,100 @@
-"""What a broker does from time to time takes a bounded part of its reactor's time."""
+"""What a broker does from time to time, when its disk fills up and when clocks are set."""
 
-from collections.abc import Callable
-from typing import Any
-from unittest.mock import MagicMock
+from types import SimpleNamespace
+from typing import Any, cast
 
-import pytest
+from twisted.internet.task import Clock
 
-from ledgermq.broker.config import load_broker_config
-from ledgermq.broker.service import upkeep
+from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.upkeep import Upkeep
-from ledgermq.commitlog import DamagedFileError
-from ledgermq.commitlog.scrub import Scrub
-from tests.unit.commitlog.single_member import Broker, message
+from tests.unit.broker.parts import Parts
+
+HOUR_MS = 3_600_000
 
 
-class CountedClock:
-    """Monotonic seconds; each look at it takes 3 ms."""
+class Idle:
+    """A part of the broker that is asked for things, and does nothing."""
+
+    found_count = missed_count = message_count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: None
+
+
+class Storage(Idle):
+    """Notes by which time ages were judged."""
 
     def __init__(self) -> None:
-        self.seconds = 1000.0
+        self.messages = SimpleNamespace(is_disk_full=False, dispatched_timestamp=0)
+        self.looks_ms: list[int] = []
 
-    def __call__(self) -> float:
-        self.seconds += 0.003
-        return self.seconds
+    def clean(self, now_ms: int, local_hour: int, needed_index: int) -> None:
+        self.looks_ms.append(now_ms)
+
+    def disk_used_percent(self) -> int:
+        return 97
 
 
-def scrubbing(scrub: Any, told: list[Exception], **settings: str) -> Callable[[], None]:
-    """Returns the periodic look of a broker with that scrub."""
-    config = load_broker_config(None, {"brokerName": "b", "brokerIP1": "127.0.0.1", **settings})
-    periodic: dict[str, Callable[[], None]] = {}
-    schedule = MagicMock(spec=Schedule)
-    schedule.every.side_effect = lambda _, function: periodic.update(
-        {getattr(function, "__name__", ""): function}
+class Bench:
+    """The upkeep of a broker, on a clock."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.parts = Parts(cleanResourceInterval="10000")
+        self.storage = Storage()
+        self.member = SimpleNamespace(needed_index=0, declines=[])
+        self.member.decline_leadership = self.member.declines.append
+        self.wall_ms = 1_700_000_000_000
+        self.schedule = Schedule(self.clock)
+        processors = SimpleNamespace(
+            pulls=Idle(),
+            statistics=Idle(),
+            delays=Idle(),
+            transactions=Idle(),
+            clients=Idle(),
+        )
+        Upkeep(
+            self.parts.config,
+            self.parts.leadership,
+            self.parts.state,
+            cast(Any, self.storage),
+            self.parts.proposals,
+            cast(Any, processors),
+            cast(Any, Idle()),
+            cast(Any, Idle()),
+            self.member,
+            ExpiryClock(lambda: self.wall_ms, self.clock_ms),
+            clock_ms=self.clock_ms,
+            flush_failed=lambda error: None,
+            damage_found=lambda error: None,
+        ).start(self.schedule)
+
+    def clock_ms(self) -> float:
+        return self.clock.seconds() * 1000.0
+
+    def pass_s(self, seconds: int) -> None:
+        for _ in range(seconds * 20):
+            self.clock.advance(0.05)
+            self.wall_ms += 50
+
+
+def test_ages_are_judged_without_the_jumps_of_the_wall_clock() -> None:
+    bench = Bench()
+    begun_ms = bench.wall_ms
+    bench.wall_ms += 103 * HOUR_MS
+    bench.pass_s(31)
+    assert len(bench.storage.looks_ms) == 3
+    assert (
+        begun_ms <= min(bench.storage.looks_ms) <= max(bench.storage.looks_ms) < begun_ms + 40_000
     )
-    parts: Any = MagicMock()
-    storage: Any = MagicMock(scrub=scrub)
-    Upkeep(
-        config, parts, parts, storage, parts, parts, parts, parts, parts,
-        clock_ms=lambda: 0.0, flush_failed=parts, damage_found=told.append,
-    ).start(schedule)  # fmt: skip
-    return periodic["_scrub"]
 
 
-def test_look_at_the_log_ends_with_its_time_whatever_was_stored(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A few messages with thousands of keys kept a broker from answering for minutes."""
-    broker: Any = Broker(tmp_path, index_slot_count=1, index_entry_count=10_000)
-    broker.lead()
-    keys = b"KEYS\x01" + b" ".join(b"%d" % number for number in range(3000))
-    for _ in range(3):
-        broker.send(message(properties=keys))
-    scrub: Scrub = broker.store.make_scrub()
-    clock = CountedClock()
-    monkeypatch.setattr(upkeep.time, "monotonic", clock)
-    told: list[Exception] = []
-    # Bytes are no bound here.
-    look = scrubbing(scrub, told, scrubBytesPerSecond="1073741824")
-    looks = longest_ms = 0.0
-    while scrub.round_count == 0:
-        begin = clock.seconds
-        look()
-        longest_ms = max(longest_ms, (clock.seconds - begin) * 1000)
-        looks += 1
-    # 3 messages of 12 pieces of work each, and some 6 pieces a look.
-    assert 5 <= looks <= 12 and longest_ms < 30
-    assert told == []
-
-
-def test_damage_is_told_and_ends_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = DamagedFileError("key index", "x", 1, 2)
-    scrub = MagicMock(spec=Scrub)
-    scrub.step.side_effect = error
-    told: list[Exception] = []
-    scrubbing(scrub, told)()
-    assert told == [error]
+def test_ages_are_judged_by_what_the_log_holds() -> None:
+    """A broker that is started with a clock far ahead sees by its log what time it is."""
+    bench = Bench()
+    stored_ms = bench.wall_ms - 103 * HOUR_MS
+    bench.storage.messages.dispatched_timestamp = stored_ms
+    bench.pass_s(31)
+    assert stored_ms <= min(bench.storage.looks_ms) <= max(bench.storage.looks_ms)
+    assert max(bench.storage.looks_ms) < stored_ms + 40_000
