@@ -23,7 +23,7 @@ from ledgermq.broker.errors import BrokerError, ConfigError
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.failure import fail
-from ledgermq.cli.program import print_line, reactor, run_program, start_log
+from ledgermq.cli.program import EXIT_DISK_FAILED, print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError
 from ledgermq.dledger.errors import LedgerError
@@ -58,6 +58,9 @@ class _Announced:
         self._config = config
         self._service = self._new_service()
         self._is_stopping = False
+        # Not 0 when the disk has failed: then the program ends, for whoever watches it to start it
+        # again.
+        self.exit_code = 0
         self._as_json = as_json
         self._last: dict[str, object] = {}
         self._watch = LoopingCall(self._look)
@@ -112,6 +115,9 @@ class _Announced:
             if service.leadership.alarm is not None:
                 text += f"; {service.leadership.alarm}"
             print_line(text, {"event": "status", **state}, self._as_json)
+        if service.has_failed and not self._is_stopping:
+            self.exit_code = EXIT_DISK_FAILED
+            reactor.stop()
 
     def stop(self) -> Deferred[None]:
         """Fires when all is committed, told and closed."""

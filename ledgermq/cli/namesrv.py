@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class _Announced:
     """The service, with a status line when it serves."""
 
+    exit_code = 0
+
     def __init__(self, config: NamesrvConfig, as_json: bool) -> None:
         self._service = NamesrvService(config, reactor)
         self._host = config.bind_address

@@ -39,8 +39,18 @@ reactor: Any = global_reactor
 reactor.seconds = time.monotonic
 
 
+# What it exits with when a disk that gave errors ended its work (EX_IOERR of sysexits.h): to be
+# started again, and looked at by a person if that happens again and again.
+EXIT_DISK_FAILED: Final = 74
+
+
 class Service(Protocol):
     """What a program runs."""
+
+    @property
+    def exit_code(self) -> int:
+        """0, or what the program exits with because it can do no more."""
+        ...
 
     def start(self) -> Deferred[Any]:
         """Fires when the program serves."""
@@ -96,7 +106,8 @@ def run_program(
         expected: errors whose text says all that a person needs; others show where they came from.
 
     Returns:
-        The exit code: 0 after an orderly stop, 1 when the start or the stop failed.
+        The exit code: 0 after an orderly stop, 1 when the start or the stop failed, else that of
+        the service.
     """
     outcome = {"code": 0}
 
@@ -126,4 +137,4 @@ def run_program(
     if until_stdin_closes:
         _watch_stdin(close)
     reactor.run()
-    return outcome["code"]
+    return outcome["code"] or service.exit_code

@@ -7,7 +7,9 @@ any more, they are decoded from it.
 
 Commit point: `dispatched_index` is advanced after the writes; before that no reader sees a unit's
 effect but through the queue's own end. The files themselves become durable by a flush (`flush.py`).
-A failure is final: the files may hold half of a range, which the next start makes again.
+A failure is final: the files may hold half of a range, which the next start makes again. A disk
+without room is no failure: the range is dispatched again from where it stopped, and what was put is
+found to be there.
 """
 
 from collections import deque
@@ -22,6 +24,7 @@ from ledgermq.commitlog.row_loops import put_rows
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # Rows that are applied together, and bytes that are read together, when there is much to do.
@@ -92,6 +95,7 @@ class Dispatcher:
             RemoteProtocolError: an entry is no record, and was written so.
             LedgerError, OSError: the log is damaged, cannot be read, or a file not be made.
             After any of them dispatch has ended: `failure` says why, and every call raises it.
+            DiskFullError: a file could not be made; the same range may be told again.
         """
         if self.failure is not None:
             raise self.failure
@@ -106,6 +110,10 @@ class Dispatcher:
                 rows = self._rows_from(first, end_index)
                 self._apply_parts(rows, first, arrivals)
                 first = self.dispatched_index + 1
+        except DiskFullError:
+            if arrivals and self.on_dispatched is not None:
+                self.on_dispatched(arrivals)
+            raise
         except (LedgerError, OSError) as error:
             self.failure = error
             raise

@@ -8,8 +8,6 @@ contract.
 Among LedgerMQ members this is Raft with pre-vote and check-quorum. As soon as one peer is known to
 be Java, votes, heart beats and times follow DLedger 0.3.1.2, but for what its peers cannot tell
 (docs/dledger.md).
-
-A call costs the same for one entry as for a thousand, but for the codec's work on each.
 """
 
 import random
@@ -314,6 +312,12 @@ class Raft:
         is_followed = isinstance(self._duty, Follower) and self.leader_id == peer_id
         if is_followed and not self._state.is_mixed:
             self._enter(now_ms)
+            self._become_candidate(self.term)
+
+    def resign(self, now_ms: float) -> None:
+        """Gives the leadership up, when the driver could not do a leader's work for a while."""
+        if isinstance(self._duty, Leader):
+            self._now_ms = now_ms
             self._become_candidate(self.term)
 
     def take_ready(self) -> Ready | None:

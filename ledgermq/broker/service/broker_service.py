@@ -228,6 +228,11 @@ class BrokerService:
         return self.leadership.is_serving
 
     @property
+    def has_failed(self) -> bool:
+        """Whether this broker can do no more until it is started again; not while it repairs."""
+        return self.role == "FAILED" and self._damage is None
+
+    @property
     def address(self) -> str:
         """Where clients connect to."""
         return f"{self.config.address_host}:{self._port}"

@@ -18,7 +18,6 @@ disk without room is waited for. Any other error of the disk or of the core stop
 good: it falls silent, the others elect.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -35,11 +34,12 @@ from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
 from ledgermq.dledger.raft import Raft
-from ledgermq.dledger.ready import Ready
+from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.replica.applying import Applier, Applying
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.connections import Connections, MakeLinks
+from ledgermq.dledger.replica.disk_steps import ROOM_RETRY_S, DiskSteps
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
@@ -53,8 +53,6 @@ from ledgermq.dledger.transfer import Transfer
 _READIES_MAX: Final = 4
 # Messages that wait while the disk is waited for; more are dropped, as a network may do.
 _INBOX_MAX: Final = 10_000
-# How long a disk without room is left alone before the step is tried again.
-_ROOM_RETRY_S: Final = 1.0
 
 _log = Logger()
 
@@ -101,8 +99,7 @@ class Replica:
         self._vote_store = vote_store
         self._recollection = Recollection(config.self_id, vote_store, repair_mark)
         self._codec = codec
-        self._rng = rng
-        self._opening_body = opening_body
+        self._rng, self._opening_body = rng, opening_body
         # Readers must stay at or below `commit_index`.
         self.store = store
         self.self_id = config.self_id
@@ -126,22 +123,28 @@ class Replica:
         self._raft: Raft | None = None
         # Messages of this turn, in the order of their arrival.
         self._inbox: list[Message] = []
-        # Delayed calls, each None while there is none.
         self._turn_call: Any = None
         self._tick_call: Any = None
         self._upkeep_call: Any = None
-        self._room_call: Any = None
+        self._apply_call: Any = None
         self._tick_at_ms = 0.0
         self._is_running = False
-        # The keeper does steps of a Ready; and: it was asked for the next segment.
-        self._is_waiting = self._is_ahead_asked = False
+        self._disk_steps = DiskSteps(
+            reactor, self._keeper, no_room=self._no_room, failed=self._fail_if_running
+        )
+        # A step found no room and waits for it; and: the next segment was asked for.
+        self._is_full = self._is_ahead_asked = False
 
     # What the core knows.
 
     @property
     def role(self) -> Role:
-        """CANDIDATE before start and after a failure."""
-        return self._raft.role if self._raft is not None and self._is_running else Role.CANDIDATE
+        """CANDIDATE before start, after a failure, and while a step waits for room on the disk."""
+        return self._raft.role if self._raft is not None and self._takes_part else Role.CANDIDATE
+
+    @property
+    def _takes_part(self) -> bool:
+        return self._is_running and not self._is_full
 
     @property
     def term(self) -> int:
@@ -151,7 +154,7 @@ class Replica:
     @property
     def leader_id(self) -> str | None:
         """The leader this member follows or is."""
-        return self._raft.leader_id if self._raft is not None and self._is_running else None
+        return self._raft.leader_id if self._raft is not None and self._takes_part else None
 
     @property
     def commit_index(self) -> int:
@@ -168,7 +171,7 @@ class Replica:
         """Leads, and the entry that opened its term is committed and applied."""
         return (
             self._raft is not None
-            and self._is_running
+            and self._takes_part
             and self._raft.is_ready_leader
             and not self._applying.is_leader_coming
         )
@@ -262,7 +265,7 @@ class Replica:
             EntryTooLargeError: an entry fits in no segment; nothing was appended.
         """
         raft = self._raft
-        if raft is None or not self._is_running:
+        if raft is None or not self._takes_part:
             raise NotLeaderError(None, self.term)
         entries = raft.propose(bodies, self.now_ms)
         self._schedule_turn()
@@ -275,7 +278,7 @@ class Replica:
             NotLeaderError, TransferRefusedError: nothing was begun.
         """
         raft = self._raft
-        if raft is None or not self._is_running:
+        if raft is None or not self._takes_part:
             raise NotLeaderError(None, self.term)
         transfer = raft.transfer(target_id, self.now_ms)
         self._schedule_turn()
@@ -310,10 +313,16 @@ class Replica:
     def _leave(self) -> Deferred[None]:
         """Stops all that calls us; fires when the connections are closed."""
         self._is_running = False
-        for call in (self._turn_call, self._tick_call, self._upkeep_call, self._room_call):
+        for call in (
+            self._turn_call,
+            self._tick_call,
+            self._upkeep_call,
+            self._apply_call,
+        ):
             if call is not None and call.active():
                 call.cancel()
-        self._turn_call = self._tick_call = self._upkeep_call = self._room_call = None
+        self._turn_call = self._tick_call = self._upkeep_call = self._apply_call = None
+        self._disk_steps.stop()
         self._clients.term_changed()
         self._durability.drop()
         return self._connections.stop()
@@ -373,7 +382,7 @@ class Replica:
         assert raft is not None
         try:
             now_ms = self.now_ms
-            if not self._is_waiting:
+            if not self._disk_steps.is_waiting:
                 self._step(raft, now_ms)
             self._apply(raft)
             self._clients.look_at_transfer()
@@ -396,7 +405,7 @@ class Replica:
             if ready is None:
                 break
             self._carry_out(ready, raft)
-            if self._is_waiting:
+            if self._disk_steps.is_waiting:
                 return
         else:
             self._schedule_turn()
@@ -406,14 +415,13 @@ class Replica:
 
     def _carry_out(self, ready: Ready, raft: Raft) -> None:
         """Does the steps of one Ready; their numbers are those of its docstring."""
-        steps = self._disk_steps(ready, raft)
+        steps = self._find_steps(ready, raft)
         if steps:
-            self._is_waiting = True
-            self._do_steps(deque(steps), ready)
+            self._disk_steps.do(steps, partial(self._steps_done, ready, raft))
         else:
             self._carry_on(ready, raft)
 
-    def _disk_steps(self, ready: Ready, raft: Raft) -> list[Begin]:
+    def _find_steps(self, ready: Ready, raft: Raft) -> list[Begin]:
         """Returns what of a Ready waits for the disk, in order: steps 1 and 2."""
         store, steps = self.store, list[Begin]()
         if ready.role is not None and raft.recovering and not self._recollection.is_recovering:
@@ -429,51 +437,33 @@ class Replica:
             steps.append(partial(store.begin_room, ready.entries))
         return steps
 
-    def _do_steps(self, steps: "deque[Begin]", ready: Ready) -> None:
-        """Has the keeper do the next step; after the last one the Ready goes on."""
-        if not self._is_running:
-            return
-        if not steps:
-            self._is_waiting = False
-            assert self._raft is not None
-            try:
-                self._carry_on(ready, self._raft)
-            except Exception as error:
-                self._fail(error)
-            self._schedule_turn()
-            return
-        begin = steps.popleft()
-        kept: list[DiskJob | None] = []
+    def _steps_done(self, ready: Ready, raft: Raft) -> None:
+        was_full, self._is_full = self._is_full, False
+        try:
+            self._carry_on(ready, raft)
+            if was_full:
+                # All were told that it does not lead; if nobody else does, it stands again.
+                raft.resign(self.now_ms)
+        except Exception as error:
+            self._fail(error)
+        self._schedule_turn()
 
-        def begin_once() -> DiskJob | None:
-            # The tables change when a job is begun; one that found no room is run a second time.
-            if not kept:
-                kept.append(begin())
-            return kept[0]
-
-        def done(_: None) -> None:
-            self._do_steps(steps, ready)
-
-        def failed(failure: Failure) -> None:
-            if not failure.check(DiskFullError):
-                self._disk_failed(failure)
-            elif self._is_running:
-                _log.error(
-                    "{self_id}: takes no part until there is room on the disk: {reason}",
-                    self_id=self.self_id,
-                    reason=failure.getErrorMessage(),
-                )
-                steps.appendleft(begin_once)
-                self._room_call = self._reactor.callLater(
-                    _ROOM_RETRY_S, self._do_steps, steps, ready
-                )
-
-        self._keeper.run(begin_once).addCallbacks(done, failed)
+    def _no_room(self, error: BaseException) -> None:
+        """Takes no part until the step is done: who cannot write must not pass for a leader."""
+        self._tell_full(error)
+        if not self._is_full:
+            self._is_full = True
+            self._clients.term_changed()
+            change = RoleChange(role=Role.CANDIDATE, term=self.term, leader_id=None)
+            self._applying.change_role(change, None)
 
     def _disk_failed(self, failure: Failure) -> None:
         assert failure.value is not None
+        self._fail_if_running(failure.value)
+
+    def _fail_if_running(self, error: BaseException) -> None:
         if self._is_running:
-            self._fail(failure.value)
+            self._fail(error)
 
     def _carry_on(self, ready: Ready, raft: Raft) -> None:
         """Does the steps of one Ready that no disk holds up."""
@@ -530,12 +520,32 @@ class Replica:
         self._connections.flush()
 
     def _apply(self, raft: Raft) -> None:
-        if self._applying.apply():
+        """Tells the applier what is committed; again, when it found no room on the disk."""
+        if self._apply_call is not None:
+            return
+        try:
+            is_told = self._applying.apply()
+        except DiskFullError as error:
+            self._tell_full(error)
+            self._apply_call = self._reactor.callLater(ROOM_RETRY_S, self._apply_again)
+            return
+        if is_told:
             applied_index = self._applying.applied_index
             raft.applied(applied_index)
             self._clients.committed(applied_index + 1)
             if self._applying.has_more:
                 self._schedule_turn()
+
+    def _apply_again(self) -> None:
+        self._apply_call = None
+        self._schedule_turn()
+
+    def _tell_full(self, error: BaseException) -> None:
+        _log.error(
+            "{self_id}: waits until there is room on the disk: {reason}",
+            self_id=self.self_id,
+            reason=str(error),
+        )
 
     # Time.
 
@@ -543,7 +553,7 @@ class Replica:
         """Makes the clock ring at the next deadline, or before: a call is moved only forward."""
         if not self._is_running:
             return
-        core_due_ms = NEVER if self._is_waiting else raft.deadline_ms()
+        core_due_ms = NEVER if self._disk_steps.is_waiting else raft.deadline_ms()
         due_ms = min(core_due_ms, self._clients.deadline_ms())
         if self._tick_call is not None:
             if self._tick_at_ms <= due_ms:

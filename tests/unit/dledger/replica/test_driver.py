@@ -16,7 +16,7 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import HeartBeatRequest, PeerDialect
 from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
 from ledgermq.dledger.storage import HardState
-from ledgermq.dledger.store.errors import VoteStateLostError
+from ledgermq.dledger.store.errors import DiskFullError, VoteStateLostError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.protocol.checksum import crc32c
@@ -42,6 +42,9 @@ class Journal:
         self.state: HardState | None = None
         self.is_lost = False
         self.failure: BaseException | None = None
+        # The disk has no room; so often it said so.
+        self.is_full = False
+        self.refused_count = 0
 
     def load(self) -> HardState | None:
         if self.is_lost:
@@ -49,10 +52,17 @@ class Journal:
         return self.state
 
     def save(self, state: HardState) -> None:
+        self._look_for_room()
         self.state = state
         self.lines.append(("vote", state.term, state.voted_for))
 
+    def _look_for_room(self) -> None:
+        if self.is_full:
+            self.refused_count += 1
+            raise DiskFullError("a file", 1)
+
     def committed(self, start_index: int, end_index: int) -> None:
+        self._look_for_room()
         self.lines.append(("committed", start_index, end_index))
 
     def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
@@ -317,4 +327,76 @@ def test_founder_with_a_store_in_memory_has_lost_what_it_promised_to_keep() -> N
     rig.clock.pass_ms(20)
     assert (rig.replica.role, rig.replica.leader_id) == (Role.FOLLOWER, "n1")
     assert rig.replica.is_recovering
+    rig.stop()
+
+
+def test_vote_that_finds_no_room_is_saved_when_there_is_some() -> None:
+    rig = Rig()
+    rig.journal.is_full = True
+    rig.replica.start()
+    rig.clock.pass_ms(3_500)
+    assert {line[0] for line in rig.journal.lines} == {"CANDIDATE"}
+    assert 3 <= rig.journal.refused_count <= 4
+    assert rig.replica.failure is None
+    rig.journal.is_full = False
+    rig.clock.pass_ms(1_100)
+    assert rig.replica.is_ready_leader
+    rig.stop()
+
+
+def test_what_finds_no_room_when_it_is_applied_is_applied_later() -> None:
+    rig = Rig()
+    rig.start()
+    rig.journal.is_full = True
+    rig.replica.propose([b"x"])
+    rig.clock.pass_ms(20)
+    rig.replica.propose([b"y"])
+    rig.clock.pass_ms(2_500)
+    assert rig.journal.refused_count == 3 and rig.replica.commit_index == 2
+    assert not [line for line in rig.journal.lines if line[0] == "committed"]
+    rig.journal.is_full = False
+    rig.clock.pass_ms(1_100)
+    assert ("committed", 1, 3) in rig.journal.lines and rig.replica.failure is None
+    rig.stop()
+
+
+def test_stop_while_there_is_no_room_leaves_nothing_behind() -> None:
+    rig = Rig()
+    rig.start()
+    rig.journal.is_full = True
+    rig.replica.propose([b"x"])
+    rig.clock.pass_ms(20)
+    rig.stop()
+    assert rig.clock.getDelayedCalls() == []
+
+
+def test_a_leader_without_room_for_its_entries_leads_no_longer_and_stands_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    rig.start()
+
+    def make_room() -> None:
+        rig.journal._look_for_room()
+
+    def begin_room(runs: Any) -> DiskJob:
+        return DiskJob(make_room)
+
+    monkeypatch.setattr(rig.store, "has_room", lambda runs: False)
+    monkeypatch.setattr(rig.store, "begin_room", begin_room)
+    rig.journal.is_full = True
+    rig.replica.propose([b"x"])
+    rig.clock.pass_ms(2_500)
+    assert rig.replica.role is Role.CANDIDATE and not rig.replica.is_ready_leader
+    term = rig.replica.term
+    assert [line for line in rig.journal.lines if line != "sync"] == [
+        ("CANDIDATE", term, None, False)
+    ]
+    with pytest.raises(NotLeaderError):
+        rig.replica.propose([b"y"])
+    rig.journal.is_full = False
+    rig.clock.pass_ms(2_000)
+    assert rig.replica.is_ready_leader and rig.replica.term > term
+    # What was proposed before is there, and committed with the next opening.
+    assert ("append", 1, 1) in rig.journal.lines
     rig.stop()
