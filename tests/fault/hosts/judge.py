@@ -11,7 +11,7 @@ from tests.e2e.wire_client import WireClient
 from tests.fault.hosts.cluster import QUEUES, TOPIC, Cluster
 from tests.fault.hosts.notes import Note
 from tests.fault.hosts.observer import Place
-from tests.fault.hosts.producer import body_of, number_of
+from tests.fault.hosts.producer import STREAMS, body_of, key_of, number_of
 from tests.fault.up_group import NODES
 
 # A queue is read in answers of 32; a broker that was just hurt may be slow.
@@ -56,7 +56,7 @@ def read_broker(address: str) -> dict[Place, bytes]:
 def judge(
     acks: Sequence[Note],
     deliveries: Sequence[Note],
-    sent_count: int,
+    sent: Sequence[int],
     seen: dict[Place, int],
     brokers: dict[str, dict[Place, bytes]],
     terms: dict[int, set[str]],
@@ -66,7 +66,7 @@ def judge(
     Args:
         acks: what the producers were told.
         deliveries: what the consumer was given.
-        sent_count: messages that were sent; their numbers are below it.
+        sent: messages that were sent, by stream.
         seen: what the observer saw at each place.
         brokers: what each broker shows in the end.
         terms: who led in each term.
@@ -80,14 +80,15 @@ def judge(
         body = given.setdefault((note.queue, note.offset), body_of(note.number))
         if body != body_of(note.number):
             complaints.append(f"the consumer was given two messages of {note.queue}:{note.offset}")
+    complaints += _overtaken(acks)
     complaints += _missing("the consumer", "acknowledged", told, given)
     for node, found in brokers.items():
         for what, expected in (("acknowledged", told), ("seen", seen)):
             complaints += _missing(node, what, expected, found)
         numbers = map(number_of, found.values())
-        if any(number >= sent_count for number in numbers):
+        if any(number // STREAMS >= sent[number % STREAMS] for number in numbers):
             complaints.append(f"{node} holds messages that were never sent")
-    first = next(iter(brokers.values()))
+    first = next(iter(brokers.values()), {})
     for node, found in brokers.items():
         if found != first:
             count = sum(found.get(place) != body for place, body in first.items())
@@ -105,6 +106,24 @@ def judge(
         copies_count=sum(count - 1 for count in times.values()),
         again_count=len(deliveries) - len(given),
     )
+
+
+def _overtaken(acks: Sequence[Note]) -> list[str]:
+    """Messages of one ordering key that do not stand in the order in which they were sent."""
+    complaints = []
+    last: dict[str, Note] = {}
+    for note in sorted(acks):
+        key = key_of(note.number)
+        if key is None:
+            continue
+        before = last.get(key)
+        if before is not None and (note.queue != before.queue or note.offset <= before.offset):
+            complaints.append(
+                f"key {key}: message {note.number} at {note.queue}:{note.offset} was sent after"
+                f" {before.number} at {before.queue}:{before.offset}"
+            )
+        last[key] = note
+    return complaints[:_SHOWN_MAX]
 
 
 def _missing(
@@ -126,7 +145,7 @@ def judge_cluster(
     cluster: Cluster,
     acks: Sequence[Note],
     deliveries: Sequence[Note],
-    sent_count: int,
+    sent: Sequence[int],
     seen: dict[Place, int],
 ) -> Verdict:
     """Reads all brokers, and judges."""
@@ -139,5 +158,5 @@ def judge_cluster(
             complaints.append(f"{node} cannot be read: {error!r}")
     if not brokers:
         return Verdict(complaints, 0, 0, 0)
-    verdict = judge(acks, deliveries, sent_count, seen, brokers, cluster.terms())
+    verdict = judge(acks, deliveries, sent, seen, brokers, cluster.terms())
     return verdict._replace(complaints=complaints + verdict.complaints)

@@ -105,7 +105,7 @@ class Run:
 def _told(said: dict[str, Any], verdict: Verdict, load: Load) -> str:
     failed = ", ".join(f"{count} {kind}" for kind, count in said["failed"].items()) or "none"
     return (
-        f"{said['sent']:,} sent, {len(load.acks.all):,} acknowledged, failed: {failed};"
+        f"{sum(said['sent']):,} sent, {len(load.acks.all):,} acknowledged, failed: {failed};"
         f" {verdict.unknown_count} stored at places that nobody was told of,"
         f" {verdict.copies_count} of them copies; {verdict.again_count} delivered again"
     )

@@ -11,11 +11,19 @@ from tests.fault.hosts.judge import Verdict, judge
 from tests.fault.hosts.links import DEAD, WHOLE, Way, decode_ways, draw_delay, encode_ways
 from tests.fault.hosts.notes import Note
 from tests.fault.hosts.observer import Place
-from tests.fault.hosts.producer import body_of, number_of
+from tests.fault.hosts.producer import STREAMS, body_of, number_of
 from tests.fault.hosts.report import exceeded, spread, table
 from tests.fault.hosts.trial import Outcome
 
-ACKS = [Note(number, number % 2, number // 2, float(number)) for number in range(6)]
+# Four without an ordering key, then two with one, and how many each stream sent.
+KEYED = 2
+NUMBERS = [0, STREAMS, 2 * STREAMS, 3 * STREAMS, KEYED, STREAMS + KEYED]
+PLACES = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (0, 3)]
+ACKS = [
+    Note(number, queue, offset, 0.0)
+    for number, (queue, offset) in zip(NUMBERS, PLACES, strict=True)
+]
+SENT = [4, 0, 2, *[0] * (STREAMS - 3)]
 SEEN = {(ack.queue, ack.offset): ack.number for ack in ACKS}
 GOOD_TERMS = {1: {"n0"}, 2: {"n1"}}
 NODES = ("n0", "n1", "n2")
@@ -30,7 +38,7 @@ def complaints_when(
     brokers: dict[str, dict[Place, bytes]], terms: dict[int, set[str]] = GOOD_TERMS
 ) -> str:
     """All complaints in one text."""
-    return "\n".join(judge(ACKS, ACKS, len(ACKS), SEEN, brokers, terms).complaints)
+    return "\n".join(judge(ACKS, ACKS, SENT, SEEN, brokers, terms).complaints)
 
 
 def test_a_body_tells_its_number() -> None:
@@ -44,7 +52,7 @@ def test_what_is_whole_is_not_complained_about() -> None:
 
 def test_a_lost_message_is_seen() -> None:
     short = bodies()
-    del short[1, 2]
+    del short[0, 3]
     text = complaints_when({"n0": bodies(), "n1": short, "n2": bodies()})
     assert "n1: of 6 messages that were acknowledged, 1 are lost and 0 are others" in text
     assert "n1: of 6 messages that were seen, 1 are lost" in text
@@ -59,21 +67,31 @@ def test_a_message_that_all_have_lost_is_seen() -> None:
 
 
 def test_another_message_at_a_place_is_seen() -> None:
-    wrong = bodies() | {(0, 1): body_of(5)}
+    wrong = bodies() | {(0, 1): body_of(0)}
     text = complaints_when({"n0": bodies(), "n1": wrong, "n2": wrong})
     assert "n2: of 6 messages that were acknowledged, 0 are lost and 1 are others" in text
 
 
 def test_a_message_that_nobody_sent_is_seen() -> None:
-    more = bodies() | {(0, 3): body_of(len(ACKS))}
+    more = bodies() | {(0, 4): body_of(4 * STREAMS)}
     text = complaints_when(dict.fromkeys(NODES, more))
     assert text.count("holds messages that were never sent") == 3
 
 
 def test_two_acknowledgements_of_one_place_are_seen() -> None:
-    acks = [*ACKS, Note(7, 0, 0, 9.0)]
-    found = judge(acks, ACKS, 8, SEEN, {"n0": bodies()}, GOOD_TERMS)
+    acks = [*ACKS, Note(KEYED, 0, 0, 9.0)]
+    found = judge(acks, ACKS, SENT, SEEN, {"n0": bodies()}, GOOD_TERMS)
     assert "two messages were acknowledged at one place" in found.complaints
+
+
+def test_messages_of_a_key_in_another_order_are_seen() -> None:
+    first, second = ACKS[4:]
+    acks = [*ACKS[:4], first._replace(offset=3), second._replace(offset=2)]
+    seen = {(ack.queue, ack.offset): ack.number for ack in acks}
+    found = judge(acks, acks, SENT, seen, {}, GOOD_TERMS)
+    assert found.complaints == [
+        f"key k{KEYED}: message {second.number} at 0:2 was sent after {first.number} at 0:3"
+    ]
 
 
 def test_two_leaders_of_a_term_are_seen() -> None:
@@ -82,14 +100,14 @@ def test_two_leaders_of_a_term_are_seen() -> None:
 
 
 def test_copies_are_counted_and_no_fault() -> None:
-    more = bodies() | {(0, 3): body_of(5)}
-    found = judge(ACKS, ACKS, len(ACKS), SEEN, dict.fromkeys(NODES, more), GOOD_TERMS)
+    more = bodies() | {(0, 4): body_of(0)}
+    found = judge(ACKS, ACKS, SENT, SEEN, dict.fromkeys(NODES, more), GOOD_TERMS)
     assert found == Verdict([], unknown_count=1, copies_count=1, again_count=0)
 
 
 def test_what_the_consumer_was_not_given_is_seen() -> None:
-    wrong = [*ACKS[1:], Note(3, 0, 1, 9.0), ACKS[5]]
-    found = judge(ACKS, wrong, len(ACKS), SEEN, {"n0": bodies()}, GOOD_TERMS)
+    wrong = [*ACKS[1:], Note(3 * STREAMS, 0, 1, 9.0), ACKS[5]]
+    found = judge(ACKS, wrong, SENT, SEEN, {"n0": bodies()}, GOOD_TERMS)
     assert found.complaints == [
         "the consumer was given two messages of 0:1",
         "the consumer: of 6 messages that were acknowledged, 1 are lost and 0 are others"
