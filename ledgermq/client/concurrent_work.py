@@ -65,10 +65,16 @@ class ConcurrentWork:
         """Lets the listeners that run end, and cancels those that take too long."""
         for _ in self._workers:
             self._arrived.put_nowait(None)
-        if self._workers:
-            _, late = await asyncio.wait(self._workers, timeout=timeout_s)
-            for task in late:
-                task.cancel()
+        try:
+            if self._workers:
+                await asyncio.wait(self._workers, timeout=timeout_s)
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Cancels the listeners that run, and waits for nothing."""
+        for task in self._workers:
+            task.cancel()
 
     async def _work(self) -> None:
         """Consumes until there is nothing more to come."""

@@ -96,12 +96,8 @@ class Connections:
 
     async def close(self) -> None:
         """Closes all connections and ends what is being opened."""
-        self._is_closed = True
         opening = list(self._opening.values())
-        for task in opening:
-            task.cancel()
-        for connection in list(self._open.values()):
-            connection.close()
+        self.abort()
         if opening:
             await asyncio.wait(opening)
         if self._tls is not None and self._living:
@@ -113,6 +109,14 @@ class Connections:
                 connection.abort()
         # One turn of the loop lets the transports close their sockets.
         await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """Closes all connections, and waits for nothing."""
+        self._is_closed = True
+        for task in self._opening.values():
+            task.cancel()
+        for connection in list(self._open.values()):
+            connection.close()
 
     async def _connect(self, address: str) -> Connection:
         host, _, port = address.rpartition(":")

@@ -132,12 +132,21 @@ class ClientInstance:
 
     async def close(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Tells all connected brokers that the client goes, and closes everything."""
+        try:
+            for task in self._tending:
+                task.cancel()
+            if self._tending:
+                await asyncio.wait(self._tending)
+            await self.leave(producer_group, consumer_group)
+        finally:
+            self.abort()
+        await self.connections.close()
+
+    def abort(self) -> None:
+        """Closes everything, tells nobody and waits for nothing. Safe to call twice."""
         for task in self._tending:
             task.cancel()
-        if self._tending:
-            await asyncio.wait(self._tending)
-        await self.leave(producer_group, consumer_group)
-        await self.connections.close()
+        self.connections.abort()
 
     async def leave(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Tells all connected brokers that the client is no member of these groups any more."""

@@ -189,17 +189,29 @@ class LitePullConsumer(QueueView):
         if not self._is_open or self._instance.is_foreign:
             return
         self._is_open = False
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        try:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+            self._holding.stop()
+            self._inbox.close()
+            self._questions.close()
+            if self.auto_commit:
+                await self._holding.release()
+            if self._tracer is not None:
+                await self._tracer.close()
+            await self._instance.close(None, self.group)
+        finally:
+            # Whoever is cancelled while it says good-bye leaves nothing behind either.
+            self._abort()
+
+    def _abort(self) -> None:
         self._holding.stop()
         self._inbox.close()
         self._questions.close()
-        if self.auto_commit:
-            await self._holding.release()
         if self._tracer is not None:
-            await self._tracer.close()
-        await self._instance.close(None, self.group)
+            self._tracer.abort()
+        self._instance.abort()
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
         """Takes part in a topic: its queues are shared out among the members of the group.

@@ -78,9 +78,17 @@ class OrderlyWork:
         self._is_stopping = True
         if self._sorter is not None:
             self._sorter.cancel()
-        if self._tasks:
-            _, late = await asyncio.wait(list(self._tasks.values()), timeout=timeout_s)
-            for task in late:
+        try:
+            if self._tasks:
+                await asyncio.wait(list(self._tasks.values()), timeout=timeout_s)
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Cancels the listeners that run, and waits for nothing."""
+        self._is_stopping = True
+        for task in (self._sorter, *self._tasks.values()):
+            if task is not None:
                 task.cancel()
 
     async def settled(self, queue: MessageQueue) -> None:

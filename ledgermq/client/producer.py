@@ -92,18 +92,27 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None and self._road is not None and not self._instance.is_foreign:
-            await self.flush()
-        await self.close()
+        try:
+            if kind is None and self._road is not None and not self._instance.is_foreign:
+                await self.flush()
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Closes at once: sends without an answer fail. Safe to call twice."""
         road, self._road = self._road, None
-        if road is not None and not self._instance.is_foreign:
+        if road is None or self._instance.is_foreign:
+            return
+        try:
             await road.close()
             if self._tracer is not None:
                 await self._tracer.close()
             await self._instance.close(self.group, None)
+        finally:
+            # Whoever is cancelled while it says good-bye leaves nothing behind either.
+            if self._tracer is not None:
+                self._tracer.abort()
+            self._instance.abort()
 
     async def flush(self) -> None:
         """Returns when every send has its result or its error."""

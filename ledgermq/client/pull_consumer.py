@@ -76,8 +76,11 @@ class PullConsumer(QueueView):
         """Closes at once; nothing is committed. Safe to call twice."""
         if self._is_open and not self._instance.is_foreign:
             self._is_open = False
-            await self._cancel_pulls(list(self._pulls))
-            await self._instance.close(None, self.group)
+            try:
+                await self._cancel_pulls(list(self._pulls))
+                await self._instance.close(None, self.group)
+            finally:
+                self._instance.abort()
 
     async def pull(
         self,

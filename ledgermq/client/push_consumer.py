@@ -224,16 +224,12 @@ class PushConsumer(Closing):
         )
 
     async def __aenter__(self) -> Self:
-        # Fails here when no name server answers; a topic that is not there yet may come later.
         try:
-            await self._instance.routes.refresh(self.topic)
-        except ClientError as error:
-            if error.code is None:
-                await self._instance.connections.close()
-                raise
-        self._instance.start()
+            await self._meet()
+        except BaseException:
+            self._instance.abort()
+            raise
         self._is_open = True
-        await self._instance.send_heartbeats()
         if self._tracer is not None:
             self._tracer.start()
         create_task = asyncio.get_running_loop().create_task
@@ -248,6 +244,20 @@ class PushConsumer(Closing):
             self._work.start()
         return self
 
+    async def _meet(self) -> None:
+        """Looks for the topic, and tells its brokers of this member.
+
+        Raises:
+            ClientError: no name server answers; a topic that is not there yet may come later.
+        """
+        try:
+            await self._instance.routes.refresh(self.topic)
+        except ClientError as error:
+            if error.code is None:
+                raise
+        self._instance.start()
+        await self._instance.send_heartbeats()
+
     async def close(self) -> None:
         """Stops in order: no more pulls, running listeners end, offsets are committed.
 
@@ -257,21 +267,37 @@ class PushConsumer(Closing):
         if not self._is_open or self._instance.is_foreign:
             return
         self._is_open = False
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        try:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+            self._holding.stop()
+            if self._work is not None:
+                await self._work.stop(self.config.close_timeout_s)
+            # Whoever iterates in another task learns of the end.
+            self._arrived.put_nowait(None)
+            if self._listening is not None:
+                self._listening.close()
+            self._questions.close()
+            await self._holding.release()
+            if self._tracer is not None:
+                await self._tracer.close()
+            await self._instance.close(None, self.group)
+        finally:
+            # Whoever is cancelled while it says good-bye leaves nothing behind either.
+            self._abort()
+
+    def _abort(self) -> None:
         self._holding.stop()
         if self._work is not None:
-            await self._work.stop(self.config.close_timeout_s)
-        # Whoever iterates in another task learns of the end.
+            self._work.abort()
         self._arrived.put_nowait(None)
         if self._listening is not None:
             self._listening.close()
         self._questions.close()
-        await self._holding.release()
         if self._tracer is not None:
-            await self._tracer.close()
-        await self._instance.close(None, self.group)
+            self._tracer.abort()
+        self._instance.abort()
 
     def __aiter__(self) -> Self:
         return self

@@ -133,6 +133,8 @@ class SendRoad:
         self._lanes: dict[tuple[str, str], Lane[Send]] = {}
         self._retries: set[asyncio.Task[None]] = set()
         self._on_way: set[Send] = set()
+        # Done when nothing is on its way any more; None while nobody waits for that.
+        self._nothing_left: asyncio.Future[None] | None = None
         self._is_closed = False
         self._templates: dict[str, FrameTemplate] = {}
         self._submitted = 0
@@ -288,18 +290,28 @@ class SendRoad:
 
     async def close(self) -> None:
         """Fails whatever is still on its way."""
+        self.abort()
+        if self._retries:
+            await asyncio.wait(list(self._retries))
+
+    def abort(self) -> None:
+        """Fails whatever is still on its way, and waits for nothing."""
         self._is_closed = True
         for task in list(self._retries):
             task.cancel()
-        if self._retries:
-            await asyncio.wait(list(self._retries))
         for send in list(self._on_way):
             self._give_up(send, ClosedError("the producer was closed"))
 
     async def idle(self) -> None:
-        """Returns when nothing is on its way."""
+        """Returns when nothing is on its way.
+
+        What a program cancelled is on its way until its broker has answered, for it may be stored.
+        """
         while self._on_way:
-            await asyncio.wait([send.future for send in self._on_way])
+            if self._nothing_left is None:
+                self._nothing_left = self.loop.create_future()
+            # Others wait for it, too.
+            await asyncio.shield(self._nothing_left)
 
     def choose(self, topic: str, key: str | None, avoided: str | None) -> MessageQueue | None:
         """Returns the queue for a send by the route as it is known; None when that has none."""
@@ -354,7 +366,9 @@ class SendRoad:
             failed.__cause__ = error
             self._give_up(send, failed)
         elif task.cancelled() and not self._is_closed:
-            self._give_up(send, ClosedError("its try was cancelled", topic=send.topic))
+            # The event loop ends, and so does whoever waits.
+            send.future.cancel()
+            self._give_up(send, ClosedError("the event loop ended"))
 
     async def _try_again(self, send: Send, retry: Retry) -> None:
         """Waits, makes sure of a route and a connection, and sends."""
@@ -403,6 +417,9 @@ class SendRoad:
         if send not in self._on_way:
             return
         self._on_way.discard(send)
+        if not self._on_way and self._nothing_left is not None:
+            self._nothing_left.set_result(None)
+            self._nothing_left = None
         self._window.release(send.body.size_bytes)
         future = send.future
         if not future.done():

@@ -90,14 +90,22 @@ class Tracer:
             return
         self._closing.set()
         self._news.set()
-        await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        try:
+            await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
+        finally:
+            self.abort()
+        await asyncio.wait([self._task])
         await self._road.close()
         if self._dropped_count or self._waiting:
             count = self._dropped_count + len(self._waiting)
             _log.warning("%s dropped %d traces", self._group, count)
+
+    def abort(self) -> None:
+        """Sends nothing more, and waits for nothing."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._road is not None:
+            self._road.abort()
 
     def follow(
         self,

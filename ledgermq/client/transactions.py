@@ -129,10 +129,16 @@ class TransactionalProducer(Closing):
         for task in list(self._checks):
             task.cancel()
         self._check.close()
-        await road.close()
-        if self._tracer is not None:
-            await self._tracer.close()
-        await self._instance.close(self.group, None)
+        try:
+            await road.close()
+            if self._tracer is not None:
+                await self._tracer.close()
+            await self._instance.close(self.group, None)
+        finally:
+            # Whoever is cancelled while it says good-bye leaves nothing behind either.
+            if self._tracer is not None:
+                self._tracer.abort()
+            self._instance.abort()
 
     async def send_half(self, message: Message) -> SendResult:
         """Stores a message where no consumer sees it.

@@ -37,6 +37,9 @@ class SlowRoad:
     async def close(self) -> None:
         self.is_closed = True
 
+    def abort(self) -> None:
+        self.is_closed = True
+
 
 def test_close_waits_for_the_trace_that_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "SendRoad", SlowRoad)
