@@ -7,7 +7,9 @@ checkpoint, reopen), the vote file, the message store with its queues, key index
 and the recovery of the ledger itself. At each point where the machine may stop, legal states of the
 disk are made (tests/fault/recording_disk.py), and the store is opened on each: what was synced is
 there and equal, nothing is invented, what was voted is remembered, queues say what the log says,
-and the store takes appends. Prints how many states were looked at.
+and the store takes appends. Disk jobs run in a second thread, and appends go on meanwhile: either
+thread may come upon the other in the midst of a write or of a sync. Prints how many states were
+looked at.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.vote_file import VoteFile
 from tests.fault.message_workload import MessageWorkload, check_queues, open_broker
 from tests.fault.recording_disk import RecordingDisk, State
+from tests.fault.second_thread import SecondThread
 from tests.fault.store_workload import DIRECTORY, Workload, make_store
 from tests.unit.commitlog.single_member import message
 
@@ -58,8 +61,9 @@ class Explorer:
 
 def explore_ledger(seed: int, states_max: int, steps: int = 30) -> Explorer:
     """The file store."""
-    disk = RecordingDisk()
-    workload = Workload(disk, seed)
+    rng = random.Random(seed)
+    disk, second = RecordingDisk(parts=rng), SecondThread(rng)
+    workload = Workload(disk, seed, second)
 
     def check(state: State) -> None:
         store = workload.check(RecordingDisk(state))
@@ -73,17 +77,7 @@ def explore_ledger(seed: int, states_max: int, steps: int = 30) -> Explorer:
         assert reopened.open().last_index == store.last_index
 
     explorer = Explorer(disk, check, states_max, seed)
-
-    def explore(kind: str) -> None:
-        if workload.is_syncing and workload.rng.random() < 0.3:
-            # As the other thread does; its own operations are not stopped here.
-            disk.on_point = None
-            workload.append()
-            disk.note()
-            disk.on_point = explore
-        explorer.explore(kind)
-
-    disk.on_point = explore
+    disk.on_let_go = second.let_go
     workload.run(steps)
     explorer.explore("end")
     return explorer
@@ -138,8 +132,9 @@ def explore_votes(seed: int, states_max: int, steps: int = 12) -> Explorer:
 
 def explore_messages(seed: int, states_max: int, steps: int = 14) -> Explorer:
     """The message store on its ledger."""
-    disk = RecordingDisk()
-    workload = MessageWorkload(disk, seed)
+    rng = random.Random(seed)
+    disk, second = RecordingDisk(parts=rng), SecondThread(rng)
+    workload = MessageWorkload(disk, seed, second)
 
     def check(state: State) -> None:
         broker = open_broker(RecordingDisk(state))
@@ -150,6 +145,7 @@ def explore_messages(seed: int, states_max: int, steps: int = 14) -> Explorer:
         check_queues(broker)
 
     explorer = Explorer(disk, check, states_max, seed)
+    disk.on_let_go = second.let_go
     workload.run(steps)
     explorer.explore("end")
     return explorer

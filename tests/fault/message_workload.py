@@ -1,10 +1,15 @@
-"""A workload on the message store, and the check that queues and keys say what the log says."""
+"""A workload on the message store, and the check that queues and keys say what the log says.
+
+With a second thread flushes and syncs run there, while messages are sent here.
+"""
 
 import random
+from collections.abc import Callable
 
 from ledgermq.commitlog.consume_queue import QueueUnit
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.protocol.record import decode_record
+from tests.fault.second_thread import SecondThread
 from tests.unit.commitlog.single_member import Broker, clean, message
 
 SIZES = {
@@ -25,8 +30,10 @@ def open_broker(disk: FileSystem) -> Broker:
 class MessageWorkload:
     """Drives one broker and knows the number of the next message."""
 
-    def __init__(self, disk: FileSystem, seed: int) -> None:
+    def __init__(self, disk: FileSystem, seed: int, second: SecondThread | None = None) -> None:
+        """`second` runs flushes and syncs; None: this thread does."""
         self.disk = disk
+        self.second = second
         self.rng = random.Random(seed)
         self.number = 0
         self.broker = None
@@ -64,13 +71,27 @@ class MessageWorkload:
         job = self.broker.store.begin_flush(0)
         if self.rng.random() < 0.5:
             self.send()
-        job.run()
+        self._run(job.run)
         self.broker.store.end_flush(job)
 
     def sync(self) -> None:
         last_index = self.broker.ledger_store.last_index
-        self.broker.ledger_store.sync()
+        job = self.broker.ledger_store.begin_sync()
+        if job is not None:
+            self._run(job.run)
+            job.end()
         self.synced_index = last_index
+
+    def _run(self, run: Callable[[], None]) -> None:
+        if self.second is None:
+            run()
+            return
+        self.second.begin(run)
+        while self.second.is_busy:
+            if self.rng.random() < 0.2:
+                self.send()
+            if self.second.is_busy:
+                self.second.go_on()
 
     def clean(self) -> None:
         self.broker.commit()

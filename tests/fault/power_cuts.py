@@ -3,10 +3,11 @@
     python -m tests.fault.power_cuts [--cuts 200] [--seed 0] [--no-sync]
 
 Three members (replica, ledger, message store, flushes of the derived files) run on loopback, each
-on a RecordingDisk whose syncs take a moment. While messages are sent, all three lose their power at
-once, in the middle of whatever they do; each disk is left in a legal state drawn at random, mostly
-one without anything that was not synced, and all are started on that. Every message that was
-acknowledged is then at its offset, on every member in the end.
+on a RecordingDisk whose syncs take a moment, and many writes too, so that they meet. While messages
+are sent, all three lose their power at once, in the middle of whatever they do; each disk is left
+in a legal state drawn at random, mostly one without anything that was not synced, and all are
+started on that. Every message that was acknowledged is then at its offset, on every member in the
+end.
 
 With --no-sync the disks acknowledge syncs that they did not make, and a new group is made for each
 cut: acknowledged messages must be lost then, in nearly every cut, or the check could not see.
@@ -82,7 +83,7 @@ class PowerCuts:
             reactor, Path("/power-cuts"), free_ports(3), FlushDiskType.SYNC_FLUSH
         )
         for member in self.group.members:
-            member.file_system = disk_type(sync_s=SYNC_S)
+            member.file_system = disk_type(sync_s=SYNC_S, parts=self.rng)
         # Body by queue and offset.
         self.acked: dict[tuple[int, int], bytes] = {}
         # Sent by the present leader and not yet committed: queue, offset, body.
@@ -178,7 +179,7 @@ class PowerCuts:
         for member, state in zip(self.group.members, states, strict=True):
             await member.abandon()
             member.damage.clear()
-            member.file_system = self._disk_type(state, sync_s=SYNC_S)
+            member.file_system = self._disk_type(state, sync_s=SYNC_S, parts=self.rng)
             try:
                 await member.start()
             except StoreFormatError as error:

@@ -9,6 +9,10 @@ beside, its sync, the rename, the sync of the directory.
 `on_point`, when set, is called before and behind each operation, and between its steps: a machine
 may stop there. Mapped files are written without telling anybody, as real mappings are; what they
 contain is noted at each point.
+
+A write may be done in parts, and a sync takes its time: both let go of the interpreter, and another
+thread may run there (`on_let_go`). Of what was written after a sync began, the cut that follows
+keeps any sectors or none.
 """
 
 import itertools
@@ -22,6 +26,8 @@ from ledgermq.dledger.store.errors import DiskFullError
 SECTOR_BYTES = 512
 # The share of what was not synced that a cut keeps on one disk, drawn for each cut.
 SURVIVALS = (0.0, 0.1, 0.5, 0.9, 1.0)
+# Of the writes, how many are done in parts.
+PARTED_SHARE = 0.5
 # A file by path, after a cut.
 State = dict[str, bytes]
 
@@ -49,14 +55,19 @@ class RecordedFile:
             self.history.append((self.disk.next_time(), bytes(self.content)))
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        self.buffer[offset : offset + len(data)] = data
+        done = self.disk.first_part(len(data))
+        if done:
+            self.buffer[offset : offset + done] = data[:done]
+            self.disk.point("part of a write")
+            self.disk.let_go()
+        self.buffer[offset + done : offset + len(data)] = data[done:]
 
     def sync(self) -> None:
         self.disk.point("sync")
         with self.disk.lock:
             self.note()
             captured, at = bytes(self.content), self.disk.next_time()
-        self.disk.wait()
+        self.disk.let_go()
         with self.disk.lock:
             self.disk.check_power()
             if at > self.synced_at:
@@ -115,9 +126,23 @@ LENGTH, NAME = -1, -2
 class RecordingDisk:
     """A FileSystem."""
 
-    def __init__(self, state: State | None = None, sync_s: float = 0.0) -> None:
-        """Begins with files that are on the platter; `sync_s`: how long a sync takes."""
+    def __init__(
+        self,
+        state: State | None = None,
+        sync_s: float = 0.0,
+        parts: random.Random | None = None,
+    ) -> None:
+        """Begins with files that are on the platter.
+
+        Args:
+            state: these files.
+            sync_s: how long a sync takes, and a rest in the midst of a write.
+            parts: draws which writes are done in parts; None: none is.
+        """
         self.on_point: Callable[[str], None] | None = None
+        # Whoever is at the disk lets go of the interpreter: another thread may run.
+        self.on_let_go: Callable[[], None] | None = None
+        self._parts = parts
         self.is_off = False
         self.free_bytes: int | None = None
         self.sync_s = sync_s
@@ -135,9 +160,19 @@ class RecordingDisk:
     def next_time(self) -> int:
         return next(self._clock)
 
-    def wait(self) -> None:
+    def let_go(self) -> None:
+        """The operation takes its time, and others may run."""
+        if self.on_let_go is not None:
+            self.on_let_go()
         if self.sync_s:
             self._never.wait(self.sync_s)
+
+    def first_part(self, size_bytes: int) -> int:
+        """Returns after how much of a write others may run; 0: it is done in one piece."""
+        parts = self._parts
+        if parts is None or parts.random() >= PARTED_SHARE:
+            return 0
+        return parts.randrange(size_bytes + 1)
 
     def check_power(self) -> None:
         if self.is_off:
@@ -228,7 +263,7 @@ class RecordingDisk:
 
     def sync_directory(self, directory: str) -> None:
         self.point("sync_directory")
-        self.wait()
+        self.let_go()
         with self.lock:
             self.check_power()
             kept = []

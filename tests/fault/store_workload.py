@@ -1,12 +1,19 @@
-"""A workload on the file store that knows what the store must hold, whenever it is stopped."""
+"""A workload on the file store that knows what the store must hold, whenever it is stopped.
+
+With a second thread it keeps to the contract of disk jobs: begun and ended here, run there, while
+appends go on that need no new file. Without one each job is done at once.
+"""
 
 import random
+from collections.abc import Callable
 
 from crc32c import crc32c
 
-from ledgermq.dledger.entry import EntryCodec, EntryId, count_in_segment, place
+from ledgermq.dledger.disk_job import DiskJob
+from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice, count_in_segment, place
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.filesystem import FileSystem
+from tests.fault.second_thread import SecondThread
 
 SEGMENT_BYTES = 4096
 INDEX_SEGMENT_BYTES = 32 * 40
@@ -22,8 +29,10 @@ def make_store(disk: FileSystem) -> DLedgerMmapFileStore:
 class Workload:
     """Drives a store and knows what it must hold."""
 
-    def __init__(self, disk: FileSystem, seed: int) -> None:
+    def __init__(self, disk: FileSystem, seed: int, second: SecondThread | None = None) -> None:
+        """`second` runs the disk jobs; None: this thread does."""
         self.disk = disk
+        self.second = second
         self.rng = random.Random(seed)
         self.codec = EntryCodec(crc32c)
         self.store = make_store(disk)
@@ -34,8 +43,8 @@ class Workload:
         # On disk for certain.
         self.synced_index = -1
         self.first_index = 0
-        # A sync runs; in a program entries go on being appended then.
-        self.is_syncing = False
+        # Appends while a job ran.
+        self.beside_count = 0
 
     def run(self, count: int) -> None:
         self.store.open()
@@ -48,6 +57,12 @@ class Workload:
             step()
 
     def append(self) -> None:
+        self._append(self._make_room)
+        if self.second is not None:
+            self._do(self.store.begin_ahead())
+
+    def _append(self, has_room: Callable[[EntrySlice], bool]) -> None:
+        """Appends some entries, as far as there is room for them."""
         bodies = [self.rng.randbytes(self.rng.randrange(500)) for _ in range(4)]
         store = self.store
         while bodies:
@@ -61,6 +76,8 @@ class Workload:
                 previous_chain_crc=store.last_chain_crc,
             )
             bodies = bodies[count:]
+            if not has_room(entries):
+                return
             ends = [*entries.starts[1:], len(entries.data)]
             for i, (start, end) in enumerate(zip(entries.starts, ends, strict=True)):
                 history = self.written.setdefault(entries.first_index + i, [])
@@ -68,12 +85,42 @@ class Workload:
             store.append(entries)
             self.last_index = store.last_index
 
+    def _make_room(self, entries: EntrySlice) -> bool:
+        if self.second is not None:
+            self._do(self.store.begin_room([entries]), may_append=False)
+        return True
+
+    def _do(self, job: DiskJob | None, *, may_append: bool = True) -> None:
+        """Begun by the caller; run by the second thread, ended here, and so what follows from it.
+
+        Args:
+            job: None: there is nothing to do.
+            may_append: whether entries may be appended while it runs.
+        """
+        while job is not None:
+            if self.second is None:
+                job.run()
+            else:
+                self._run_beside(self.second, job, may_append)
+            job = job.end()
+
+    def _run_beside(self, second: SecondThread, job: DiskJob, may_append: bool) -> None:
+        second.begin(job.run)
+        while second.is_busy:
+            if may_append and self.rng.random() < 0.5:
+                self._append(lambda entries: self.store.has_room([entries]))
+                self.beside_count += 1
+            if second.is_busy:
+                second.go_on()
+
     def sync(self) -> None:
-        last_index = self.last_index
-        self.is_syncing = True
-        self.store.sync()
-        self.is_syncing = False
-        self.synced_index = last_index
+        """Syncs, and mostly again when entries came meanwhile: somebody waits for them."""
+        while True:
+            last_index = self.last_index
+            self._do(self.store.begin_sync())
+            self.synced_index = last_index
+            if last_index == self.last_index or self.rng.random() < 0.3:
+                return
 
     def truncate(self) -> None:
         committed = self.store.read_checkpoint()
@@ -82,7 +129,7 @@ class Workload:
             return
         index = self.rng.randint(lowest, self.last_index)
         self.synced_index = min(self.synced_index, index - 1)
-        self.store.truncate(index)
+        self._do(self.store.begin_truncate(index), may_append=False)
         self.last_index = index - 1
         # What was cut must not come back.
         for cut in [cut for cut in self.written if cut >= index]:
@@ -94,13 +141,13 @@ class Workload:
         if committed > self.store.first_index:
             index = min(committed, self.last_index)
             if index >= self.store.first_index:
-                self.store.drop_before(self.store.position_at(index))
+                self._do(self.store.begin_drop(self.store.position_at(index)))
                 self.first_index = self.store.first_index
 
     def reset(self) -> None:
         index, position = self.last_index + 5, self.store.end_position + 700
         self.synced_index = -1
-        self.store.reset(index, position)
+        self._do(self.store.begin_reset(index, position), may_append=False)
         self.written.clear()
         self.first_index, self.last_index, self.synced_index = index, index - 1, index - 1
 
