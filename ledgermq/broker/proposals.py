@@ -114,6 +114,8 @@ class Proposals:
         # Of an answer, for the kernel.
         self._pieces = send_response_pieces(region_id) if is_trace_on else None
         self._refuse = refuse
+        # Called when what a turn gathered is in the log: the ledger's turn may follow at once.
+        self.on_appended: Callable[[], None] = _nothing
         self._messages: list[AppendMessage] = []
         self._requests: list[Request] = []
         self._waiting: deque[WaitingTuple] = deque()
@@ -267,6 +269,7 @@ class Proposals:
             if not requests:
                 return
         self._wait_for(requests, results)
+        self.on_appended()
 
     def _wait_for(self, requests: list[Request], results: list[AppendResult]) -> None:
         """Queues requests whose messages are in the log now."""
@@ -402,3 +405,7 @@ def _broker_error(error: Exception, count: int) -> BrokerError:
             return IllegalMessageError(f"one of {count} messages of this moment: {error}")
         case _:
             return ServiceUnavailableError(f"message not stored: {error}")
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""

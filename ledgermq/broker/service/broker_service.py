@@ -342,6 +342,7 @@ class BrokerService:
             on_ready=self._ready,
         )
         self._member = self._new_member(store_host)
+        self._proposals.on_appended = self._member.take_turn
         self._messages.on_damage(self._damage_found)
         return self._member.start(applied_index=self._messages.dispatched_index)
 

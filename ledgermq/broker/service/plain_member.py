@@ -141,6 +141,12 @@ class PlainMember:
 
     # One turn.
 
+    def take_turn(self) -> None:
+        """Does at once what is due at the end of the reactor's turn, for who has gathered one."""
+        if self._turn_call is not None:
+            self._turn_call.cancel()
+            self._turn()
+
     def _appended(self, max_offset: int) -> None:
         if self._turn_call is None:
             self._turn_call = self._reactor.callLater(0, self._turn)

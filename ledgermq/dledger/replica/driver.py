@@ -343,6 +343,12 @@ class Replica:
         self._leave()
         self._applying.fail(error)
 
+    def take_turn(self) -> None:
+        """Does at once what is due at the end of the reactor's turn, for who has gathered one."""
+        if self._turn_call is not None:
+            self._turn_call.cancel()
+            self._turn()
+
     # MemberEvents: what the connections tell.
 
     def message_received(self, message: Message) -> None:

@@ -183,7 +183,9 @@ class Listener:
                 remark = f"request type {command.code} not supported"
                 connection.send(command.response(_NOT_SUPPORTED, remark))
             if not connection.is_open:
-                return
+                break
+        # A leader pushes once a turn: there is nothing more to gather.
+        self._events.take_turn()
 
     def _greet(self, connection: CommandProtocol, command: RemotingCommand) -> None:
         config, code, reason = self._config, DLedgerCode.SUCCESS, ""

@@ -63,6 +63,9 @@ class MemberEvents(Protocol):
     def message_received(self, message: Message) -> None:
         """A peer sent this; in order for each connection."""
 
+    def take_turn(self) -> None:
+        """All that one read brought has been told."""
+
     def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
         """The way to a peer is open."""
 

@@ -158,6 +158,7 @@ class SimBroker:
     def attach(self, replica: Replica) -> None:
         """Names the ledger, and begins the periodic work."""
         self._replica = replica
+        self.proposals.on_appended = replica.take_turn
         self._scrub = self.messages.make_scrub()
         self.messages.attach(replica)
         self._reactor.callLater(_TICK_MS / 1000, self._keep_up)

@@ -43,6 +43,8 @@ class Rig:
 
     def message_received(self, message: Message) -> None: ...
 
+    def take_turn(self) -> None: ...
+
     def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
         self.found.append(peer_id)
 

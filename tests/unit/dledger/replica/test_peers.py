@@ -62,6 +62,8 @@ class Rig:
     def message_received(self, message: Message) -> None:
         self.told.append(message)
 
+    def take_turn(self) -> None: ...
+
     def dialect_found(self, peer_id: str, dialect: PeerDialect) -> None:
         self.told.append((peer_id, dialect))
 
