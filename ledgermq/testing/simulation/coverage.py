@@ -46,6 +46,8 @@ FLOORS: Final[Mapping[str, int]] = {
     "RECOVERING entered": 100,
     "RECOVERING left": 80,
     "write EIO hit": 200,
+    "write overlapped a sync": 10_000,
+    "turn between begin and end": 100_000,
     "fsync EIO hit": 200,
     "ENOSPC hit": 100,
     "reset at begin index": 20,
