@@ -107,7 +107,7 @@ STORE_KEYS: Final = (
         "ms",
         100,
         86_400_000,
-        "Time between two cleanings.",
+        "Time between two cleanings; the disk's use is looked at ten times as often.",
     ),
     integer(
         "maxTransferBytesOnMessageInMemory",

@@ -71,8 +71,7 @@ def decide(
         needed_position: from here on a follower of this leader lacks the log; it stays, unless the
             disk forces it away. None when nobody lacks anything.
     """
-    level = config.disk_force_percent if was_disk_full else config.disk_full_percent
-    is_disk_full = disk_percent > level
+    is_disk_full = is_full(disk_percent, config, was_full=was_disk_full)
     if disk_percent > config.disk_force_percent and config.force_clean:
         reason = CleanReason.DISK_FORCED
     elif disk_percent > config.disk_clean_percent:
@@ -93,6 +92,11 @@ def decide(
                 break
         drop_before = segment.end_position
     return CleanDecision(drop_before, reason, is_disk_full)
+
+
+def is_full(disk_percent: int, config: StoreConfig, *, was_full: bool) -> bool:
+    """Tell whether appends must be refused; see `decide` for the arguments."""
+    return disk_percent > (config.disk_force_percent if was_full else config.disk_full_percent)
 
 
 def used_percent(total_bytes: int, free_bytes: int, usable_bytes: int) -> int:

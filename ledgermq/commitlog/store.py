@@ -50,7 +50,7 @@ from ledgermq.commitlog.reading import (
     TagsMatcher,
 )
 from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
-from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide
+from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide, is_full
 from ledgermq.commitlog.row import Arrival
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.scrub import Scrub
@@ -448,6 +448,10 @@ class MessageStore:
             key_index=self._key_index.mark(),
             index_timestamp=self._key_index.full_timestamp,
         )
+
+    def is_full_at(self, disk_percent: int) -> bool:
+        """Tell what `is_disk_full` would become by this use of the disk."""
+        return is_full(disk_percent, self._config, was_full=self.is_disk_full)
 
     def decide_clean(
         self,

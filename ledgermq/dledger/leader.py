@@ -10,7 +10,7 @@ DLedgerServer.handleAppend.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ledgermq.dledger.config import NEVER, Timing
+from ledgermq.dledger.config import Timing
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
 from ledgermq.dledger.errors import (
@@ -33,7 +33,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.pace import Pace, Wait
 from ledgermq.dledger.quorum import QuorumAckChecker
-from ledgermq.dledger.transfer import PREFERENCE_INTERVAL_MS, PreferredLeaders, Standing, Transfer
+from ledgermq.dledger.transfer import PreferredLeaders, Standing, Transfer
 
 # A member that was not ready to follow gets its next heart beat after this (DLedger: at once).
 NOT_READY_RETRY_MS: Final = 20
@@ -101,10 +101,7 @@ class Leader:
         # The attempt to hand over that is under way; no proposals are taken meanwhile.
         self._transfer: Transfer | None = None
         self._preferred = preferred
-        # When to look for a preferred leader; never, when there is none to look for.
-        self._next_preference_ms = NEVER
-        if preferred.wants_another:
-            self._next_preference_ms = now_ms + PREFERENCE_INTERVAL_MS
+        preferred.will_look(now_ms)
 
     def open_term(self) -> None:
         """Appends the record that opens the term, which all older entries commit with (Raft 8)."""
@@ -155,7 +152,7 @@ class Leader:
     def deadline_ms(self) -> float:
         """Tells when `tick` is due."""
         deadline_ms = min(
-            self._next_heart_beat_ms, self._silence_deadline_ms(), self._next_preference_ms
+            self._next_heart_beat_ms, self._silence_deadline_ms(), self._preferred.next_look_ms
         )
         if self._transfer is not None:
             deadline_ms = min(deadline_ms, self._transfer.deadline_ms)
@@ -178,8 +175,8 @@ class Leader:
             dispatcher.tick(now_ms)
         if self._transfer is not None and now_ms >= self._transfer.deadline_ms:
             self._end_transfer(DLedgerCode.TIMEOUT, now_ms)
-        if now_ms >= self._next_preference_ms:
-            self._next_preference_ms = now_ms + PREFERENCE_INTERVAL_MS
+        if now_ms >= self._preferred.next_look_ms:
+            self._preferred.will_look(now_ms)
             self._look_for_preferred(commit_index, now_ms)
         return True
 
@@ -281,7 +278,7 @@ class Leader:
         self._preferred.not_taken(transfer.target_id, now_ms)
 
     def _look_for_preferred(self, commit_index: int, now_ms: float) -> None:
-        """Hands over to a preferred member that could lead as well as this one."""
+        """Hands over to a member that should lead rather than this one."""
         if self._transfer is not None or commit_index < self.ready_index:
             return
         limit_ms = self._live_silence_ms()

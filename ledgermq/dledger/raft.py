@@ -104,9 +104,8 @@ class Raft:
         self._elector = LeaderElector(self._state, self._log, rng, self._outbox, self._pace)
         self._handler = EntryHandler(self._state, self._log, self._outbox)
         self._takeover = Takeover(config, self._outbox)
-        self._preferred = PreferredLeaders(config)
-        # The driver has a reason for this member not to lead: it refuses to take over.
-        self.declines_leadership = False
+        # The driver tells it, too, whether this member can do a leader's work.
+        self.preferred = PreferredLeaders(config)
         # Under a Java leader, a committed entry of a later term than this ends the recovery: the
         # term of the first leader that was met, None before.
         self._recovery_term: int | None = None
@@ -365,7 +364,7 @@ class Raft:
         self._announced_role = RoleChange(
             role=self.role, term=state.term, leader_id=state.leader_id, is_ready_leader=is_ready
         )
-        self._preferred.leader_changed(state.leader_id, self._now_ms)
+        self.preferred.leader_changed(state.leader_id, self._now_ms)
         return self._announced_role
 
     # -- terms and roles
@@ -433,7 +432,7 @@ class Raft:
             state,
             self._log,
             self._outbox,
-            self._preferred,
+            self.preferred,
             self._pace,
             self.commit_index,
             now_ms,
@@ -557,7 +556,7 @@ class Raft:
             code = DLedgerCode.INCONSISTENT_TERM
         elif not isinstance(self._duty, Follower) or self.leader_id != request.sender:
             code = DLedgerCode.INCONSISTENT_LEADER
-        elif self.recovering or self.declines_leadership:
+        elif self.recovering or self.preferred.is_unfit:
             code = DLedgerCode.TAKE_LEADERSHIP_FAILED
         if code is not None:
             self._takeover.answer(request, code, request.term)

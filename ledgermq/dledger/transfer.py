@@ -1,4 +1,4 @@
-"""Handing the leadership over: who gives it, who takes it, and when a preferred member gets it.
+"""Handing the leadership over: who gives it, who takes it, and when a leader does so by itself.
 
     leader                                      member that is to lead
     takes no more proposals
@@ -29,6 +29,10 @@ PREFERENCE_INTERVAL_MS: Final = 1000
 # time again doubles it.
 PAUSE_MIN_MS: Final = 10_000
 PAUSE_MAX_MS: Final = 600_000
+# The same for a member that did not take it from a leader that cannot do its work: its reason may
+# be the same one, and may pass sooner.
+UNFIT_PAUSE_MIN_MS: Final = 5_000
+UNFIT_PAUSE_MAX_MS: Final = 60_000
 
 
 @dataclass(slots=True)
@@ -105,13 +109,18 @@ class Standing(NamedTuple):
 
 
 class _Record:
-    """What a preferred member has made of the leadership so far."""
+    """What a member has made of the leadership, or of its offer, so far."""
 
     __slots__ = ("fail_count", "pause_end_ms")
 
     def __init__(self) -> None:
         self.fail_count = 0
         self.pause_end_ms = float("-inf")
+
+    def failed(self, now_ms: float, pause_min_ms: int, pause_max_ms: int) -> None:
+        """Gives it a pause, twice as long as the last one."""
+        self.fail_count += 1
+        self.pause_end_ms = now_ms + _pause_ms(self.fail_count, pause_min_ms, pause_max_ms)
 
 
 class PreferredLeaders:
@@ -121,6 +130,9 @@ class PreferredLeaders:
     is full, it cannot be reached from elsewhere): the group then has no leader for most of the
     time. Here a member that lost or refused the leadership gets a pause, which doubles while it
     goes on so. Each member watches for itself, whatever its role.
+
+    A leader that cannot do its work (its disk is full) prefers everybody else. It asks one after
+    the other, until somebody can; when nobody can, it leads on, and asks ever more rarely.
     """
 
     def __init__(self, config: Config) -> None:
@@ -129,11 +141,26 @@ class PreferredLeaders:
         self._records = {peer_id: _Record() for peer_id in config.preferred_leader_ids}
         self._leader_id: str | None = None
         self._since_ms = 0.0
+        # Whom this member has asked while it could not do a leader's work.
+        self._asked: dict[str, _Record] = {}
+        # The driver has a reason for this member not to lead: it takes no leadership over.
+        self.is_unfit = False
+        # When a leader should look for another one; never, when there is none to look for.
+        self.next_look_ms = NEVER
 
-    @property
-    def wants_another(self) -> bool:
-        """Whether members are preferred, and this one is not among them."""
-        return bool(self._records) and self._config.self_id not in self._records
+    def set_unfit(self, is_unfit: bool, now_ms: float) -> None:
+        """Takes whether this member cannot do a leader's work: if it leads, it looks at once."""
+        self.is_unfit = is_unfit
+        if is_unfit:
+            self.next_look_ms = now_ms
+        else:
+            self._asked.clear()
+
+    def will_look(self, now_ms: float) -> None:
+        """Sets the time of the next look: this member begins to lead, or has just looked."""
+        is_preferred = not self._records or self._config.self_id in self._records
+        wants_another = self.is_unfit or not is_preferred
+        self.next_look_ms = now_ms + PREFERENCE_INTERVAL_MS if wants_another else NEVER
 
     def leader_changed(self, leader_id: str | None, now_ms: float) -> None:
         """Takes that the group has another leader now, or none that this member knows."""
@@ -141,33 +168,42 @@ class PreferredLeaders:
             return
         record = self._records.get(self._leader_id or "")
         if record is not None:
-            if now_ms - self._since_ms >= _pause_ms(record.fail_count + 1):
+            if now_ms - self._since_ms >= _pause_ms(
+                record.fail_count + 1, PAUSE_MIN_MS, PAUSE_MAX_MS
+            ):
                 record.fail_count = 0
             self._failed(record, now_ms)
         self._leader_id, self._since_ms = leader_id, now_ms
 
     def not_taken(self, peer_id: str, now_ms: float) -> None:
         """Takes that a peer was offered the leadership in vain."""
-        record = self._records.get(peer_id)
-        if record is not None:
-            self._failed(record, now_ms)
+        if self.is_unfit:
+            record = self._asked.setdefault(peer_id, _Record())
+            record.failed(now_ms, UNFIT_PAUSE_MIN_MS, UNFIT_PAUSE_MAX_MS)
+            self.next_look_ms = now_ms
+        elif peer_id in self._records:
+            self._failed(self._records[peer_id], now_ms)
 
     def find_target(self, standings: Sequence[Standing], now_ms: float) -> str | None:
-        """Returns the preferred peer that is nearest to the leader, if one may be asked now."""
+        """Returns the peer that is nearest to the leader of those that may be asked now: preferred
+        ones, and all of them when this leader is not fit.
+        """
+        records = {s.peer_id: self._asked.get(s.peer_id, _Record()) for s in standings}
+        if not self.is_unfit:
+            records = self._records
         fit = [
             standing
             for standing in standings
             if standing.is_live
             and standing.lag_count < self._config.transfer_lag_max
-            and standing.peer_id in self._records
-            and self._records[standing.peer_id].pause_end_ms <= now_ms
+            and standing.peer_id in records
+            and records[standing.peer_id].pause_end_ms <= now_ms
         ]
         return min(fit, key=lambda standing: standing.lag_count).peer_id if fit else None
 
     def _failed(self, record: _Record, now_ms: float) -> None:
-        record.fail_count += 1
-        record.pause_end_ms = now_ms + _pause_ms(record.fail_count)
+        record.failed(now_ms, PAUSE_MIN_MS, PAUSE_MAX_MS)
 
 
-def _pause_ms(fail_count: int) -> int:
-    return min(PAUSE_MIN_MS << min(fail_count - 1, 20), PAUSE_MAX_MS)
+def _pause_ms(fail_count: int, pause_min_ms: int, pause_max_ms: int) -> int:
+    return min(pause_min_ms << min(fail_count - 1, 20), pause_max_ms)

@@ -175,6 +175,18 @@ class FileGroupTest(AnyStore, GroupTestCase):
             self.assertEqual(member.applier.ranges[0][0], applied_index + 1)
         self._assert_identical(group)
 
+    async def test_leader_that_cannot_do_its_work_hands_over_to_the_one_that_can(self) -> None:
+        group = self.group()
+        await group.start()
+        leader = await group.wait_for_leader()
+        await self._propose_all(group, leader, [b"before %d" % i for i in range(100)])
+        full, fit = (member for member in group.up if member is not leader)
+        full.running.decline_leadership(True)
+        leader.running.decline_leadership(True)
+        await group.wait(lambda: fit.running.is_ready_leader, "the only one that can lead")
+        await self._propose_all(group, fit, [b"after %d" % i for i in range(100)])
+        self.assertTrue(fit.running.is_ready_leader)
+
     async def test_disk_error_stops_a_member_and_the_others_go_on(self) -> None:
         group = self.group()
         await group.start()

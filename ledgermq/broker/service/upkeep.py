@@ -29,6 +29,8 @@ _DELIVERY_DUE_MS: Final = 50
 _SCAN_MS: Final = 5000
 _HOUSEKEEPING_MS: Final = 10_000
 _SECOND_MS: Final = 1000
+# Between two times that old files are looked for, the use of the disk is looked at so often.
+_DISK_LOOKS: Final = 10
 _SCRUB_MS: Final = 100
 # Longest work of one look, whatever the records are like: nobody waits longer for the reactor than
 # for a write, and a fifth of its time is the most that a broker spends on looking.
@@ -48,7 +50,7 @@ class LedgerMember(Protocol):
         """First entry that a follower may still ask for."""
 
     def decline_leadership(self, declines: bool) -> None:
-        """Takes whether this member should refuse to take over."""
+        """Takes whether this member cannot do a leader's work, so that another one should."""
 
 
 class Upkeep:
@@ -111,6 +113,7 @@ class Upkeep:
         schedule.every(config.offsets_flush_ms, self._storage.save_offsets)
         schedule.every(_HOUSEKEEPING_MS, self._processors.clients.close_silent)
         schedule.every(config.clean_interval_ms, self._clean)
+        schedule.every(max(config.clean_interval_ms // _DISK_LOOKS, 1), self._look_at_disk)
         schedule.every(SAMPLE_MS, lambda: statistics.sample(int(self._clock_ms())))
         schedule.every(config.register_period_ms, self._registration.register)
         schedule.every(_SNAPSHOT_MS, self._write_snapshot)
@@ -149,6 +152,12 @@ class Upkeep:
             self._storage.scrub.step(bytes_max, lambda: time.monotonic() < end_s)
         except (CorruptStoreError, DamagedFileError) as error:
             self._damage_found(error)
+
+    def _look_at_disk(self) -> None:
+        """A disk that has just filled up, or has room again, does not wait for its turn."""
+        messages = self._storage.messages
+        if messages.is_full_at(self._storage.disk_used_percent()) is not messages.is_disk_full:
+            self._clean()
 
     def _clean(self) -> None:
         self._expiry.log_holds(self._storage.messages.dispatched_timestamp)

@@ -194,9 +194,12 @@ class Replica:
         return self._raft.needed_index(self.now_ms)
 
     def decline_leadership(self, declines: bool) -> None:
-        """Takes whether this member should refuse to take over (its disk is full)."""
-        if self._raft is not None:
-            self._raft.declines_leadership = declines
+        """Takes whether this member cannot do a leader's work (its disk is full): while it leads it
+        hands over to a member that can, and it takes no leadership over.
+        """
+        if self._raft is not None and self._is_running:
+            self._raft.preferred.set_unfit(declines, self.now_ms)
+            self._schedule_turn()
 
     def dialect_of(self, peer_id: str) -> PeerDialect:
         """How a peer is spoken to now; UNKNOWN while there is no connection to it."""

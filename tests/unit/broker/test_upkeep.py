@@ -8,6 +8,8 @@ from twisted.internet.task import Clock
 from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.upkeep import Upkeep
+from ledgermq.commitlog.config import StoreConfig
+from ledgermq.commitlog.retention import is_full
 from tests.unit.broker.parts import Parts
 
 HOUR_MS = 3_600_000
@@ -26,14 +28,21 @@ class Storage(Idle):
     """Notes by which time ages were judged."""
 
     def __init__(self) -> None:
-        self.messages = SimpleNamespace(is_disk_full=False, dispatched_timestamp=0)
+        self.used_percent = 50
+        self.messages = SimpleNamespace(
+            is_disk_full=False, dispatched_timestamp=0, is_full_at=self._is_full_at
+        )
         self.looks_ms: list[int] = []
+
+    def _is_full_at(self, percent: int) -> bool:
+        return is_full(percent, StoreConfig(root=""), was_full=self.messages.is_disk_full)
 
     def clean(self, now_ms: int, local_hour: int, needed_index: int) -> None:
         self.looks_ms.append(now_ms)
+        self.messages.is_disk_full = self._is_full_at(self.used_percent)
 
     def disk_used_percent(self) -> int:
-        return 97
+        return self.used_percent
 
 
 class Bench:
@@ -98,3 +107,21 @@ def test_ages_are_judged_by_what_the_log_holds() -> None:
     bench.pass_s(31)
     assert stored_ms <= min(bench.storage.looks_ms) <= max(bench.storage.looks_ms)
     assert max(bench.storage.looks_ms) < stored_ms + 40_000
+
+
+def test_disk_that_fills_up_closes_the_broker_and_ends_its_leadership_within_a_second() -> None:
+    bench = Bench()
+    leadership = bench.parts.leadership
+    bench.pass_s(11)
+    assert (bench.member.declines, leadership.closed_because) == ([False], None)
+    bench.storage.used_percent = 91
+    bench.pass_s(1)
+    assert bench.member.declines == [False, True]
+    assert "91 % are used" in str(leadership.closed_because)
+    bench.storage.used_percent = 86
+    bench.pass_s(5)
+    assert bench.member.declines == [False, True]
+    bench.storage.used_percent = 85
+    bench.pass_s(1)
+    assert bench.member.declines == [False, True, False]
+    assert leadership.closed_because is None

@@ -240,7 +240,7 @@ def test_only_the_leader_of_the_term_is_obeyed(request_: TransferRequest, code: 
 
 def test_member_that_is_not_fit_to_lead_declines() -> None:
     lab = Lab([1, 1], term=1)
-    lab.raft.declines_leadership = True
+    lab.raft.preferred.set_unfit(True, lab.now_ms)
     lab.take(beat(1))
     assert only_answer(lab.take(ask(1, 1)))[0] is DLedgerCode.TAKE_LEADERSHIP_FAILED
     assert lab.raft.role is Role.FOLLOWER
