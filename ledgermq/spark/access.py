@@ -5,15 +5,17 @@ context) is made there. The names of its options are those by which Spark keeps 
 plans and logs.
 """
 
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ledgermq.client import ClientConfig, Credentials
-from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls
+from ledgermq.protocol.tls.contexts import TlsSettingsError, client_context, read_tls_file
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.option_table import Option, truth, word
+from ledgermq.spark.paths import local_path
 
 ACCESS_OPTIONS: Final[Mapping[str, Option]] = {
     "accessKey": Option(word, "the name of an account"),
@@ -21,6 +23,8 @@ ACCESS_OPTIONS: Final[Mapping[str, Option]] = {
     "tls": Option(truth, "true or false", False),
     "tlsConfigFile": Option(word, "path of a tls.properties, on every worker"),
 }
+# Ends the keys of a tls.properties that name files.
+_NAMES_A_FILE: Final = "Path"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -31,8 +35,10 @@ class Access:
     # Never shown.
     secret_key: str = field(default="", repr=False)
     uses_tls: bool = False
-    # "" takes the certificates of the system.
+    # Absolute; "" takes the certificates of the system.
     tls_file: str = ""
+    # Of the driver: relative paths in the file are meant from there.
+    directory: str = ""
 
     def credentials(self) -> Credentials | None:
         """Returns what requests are signed with; None without an account."""
@@ -49,9 +55,14 @@ class Access:
         if not self.uses_tls:
             return None
         try:
-            return load_client_tls(self.tls_file)
+            settings = read_tls_file(self.tls_file) if self.tls_file else {}
+            for name, path in settings.items():
+                if name.endswith(_NAMES_A_FILE) and path:
+                    settings[name] = os.path.join(self.directory, os.path.expanduser(path))
+            return client_context(settings)
         except (OSError, TlsSettingsError) as error:
-            raise OptionError("tlsConfigFile", self.tls_file, f"a usable file: {error}") from error
+            allowed = f"a usable file on every worker: {error}"
+            raise OptionError("tlsConfigFile", self.tls_file, allowed) from error
 
     def client_config(self) -> ClientConfig:
         """Returns the settings of a producer or consumer.
@@ -77,9 +88,11 @@ def access_of(values: Mapping[str, Any]) -> Access:
         raise OptionError(missing, None, "accessKey and secretKey together, or neither")
     if values["tlsConfigFile"] is not None and not values["tls"]:
         raise OptionError("tls", "false", "true where tlsConfigFile is given")
+    file = values["tlsConfigFile"]
     return Access(
         access_key=values["accessKey"] or "",
         secret_key=values["secretKey"] or "",
         uses_tls=values["tls"],
-        tls_file=values["tlsConfigFile"] or "",
+        tls_file=str(local_path("tlsConfigFile", file)) if file else "",
+        directory=os.getcwd(),
     )

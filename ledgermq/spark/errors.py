@@ -25,6 +25,22 @@ class OptionError(SparkSourceError):
         return f"option {self.option} is {shown}; allowed: {self.allowed}"
 
 
+class PathNotSeenError(SparkSourceError):
+    """A file that the driver has planned to read is not there where a task runs."""
+
+    def __init__(self, path: str, worker: str) -> None:
+        super().__init__(path, worker)
+        self.path = path
+        # Names the host and the working directory.
+        self.worker = worker
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is not there for {self.worker}: either it was removed, or the directory"
+            " is not mounted under this path on every worker"
+        )
+
+
 class UnknownTopicError(SparkSourceError):
     """No name server knows a topic, or none fits a pattern."""
 

@@ -6,15 +6,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from ledgermq.commitlog.config import DEFAULT_DELAYS_MS, SCHEDULE_TOPIC
 from ledgermq.commitlog.key_index import KeyIndex, KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
 from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.commitlog.rows import may_be_delivery_time
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.spark.segment_audit import QueueUnits, SegmentFindings
 
 QueueName = tuple[str, int]
 
+# A hash of tags is an int of 32 bits.
+_HASH_MAX: Final = 2**31 - 1
 _NOTHING: Final = bytes(QUEUE_UNIT_BYTES)
 _FILES_OPEN_MAX: Final = 512
 
@@ -47,7 +51,9 @@ def compare_queue(root: Path, name: QueueName, log: QueueUnits) -> tuple[str, st
 
     Returns:
         A defect and a note, each "" when there is none. A queue that ends early, or has no files,
-        is made from the log at the next start of its broker: that is a note.
+        is made from the log at the next start of its broker: that is a note. The time at which a
+        delayed message is delivered may be another one than the log's units say: nothing in a store
+        tells what messageDelayLevel was when it came.
     """
     directory = root / "consumequeue" / name[0] / str(name[1])
     label = f"queue {name[0]}-{name[1]}"
@@ -59,9 +65,9 @@ def compare_queue(root: Path, name: QueueName, log: QueueUnits) -> tuple[str, st
     for offset, end, found in _pieces(starts, size, log.first_offset, log.end_offset):
         at = (offset - log.first_offset) * QUEUE_UNIT_BYTES
         expected = bytes(log.units[at : at + (end - offset) * QUEUE_UNIT_BYTES])
-        if found != expected:
-            first = offset + _first_other(found, expected)
-            return _difference(directory, label, log, starts, size, first)
+        first = None if found == expected else _first_other(name, found, expected)
+        if first is not None:
+            return _difference(directory, label, log, starts, size, offset + first)
     return "", ""
 
 
@@ -79,12 +85,29 @@ def _pieces(
         first_offset = end
 
 
-def _first_other(found: bytes, expected: bytes) -> int:
-    """Returns the number of the first unit that is not as expected; there is one."""
-    count = 0
-    while _unit(found, count) == _unit(expected, count):
-        count += 1
-    return count
+def _first_other(name: QueueName, found: bytes, expected: bytes) -> int | None:
+    """Returns the number of the first unit that is not as expected; None when all are."""
+    for number in range(len(expected) // QUEUE_UNIT_BYTES):
+        one, other = _unit(found, number), _unit(expected, number)
+        if one != other and not _is_delayed_otherwise(name, one, other):
+            return number
+    return None
+
+
+def _is_delayed_otherwise(name: QueueName, found: bytes, expected: bytes) -> bool:
+    """Tells whether a unit differs only in the delay of its message."""
+    topic, queue_id = name
+    if topic != SCHEDULE_TOPIC or len(found) < QUEUE_UNIT_BYTES:
+        return False
+    *place, delivery_time = QUEUE_UNIT.unpack(found)
+    *expected_place, expected_time = QUEUE_UNIT.unpack(expected)
+    # The queue of a level has the number before it; a hash of tags is smaller than any time.
+    delay_ms = DEFAULT_DELAYS_MS[min(queue_id, len(DEFAULT_DELAYS_MS) - 1)]
+    return (
+        place == expected_place
+        and expected_time > _HASH_MAX
+        and may_be_delivery_time(delivery_time, expected_time - delay_ms)
+    )
 
 
 def _unit(units: bytes | bytearray, number: int) -> bytes:

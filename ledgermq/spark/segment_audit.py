@@ -18,6 +18,7 @@ from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.paths import file_size
 from ledgermq.spark.segment_plan import SegmentRange
 from ledgermq.spark.segment_walk import read_entries
 
@@ -61,7 +62,11 @@ class SegmentFindings:
 def audit_segment(
     wanted: SegmentRange, delays_ms: tuple[int, ...], *, wants_keys: bool
 ) -> SegmentFindings:
-    """Walks over one file with every check; a defect is a finding, not an error."""
+    """Walks over one file with every check; a defect is a finding, not an error.
+
+    Raises:
+        PathNotSeenError: the file is not there.
+    """
     found = SegmentFindings(path=wanted.path)
     file_system = RealFileSystem()
     files = OpenFiles(file_system, _FILES_OPEN_MAX)
@@ -106,10 +111,13 @@ def piece_checksums(path: str, start: int, end: int) -> dict[int, int]:
 
     Returns:
         By position of the piece; a piece that the file does not hold whole has what there is.
+
+    Raises:
+        PathNotSeenError: the file is not there.
     """
-    position = int(Path(path).name)
+    position, size = int(Path(path).name), file_size(path)
     found = {}
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
         at = max(start, position)
         stop = min(end, position + len(data))
         while at < stop:

@@ -20,6 +20,7 @@ from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.marks import Marks
 from ledgermq.spark.errors import CorruptDataError, OptionError
+from ledgermq.spark.paths import local_path
 
 _NAME: Final = re.compile(r"\d{20}")
 _ALLOWED: Final = (
@@ -32,6 +33,7 @@ _ALLOWED: Final = (
 class SegmentRange(InputPartition):  # type: ignore[misc,unused-ignore]  # untyped where absent
     """One segment file to read."""
 
+    # Absolute, as `next_path` is: a task has another working directory than the driver.
     path: str
     # Position of its first byte in the log, and where in the file the log begins.
     position: int
@@ -45,7 +47,7 @@ class SegmentRange(InputPartition):  # type: ignore[misc,unused-ignore]  # untyp
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LogFiles:
-    """The files of one log."""
+    """The files of one log; paths are absolute."""
 
     paths: tuple[Path, ...]
     is_ledger: bool
@@ -54,12 +56,12 @@ class LogFiles:
 
 
 def find_log(text: str) -> LogFiles:
-    """Returns the log at a path.
+    """Returns the log at a path, which is made absolute.
 
     Raises:
         OptionError: there is none, or there are several members, which would give each row twice.
     """
-    path = Path(text.removeprefix("file://"))
+    path = local_path("path", text)
     members = [path] if _segments(path / "data") else sorted(path.glob("dledger-*"))
     members = [member for member in members if _segments(member / "data")]
     if len(members) > 1:
@@ -77,8 +79,12 @@ def find_log(text: str) -> LogFiles:
 
 
 def find_members(text: str) -> list[Path]:
-    """Returns the ledger directories at or below a path, at most two levels down."""
-    path = Path(text.removeprefix("file://"))
+    """Returns the ledger directories at or below a path, at most two levels down, absolute.
+
+    Raises:
+        OptionError: the path is on another kind of file system.
+    """
+    path = local_path("DIR", text)
     if (path / "data").is_dir():
         return [path]
     return [

@@ -30,6 +30,7 @@ from ledgermq.dledger.errors import CorruptEntryError
 from ledgermq.protocol.checksum import CRC32_MASK, crc32c
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, RECORD_MAGIC, RECORD_MAGIC_V2
 from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.paths import file_size
 from ledgermq.spark.property_columns import Int64s
 from ledgermq.spark.record_columns import RecordColumns
 from ledgermq.spark.segment_plan import SegmentRange
@@ -49,12 +50,15 @@ def read_segment(wanted: SegmentRange, *, verifies: bool) -> Iterator[RecordColu
 
     Raises:
         CorruptDataError: something in the file is not what it must be.
+        PathNotSeenError: it is not there.
     """
-    path = Path(wanted.path)
-    size = path.stat().st_size
+    size = file_size(wanted.path)
     if size == 0:
         raise CorruptDataError(wanted.path, "the file is empty")
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+    with (
+        open(wanted.path, "rb") as file,
+        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
+    ):
         if wanted.is_ledger:
             segment = _LedgerSegment(wanted, data, verifies=verifies)
             for run in segment.runs():
@@ -68,12 +72,15 @@ def read_entries(wanted: SegmentRange) -> Iterator[tuple[EntrySlice, RecordColum
 
     Raises:
         CorruptDataError: something in the file is not what it must be.
+        PathNotSeenError: it is not there.
     """
-    path = Path(wanted.path)
-    size = path.stat().st_size
+    size = file_size(wanted.path)
     if size == 0:
         raise CorruptDataError(wanted.path, "the file is empty")
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+    with (
+        open(wanted.path, "rb") as file,
+        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
+    ):
         segment = _LedgerSegment(wanted, data, verifies=True)
         for run in segment.runs():
             yield run, segment.records(run)

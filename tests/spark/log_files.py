@@ -14,13 +14,15 @@ HOST = (b"\x7f\0\0\1", 10911)
 PREPARED = 4
 
 
-def make_record(topic: str, number: int, *, sys_flag: int = 0, body_bytes: int = 50) -> bytes:
+def make_record(
+    topic: str, number: int, *, sys_flag: int = 0, body_bytes: int = 50, properties: str = ""
+) -> bytes:
     """A message; its queue offset is its number divided by four."""
     body = f"{number}:".encode().ljust(body_bytes, b".")
-    properties = f"TAGS\x01{'AB'[number % 2]}\x02KEYS\x01key-{number}\x02".encode()
+    text = properties or f"TAGS\x01{'AB'[number % 2]}\x02KEYS\x01key-{number}\x02"
     return encode_record(
         topic.encode(), number % 4, 0, number // 4, 0, sys_flag, 1_700_000_000_000 + number, HOST,
-        1_700_000_000_100 + number, HOST, 0, 0, body, properties,
+        1_700_000_000_100 + number, HOST, 0, 0, body, text.encode(),
     )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """The audit finds every planted defect, and makes the queues that the broker made."""
 
 import argparse
+import os
 import re
 import shutil
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ REPLICAS = ("n0", "n1", "n2")
 class InThisProcess:
     """What the job needs of a session, without one: its tasks run here, one after the other."""
 
+    master = "local"
+
     def __init__(self, items: Sequence[Any] = ()) -> None:
         self._items = items
 
@@ -36,10 +40,10 @@ class InThisProcess:
         return self
 
     def parallelize(self, items: Sequence[Any], _slices: int) -> "InThisProcess":
-        return InThisProcess(items)
+        return type(self)(items)
 
     def map(self, function: Callable[[Any], Any]) -> "InThisProcess":
-        return InThisProcess([function(item) for item in self._items])
+        return type(self)([function(item) for item in self._items])
 
     def collect(self) -> list[Any]:
         return list(self._items)
@@ -180,6 +184,77 @@ def test_defects_of_several_replicas_are_found_in_tasks_of_spark(
         assert re.search(pattern, out), (pattern, out)
 
 
+def test_relative_paths_are_those_of_the_driver(
+    group: dict[str, list[Path]],
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tasks run in processes with another working directory, as on a cluster."""
+    monkeypatch.chdir(tmp_path)
+    [elsewhere] = spark.sparkContext.parallelize([0], 1).map(lambda _: os.getcwd()).collect()
+    assert elsewhere != str(tmp_path)
+    parser = argparse.ArgumentParser()
+    audit.add_arguments(parser)
+    words = ["n0", "./n1/dledger-n1", f"file://{tmp_path}/n2", "--rebuild", "anew"]
+    capsys.readouterr()
+    assert audit.run(spark, parser.parse_args(words)) == 0
+    assert capsys.readouterr().out.count("0 defects") == 3
+    assert (tmp_path / "anew" / "dledger-n2" / "consumequeue" / "Orders").is_dir()
+
+
+def test_a_store_that_workers_do_not_see_is_refused_before_anything_is_read(
+    group: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    class Elsewhere(InThisProcess):
+        """Its one worker has nothing mounted."""
+
+        master = "spark://elsewhere:7077"
+        defaultParallelism = 1
+
+        def map(self, function: Callable[[Any], Any]) -> InThisProcess:
+            hidden = tmp_path.with_name(tmp_path.name + "-hidden")
+            tmp_path.rename(hidden)
+            try:
+                return super().map(function)
+            finally:
+                hidden.rename(tmp_path)
+
+    parser = argparse.ArgumentParser()
+    audit.add_arguments(parser)
+    options = parser.parse_args([str(tmp_path / "n0")])
+    words = f"DIR is '{tmp_path}/n0/dledger-n0'; allowed: a path that every worker sees; it is not"
+    with pytest.raises(OptionError, match=re.escape(words)) as caught:
+        audit.run(Elsewhere(), options)
+    assert f"the worker on {socket.gethostname()}, in {os.getcwd()}" in str(caught.value)
+
+
+def test_a_delayed_message_may_have_had_any_delay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        make_record("SCHEDULE_TOPIC_XXXX", n, properties=f"TAGS\x01A\x02DELAY\x01{n % 4 + 1}\x02")
+        for n in range(COUNT)
+    ]
+    write_ledger(tmp_path / "n0" / "dledger-n0", records, committed_index=COUNT - 1)
+    assert run(tmp_path / "n0", "--rebuild", tmp_path / "made") == 0
+    queues = tmp_path / "n0" / "consumequeue"
+    shutil.copytree(tmp_path / "made" / "dledger-n0" / "consumequeue", queues)
+    file = sorted((queues / "SCHEDULE_TOPIC_XXXX" / "2").iterdir())[0]
+    stored_ms, unit_at = 1_700_000_000_100 + 2 + 4 * 5, QUEUE_UNIT_BYTES * 5
+    data = file.read_bytes()
+    assert int.from_bytes(data[unit_at + 12 : unit_at + 20], "big") == stored_ms + 10_000
+    for delay_ms, code in ((0, 0), (7_000, 0), (10**9, 0), (-1, 1), (-stored_ms, 1)):
+        other = (stored_ms + delay_ms).to_bytes(8, "big")
+        file.write_bytes(data[: unit_at + 12] + other + data[unit_at + 20 :])
+        capsys.readouterr()
+        assert run(tmp_path / "n0") == code, delay_ms
+        assert ("offset 5 says" in capsys.readouterr().out) == bool(code)
+    flip(file, unit_at + 7)
+    assert run(tmp_path / "n0") == 1
+
+
 def contents(directory: Path) -> dict[Path, bytes]:
     return {
         path.relative_to(directory): path.read_bytes()
@@ -231,6 +306,11 @@ def test_units_have_the_size_that_files_are_made_of(tmp_path: Path) -> None:
 def test_a_directory_without_stores_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="stores with dledger-<id>/data"):
         run(tmp_path)
+    write_ledger(tmp_path / "n0" / "dledger-n0", RECORDS, committed_index=COUNT - 1)
+    with pytest.raises(OptionError, match=f"DIR is '{tmp_path}/n1'; allowed: stores"):
+        run(tmp_path / "n0", tmp_path / "n1")
+    with pytest.raises(OptionError, match="DIR is 'hdfs://h/n0'; allowed: a path in the file sys"):
+        run(tmp_path / "n0", "hdfs://h/n0")
 
 
 def test_sizes_that_cannot_be_are_refused(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -93,6 +94,26 @@ def test_archive_and_replay_keep_each_message_once(
     for queue_id in in_queues:
         assert_same_order(sent, replayed, queue_id)
     assert f"replayed {len(sent) - len(part)} messages" in capsys.readouterr().out
+
+
+def test_relative_paths_are_those_of_the_driver(
+    spark: Any, cluster: UpCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers, and Spark's own readers and writers, have another working directory."""
+    monkeypatch.chdir(tmp_path)
+    [elsewhere] = spark.sparkContext.parallelize([0], 1).map(lambda _: os.getcwd()).collect()
+    assert elsewhere != str(tmp_path)
+    send_numbered(cluster.name_server, "FromHere", 20)
+    run(archive, spark, cluster, "-t", "FromHere", "--path", "made/archive", "--compact-mib", 1)
+    assert len(archive_files.batches(tmp_path / "made" / "archive")) == 1
+    assert not (Path(elsewhere) / "made").exists()
+    words = ("--path", "made/archive", "-t", "ToThere", "--state", "sent.json")
+    run(replay, spark, cluster, *words)
+    assert (tmp_path / "sent.json").is_file()
+    sent = direct.read_rows({"nameServer": cluster.name_server, "topic": "FromHere"})
+    assert contents(archived(spark, Path("made/archive"))) == contents(sent)
+    replayed = direct.read_written({"nameServer": cluster.name_server, "topic": "ToThere"})
+    assert contents(replayed) == contents(sent)
 
 
 def test_an_archive_without_its_checkpoint_is_refused(tmp_path: Path) -> None:

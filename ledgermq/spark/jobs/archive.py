@@ -28,6 +28,7 @@ from ledgermq.spark.jobs.cluster_arguments import (
     topic_option,
 )
 from ledgermq.spark.jobs.running import positive_number, run_job
+from ledgermq.spark.paths import check_shared, local_path, spark_path
 
 _MIB = 1024 * 1024
 
@@ -51,10 +52,12 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     """Archives what there is and prints what is in the archive now.
 
     Raises:
-        OptionError: the directory holds an archive whose checkpoint is gone.
+        OptionError: the directory holds an archive whose checkpoint is gone, or a worker has
+            another one under this path.
     """
-    path = Path(options.path).absolute()
+    path = local_path("--path", options.path)
     check_archive(path)
+    check_shared(spark.sparkContext, "--path", path)
     finish_compaction(path)
     before = {batch.path for batch in batches(path)}
     source = {**cluster_of(options).source_options(), **topic_option(options)}
@@ -66,10 +69,10 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     def write(rows: DataFrame, batch_id: int) -> None:
         dated = rows.withColumn("date", to_date(col("storeTimestamp")))
         writer = dated.write.mode("overwrite").partitionBy("topic", "date")
-        writer.parquet(str(batch_path(path, batch_id)))
+        writer.parquet(spark_path(batch_path(path, batch_id)))
 
     writer = frame.writeStream.foreachBatch(write)
-    writer = writer.option("checkpointLocation", str(path / CHECKPOINT))
+    writer = writer.option("checkpointLocation", spark_path(path / CHECKPOINT))
     if not options.follow:
         writer = writer.trigger(availableNow=True)
     writer.start().awaitTermination()

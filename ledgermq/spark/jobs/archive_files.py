@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType, StringType, StructField, StructType
 
+from ledgermq.spark.paths import check_seen, local_path, spark_path
 from ledgermq.spark.schema import COLUMN_NAMES, message_schema
 
 CHECKPOINT: Final = "_checkpoint"
@@ -71,13 +72,15 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
     Raises:
         FileNotFoundError: there is no archive.
+        OptionError: the path is on another kind of file system, or a worker does not see it.
     """
-    root = Path(path)
+    root = local_path("path", path)
     finish_compaction(root)
-    found = [str(batch.path) for batch in batches(root)]
+    found = [spark_path(batch.path) for batch in batches(root)]
     if not found:
-        raise FileNotFoundError(f"{path} holds no complete batch of an archive")
-    reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", path)
+        raise FileNotFoundError(f"{root} holds no complete batch of an archive")
+    check_seen(spark.sparkContext, "path", [root])
+    reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", spark_path(root))
     return reader.parquet(*found)
 
 
@@ -116,10 +119,10 @@ def compact(spark: SparkSession, path: Path, target_bytes: int) -> int:
     for group in _groups(done, target_bytes):
         first, last = group[0].first, group[-1].last
         result = path / _COMPACTING / f"batch={first:020d}-{last:020d}"
-        reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", str(path))
-        frame = reader.parquet(*(str(batch.path) for batch in group)).drop("batch")
+        reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", spark_path(path))
+        frame = reader.parquet(*(spark_path(batch.path) for batch in group)).drop("batch")
         writer = frame.coalesce(1).write.mode("overwrite").partitionBy("topic", "date")
-        writer.parquet(str(result))
+        writer.parquet(spark_path(result))
         finish_compaction(path)
         count += len(group)
     return count

@@ -18,6 +18,7 @@ from ledgermq.commitlog.config import DEFAULT_DELAYS_MS
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.spark.errors import OptionError, SparkSourceError
 from ledgermq.spark.jobs.running import positive_number, run_job
+from ledgermq.spark.paths import check_seen, local_path
 from ledgermq.spark.queue_files import (
     QueueName,
     compare_queue,
@@ -75,12 +76,14 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     """Audits the stores and prints the report.
 
     Raises:
-        OptionError: a directory holds no ledger, or files of queues cannot have that size.
+        OptionError: a directory holds no ledger, or a worker does not see it, or files of queues
+            cannot have that size.
     """
     if options.queue_file_bytes % QUEUE_UNIT_BYTES:
         allowed = f"a multiple of {QUEUE_UNIT_BYTES}"
         raise OptionError("--queue-file-bytes", str(options.queue_file_bytes), allowed)
     stores = [StoreAudit(directory=path) for path in _members(options.directories)]
+    check_seen(spark.sparkContext, "DIR", [store.directory for store in stores])
     _plan(stores)
     _walk(spark, stores, wants_keys=options.rebuild is not None)
     for store in stores:
@@ -95,10 +98,13 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
 
 
 def _members(directories: list[str]) -> list[Path]:
-    found = [member for text in directories for member in find_members(text)]
-    if not found:
-        raise OptionError("DIR", " ".join(directories), "stores with dledger-<id>/data")
-    return found
+    members: list[Path] = []
+    for text in directories:
+        found = find_members(text)
+        if not found:
+            raise OptionError("DIR", text, "stores with dledger-<id>/data")
+        members += found
+    return members
 
 
 def _plan(stores: list[StoreAudit]) -> None:
@@ -164,7 +170,7 @@ def _compare_replicas(spark: SparkSession, stores: list[StoreAudit]) -> None:
 
 def _rebuild(stores: list[StoreAudit], options: argparse.Namespace) -> None:
     for store in stores:
-        target = Path(options.rebuild) / store.directory.name
+        target = local_path("--rebuild", options.rebuild) / store.directory.name
         if target.exists():
             raise OptionError("--rebuild", str(target), "a directory that is not there yet")
         units = write_queues(target, store.queues, options.queue_file_bytes)

@@ -21,6 +21,7 @@ from ledgermq.spark.access import Access
 from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.option_table import addresses
+from ledgermq.spark.paths import local_path
 
 _TIMEOUT_S: Final = 30.0
 _ACCOUNT_ALLOWED: Final = "a YAML file with accessKey and secretKey"
@@ -84,7 +85,8 @@ def cluster_of(options: argparse.Namespace) -> ClusterArguments:
         access_key=access_key,
         secret_key=secret_key,
         uses_tls=bool(tls_file),
-        tls_file=tls_file and os.path.abspath(os.path.expanduser(tls_file)),
+        tls_file=tls_file and str(local_path("--tls-config", tls_file)),
+        directory=os.getcwd(),
     )
     return ClusterArguments(options.name_server, access)
 

@@ -7,7 +7,6 @@ chosen ones go back to the topic they came from, each once, however often the jo
 
 import argparse
 import sys
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -23,6 +22,7 @@ from ledgermq.spark.jobs.cluster_arguments import (
 from ledgermq.spark.jobs.reports import print_report
 from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.sending_once import send_once
+from ledgermq.spark.paths import local_path
 
 _SHOWN_KEYS = 5
 
@@ -113,7 +113,7 @@ def _resend(spark: SparkSession, rows: DataFrame, options: argparse.Namespace) -
         spark,
         chosen,
         cluster=cluster_of(options),
-        state=Path(options.state),
+        state=local_path("--state", options.state),
         rows_per_second=options.rows_per_second,
     )
 

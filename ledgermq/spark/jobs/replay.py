@@ -7,7 +7,6 @@ one queue, one after the other; without, they go to all queues at once.
 
 import argparse
 import sys
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, concat_ws, lit
@@ -16,6 +15,7 @@ from ledgermq.spark.jobs.archive_files import read_archive
 from ledgermq.spark.jobs.cluster_arguments import add_cluster_arguments, cluster_of
 from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.sending_once import send_once
+from ledgermq.spark.paths import local_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,9 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     columns = ["topic", "body", "tags", "keys", "properties", "queueKey", "rowId"]
     chosen = rows.select(*columns, *(["queueOffset"] if options.keep_order else []))
     name = options.topic or "_own_topics"
-    state = Path(options.state or Path(options.path) / "_replay" / f"{name}.json")
+    state = local_path("--path", options.path) / "_replay" / f"{name}.json"
+    if options.state:
+        state = local_path("--state", options.state)
     count = send_once(
         spark,
         chosen,

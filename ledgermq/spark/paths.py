@@ -1,0 +1,109 @@
+"""Paths of files that tasks open: absolute, as the driver means them, and the same on every worker.
+
+A task runs in a process with a working directory of its own, on a cluster in one on another
+machine. So a path is made absolute where a user gave it, before anything travels; and a job looks
+whether its workers see what it sees before it begins.
+"""
+
+import os
+import re
+import socket
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ledgermq.spark.errors import OptionError, PathNotSeenError
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE: Final = "file:"
+# Tasks for each core, so that every worker gets one.
+_LOOKS_FOR_EACH_CORE: Final = 2
+
+
+def local_path(option: str, text: str) -> Path:
+    """Returns the absolute path that a user means.
+
+    Args:
+        option: by which it was given, for the error.
+        text: absolute, or from the working directory of this process; ``file://`` may stand before
+            it, and ``~`` is a home directory.
+
+    Raises:
+        OptionError: it is on another kind of file system.
+    """
+    scheme = _SCHEME.match(text)
+    if scheme is not None:
+        if scheme[1].lower() != "file":
+            allowed = "a path in the file system, the same on every worker"
+            raise OptionError(option, text, allowed)
+        text = text[len(_FILE) :].removeprefix("//")
+    return Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def spark_path(path: Path) -> str:
+    """Returns a path for Spark's own readers and writers, which may take another file system than
+    this machine's for what has no scheme.
+    """
+    return f"file://{path}"
+
+
+def file_size(path: str) -> int:
+    """Returns the size of a file that the driver has planned to read.
+
+    Raises:
+        PathNotSeenError: it is not there, where this task runs.
+    """
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        raise PathNotSeenError(path, _this_worker()) from None
+
+
+def check_seen(context: Any, option: str, paths: Sequence[Path]) -> None:
+    """Checks that workers see what the driver sees.
+
+    Whoever has a core at the moment is asked; a worker that comes later fails at its first file,
+    for the same reason.
+
+    Args:
+        context: a SparkContext.
+        option: by which the paths were given.
+        paths: absolute; of files or directories that are there.
+
+    Raises:
+        OptionError: a worker does not see one.
+    """
+    if re.match(r"local(\[|$)", context.master):
+        # The workers are processes beside this one.
+        return
+    texts = [str(path) for path in paths]
+
+    def look(_: int) -> list[tuple[str, str]]:
+        return [(path, _this_worker()) for path in texts if not os.path.exists(path)]
+
+    count = _LOOKS_FOR_EACH_CORE * max(1, context.defaultParallelism)
+    for unseen in context.parallelize(range(count), count).map(look).collect():
+        for path, worker in unseen:
+            allowed = f"a path that every worker sees; it is not there for {worker}"
+            raise OptionError(option, path, allowed)
+
+
+def check_shared(context: Any, option: str, directory: Path) -> None:
+    """Checks that workers write into the very directory that the driver reads; makes it.
+
+    Raises:
+        OptionError: a worker has another one, or none.
+        OSError: it cannot be made or written to.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    mark = directory / f"_seen-by-{uuid.uuid4().hex}"
+    mark.touch()
+    try:
+        check_seen(context, option, [mark])
+    finally:
+        mark.unlink()
+
+
+def _this_worker() -> str:
+    return f"the worker on {socket.gethostname()}, in {os.getcwd()}"
