@@ -31,7 +31,8 @@ class StateFile:
     """One file under `config/` and its `.bak` copy.
 
     Commit point of a write: the rename over the old file. Of several writes that are not durable
-    the copy keeps none: a power cut may empty them all, and the copy must outlast it.
+    the copy keeps none: a power cut may empty them all, and the copy must outlast it. So the copy
+    and its name are on disk before the first of them, and a write is durable where there is none.
     """
 
     def __init__(self, path: Path, *, bytes_max: int = FILE_BYTES_MAX) -> None:
@@ -42,6 +43,8 @@ class StateFile:
         # The content is known to survive a power cut. Whoever writes sets it; the reactor looks at
         # it, and takes it back, only while nothing is being written.
         self.is_durable = False
+        # The copy survives a power cut, and nothing later than it was durable. Of whoever writes.
+        self._has_copy = False
 
     def __str__(self) -> str:
         return str(self._path)
@@ -101,12 +104,14 @@ class StateFile:
         Args:
             content: what the file holds afterwards.
             is_durable: True syncs file and directory before the function returns, which blocks.
+                False does so only where a power cut would leave nothing that can be read.
 
         Raises:
             StateFileTooLargeError: `load` would not read it; the old file is untouched.
             OSError: the disk refused; the old file is untouched.
         """
         self.check(content)
+        is_durable = is_durable or not (self.is_durable or self._has_copy)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(self._path.name + ".tmp")
         with temporary.open("wb") as file:
@@ -119,15 +124,22 @@ class StateFile:
             spare.unlink(missing_ok=True)
             os.link(self._path, spare)
             spare.replace(self._backup)
+            if not is_durable:
+                # Names are kept or lost one by one: the copy's comes first.
+                self._sync_directory()
+        self._has_copy = not is_durable
         self.is_durable = False
         temporary.replace(self._path)
         if is_durable:
-            directory = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            self._sync_directory()
             self.is_durable = True
+
+    def _sync_directory(self) -> None:
+        directory = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def parse_tolerant(text: str) -> Any:

@@ -8,21 +8,32 @@ and the recovery of the ledger itself. At each point where the machine may stop,
 disk are made (tests/fault/recording_disk.py), and the store is opened on each: what was synced is
 there and equal, nothing is invented, what was voted is remembered, queues say what the log says,
 and the store takes appends. Disk jobs run in a second thread, and appends go on meanwhile: either
-thread may come upon the other in the midst of a write or of a sync. Prints how many states were
+thread may come upon the other in the midst of a write or of a sync.
+
+"files" is the ledger's store once more, but on real files: the calls of the operating system are
+recorded (tests/fault/recorded_os.py), so that the steps of `RealFileSystem` itself are judged; the
+vote file and the broker's JSON files are looked at in that way alone. Prints how many states were
 looked at.
 """
 
 import argparse
+import os
 import random
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
+from ledgermq.broker.state_files import StateFile
 from ledgermq.dledger.storage import HardState
+from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.vote_file import VoteFile
 from tests.fault.message_workload import MessageWorkload, check_queues, open_broker
+from tests.fault.recorded_os import RecordedOs
 from tests.fault.recording_disk import RecordingDisk, State
 from tests.fault.second_thread import SecondThread
 from tests.fault.store_workload import DIRECTORY, Workload, make_store
@@ -63,8 +74,41 @@ def explore_ledger(seed: int, states_max: int, steps: int = 30) -> Explorer:
     """The file store."""
     rng = random.Random(seed)
     disk, second = RecordingDisk(parts=rng), SecondThread(rng)
+    disk.on_let_go = second.let_go
     workload = Workload(disk, seed, second)
+    explorer = Explorer(disk, _ledger_check(workload, seed), states_max, seed)
+    workload.run(steps)
+    explorer.explore("end")
+    return explorer
 
+
+def explore_files(seed: int, states_max: int, steps: int = 20) -> Explorer:
+    """The file store on real files."""
+    rng = random.Random(seed)
+    disk, second = RecordingDisk(parts=rng), SecondThread(rng)
+    disk.on_let_go = second.let_go
+    with recorded_files(disk) as system:
+        workload = Workload(RealFileSystem(), seed, second, system.root)
+        check = _ledger_check(workload, seed)
+        explorer = Explorer(
+            disk, lambda state: check(system.content_below(state)), states_max, seed
+        )
+        workload.run(steps)
+        explorer.explore("end")
+        disk.on_point = None
+        workload.store.abandon()
+    return explorer
+
+
+@contextmanager
+def recorded_files(disk: RecordingDisk) -> Iterator[RecordedOs]:
+    """An empty directory whose files are recorded, for the length of a `with` block."""
+    with tempfile.TemporaryDirectory(prefix="crash-states-") as root:
+        with RecordedOs(os.path.realpath(root), disk) as system:
+            yield system
+
+
+def _ledger_check(workload: Workload, seed: int) -> Checker:
     def check(state: State) -> None:
         store = workload.check(RecordingDisk(state))
         assert store.read_checkpoint() <= store.last_index
@@ -76,11 +120,7 @@ def explore_ledger(seed: int, states_max: int, steps: int = 30) -> Explorer:
         reopened = make_store(RecordingDisk(store.data._file_system.content()))
         assert reopened.open().last_index == store.last_index
 
-    explorer = Explorer(disk, check, states_max, seed)
-    disk.on_let_go = second.let_go
-    workload.run(steps)
-    explorer.explore("end")
-    return explorer
+    return check
 
 
 def explore_recovery(seed: int, states_max: int, steps: int = 25) -> Explorer:
@@ -103,30 +143,62 @@ def explore_recovery(seed: int, states_max: int, steps: int = 25) -> Explorer:
 def explore_votes(seed: int, states_max: int, steps: int = 12) -> Explorer:
     """The vote file: term and vote never go back."""
     rng = random.Random(seed)
-    disk = RecordingDisk()
-    votes = VoteFile(disk, DIRECTORY, "n0", group="g")
-    assert votes.load() is None
     promised: HardState | None = None
     coming: HardState | None = None
 
     def check(state: State) -> None:
-        file = VoteFile(RecordingDisk(state), DIRECTORY, "n0", group="g")
+        disk = RecordingDisk(system.content_below(state))
+        file = VoteFile(disk, DIRECTORY, "n0", group="g")
         found = file.load()
         assert found in (promised, coming), (found, promised, coming)
         file.save(HardState(1000, "n2"))
         assert file.load() == HardState(1000, "n2")
 
-    explorer = Explorer(disk, check, states_max, seed)
-    term, vote = 0, None
-    for _ in range(steps):
-        if vote is None and rng.random() < 0.5:
-            vote = rng.choice(["n0", "n1", "n2"])
-        else:
-            term, vote = term + rng.randrange(1, 12), rng.choice([None, "n0", "n1", "n2"])
-        coming = HardState(term, vote)
-        votes.save(coming)
-        promised = coming
-    explorer.explore("end")
+    with recorded_files(RecordingDisk()) as system:
+        votes = VoteFile(RealFileSystem(), system.root + DIRECTORY, "n0", group="g")
+        assert votes.load() is None
+        explorer = Explorer(system.disk, check, states_max, seed)
+        term, vote = 0, None
+        for _ in range(steps):
+            if vote is None and rng.random() < 0.5:
+                vote = rng.choice(["n0", "n1", "n2"])
+            else:
+                term, vote = term + rng.randrange(1, 12), rng.choice([None, "n0", "n1", "n2"])
+            coming = HardState(term, vote)
+            votes.save(coming)
+            promised = coming
+        explorer.explore("end")
+        system.disk.on_point = None
+    return explorer
+
+
+def explore_state_file(seed: int, states_max: int, steps: int = 12) -> Explorer:
+    """A JSON file of the broker: what was written to last is there, or something later is."""
+    rng = random.Random(seed)
+    promised, number = 0, 0
+
+    def check(state: State) -> None:
+        names = {os.path.basename(path): content for path, content in state.items()}
+        for name in os.listdir(scratch):
+            os.unlink(os.path.join(scratch, name))
+        for name, content in names.items():
+            Path(scratch, name).write_bytes(content)
+        value = StateFile(Path(scratch, "topics.json")).load()
+        found = value["n"] if value is not None else 0
+        assert promised <= found <= number, (promised, found, number)
+
+    with tempfile.TemporaryDirectory(prefix="crash-states-") as scratch:
+        with recorded_files(RecordingDisk()) as system:
+            file = StateFile(Path(system.root, "topics.json"))
+            explorer = Explorer(system.disk, check, states_max, seed)
+            for number in range(1, steps + 1):
+                if rng.random() < 0.1:
+                    file = StateFile(Path(system.root, "topics.json"))
+                is_durable = rng.random() < 0.6
+                file.save({"n": number, "text": "x" * rng.randrange(900)}, is_durable=is_durable)
+                promised = number if is_durable else promised
+            explorer.explore("end")
+            system.disk.on_point = None
     return explorer
 
 
@@ -144,8 +216,8 @@ def explore_messages(seed: int, states_max: int, steps: int = 14) -> Explorer:
         broker.send(message(b"999999 after", "T0", 0))
         check_queues(broker)
 
-    explorer = Explorer(disk, check, states_max, seed)
     disk.on_let_go = second.let_go
+    explorer = Explorer(disk, check, states_max, seed)
     workload.run(steps)
     explorer.explore("end")
     return explorer
@@ -157,9 +229,11 @@ def _discard(_: object) -> None:
 
 # Each with its share of the states, and how many at one point at most.
 EXPLORERS: dict[str, tuple[Callable[[int, int], Explorer], float, int]] = {
-    "ledger": (explore_ledger, 0.55, 40),
+    "ledger": (explore_ledger, 0.45, 40),
+    "files": (explore_files, 0.1, 20),
     "recovery": (explore_recovery, 0.1, 60),
-    "votes": (explore_votes, 0.2, 1000),
+    "votes": (explore_votes, 0.15, 1000),
+    "state file": (explore_state_file, 0.05, 200),
     "messages": (explore_messages, 0.15, 12),
 }
 

@@ -20,22 +20,32 @@ INDEX_SEGMENT_BYTES = 32 * 40
 DIRECTORY = "/store/dledger-n0"
 
 
-def make_store(disk: FileSystem) -> DLedgerMmapFileStore:
+def make_store(disk: FileSystem, root: str = "") -> DLedgerMmapFileStore:
     return DLedgerMmapFileStore(
-        disk, DIRECTORY, SEGMENT_BYTES, INDEX_SEGMENT_BYTES, EntryCodec(crc32c)
+        disk, root + DIRECTORY, SEGMENT_BYTES, INDEX_SEGMENT_BYTES, EntryCodec(crc32c)
     )
 
 
 class Workload:
     """Drives a store and knows what it must hold."""
 
-    def __init__(self, disk: FileSystem, seed: int, second: SecondThread | None = None) -> None:
-        """`second` runs the disk jobs; None: this thread does."""
+    def __init__(
+        self, disk: FileSystem, seed: int, second: SecondThread | None = None, root: str = ""
+    ) -> None:
+        """Makes a store that is not open yet.
+
+        Args:
+            disk: holds it.
+            seed: of all that is drawn.
+            second: runs the disk jobs; None: this thread does.
+            root: where the store's directory is.
+        """
         self.disk = disk
+        self.root = root
         self.second = second
         self.rng = random.Random(seed)
         self.codec = EntryCodec(crc32c)
-        self.store = make_store(disk)
+        self.store = make_store(disk, root)
         self.term = 1
         # Every entry ever written at an index, the newest last; and how far the log went.
         self.written: dict[int, list[bytes]] = {}
@@ -157,7 +167,7 @@ class Workload:
     def reopen(self) -> None:
         self.store.close()
         self.synced_index = self.last_index
-        self.store = make_store(self.disk)
+        self.store = make_store(self.disk, self.root)
         self.store.open()
 
     def check(self, disk: FileSystem | None = None) -> DLedgerMmapFileStore:
