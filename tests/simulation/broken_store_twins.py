@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.service.flushes import Flushes
 from ledgermq.commitlog import reading
 from ledgermq.commitlog import store as message_store
 from ledgermq.commitlog.queue_offsets import QueueOffsets
@@ -27,7 +28,6 @@ from ledgermq.dledger.store.segment import Segment
 from ledgermq.dledger.store.segments import Segments
 from ledgermq.dledger.store.text_file import format_lines
 from ledgermq.dledger.store.vote_file import CURRENT_TERM, VoteFile
-from ledgermq.testing.simulation.broker import SimBroker
 from ledgermq.testing.simulation.clock import SimReactor
 from tests.simulation.broken_twins import Patch
 
@@ -204,7 +204,7 @@ def offsets_not_saved_with_mark() -> list[Patch]:
     def steps(self: Any, files: Any, job: Any) -> Any:
         return job.steps()
 
-    return [(SimBroker, "_flush_steps", steps)]
+    return [(Flushes, "_steps", steps)]
 
 
 def answered_twice() -> list[Patch]:

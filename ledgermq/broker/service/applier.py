@@ -6,22 +6,34 @@ that leads opens it when everything of former terms is applied, and from then on
 of topics, groups and offsets.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from twisted.logger import Logger
 
-from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.processors.pull import PullProcessor
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.subscriptions import built_in_groups
-from ledgermq.broker.topics import built_in_topics
+from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import MessageStore
 from ledgermq.dledger.member_state import Role
-from ledgermq.protocol.transport import TurnOutput
 
 _log = Logger()
+
+
+class Pulls(Protocol):
+    """Pulls that wait for messages."""
+
+    def messages_dispatched(self, arrivals: list[tuple[str, int, int, int]]) -> None:
+        """These queues have messages: topic, queue id, offset behind, tags code."""
+
+
+class Output(Protocol):
+    """What has been written to connections in this turn."""
+
+    def flush(self) -> None:
+        """Sends it."""
 
 
 class BrokerApplier:
@@ -33,14 +45,16 @@ class BrokerApplier:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        self_id: str,
         leadership: Leadership,
         state: BrokerState,
         messages: MessageStore,
         proposals: Proposals,
-        pulls: PullProcessor,
-        output: TurnOutput,
+        pulls: Pulls,
+        output: Output,
         *,
+        topics: Sequence[TopicConfig],
+        groups: Sequence[SubscriptionGroup],
         answer: Callable[[int], None],
         on_role_changed: Callable[[], None],
         on_ready: Callable[[], None],
@@ -48,6 +62,9 @@ class BrokerApplier:
         """Binds the parts.
 
         Args:
+            self_id: of the ledger's member.
+            topics: that every broker has.
+            groups: likewise.
             output: flushed when a range is applied, so that answers do not wait for the end of the
                 turn.
             answer: told up to where messages are committed and dispatched; has their senders
@@ -55,7 +72,9 @@ class BrokerApplier:
             on_role_changed: called after each change.
             on_ready: called when this member begins to serve.
         """
-        self._config = config
+        self._self_id = self_id
+        self._topics = topics
+        self._groups = groups
         self._leadership = leadership
         self._state = state
         self._messages = messages
@@ -91,7 +110,7 @@ class BrokerApplier:
             self._begin_to_serve(term)
         _log.info(
             "{member} is {role} in term {term}, leader {leader}, serving {serving}",
-            member=self._config.ledger_self_id,
+            member=self._self_id,
             role=role.name,
             term=term,
             leader=leader_id,
@@ -103,8 +122,8 @@ class BrokerApplier:
     def _begin_to_serve(self, term: int) -> None:
         self._messages.become_leader()
         self._leadership.serve()
-        self._state.adopt(built_in_topics(self._config), built_in_groups())
-        self._state.lead(f"{self._config.ledger_self_id}/{term}")
+        self._state.adopt(self._topics, self._groups)
+        self._state.lead(f"{self._self_id}/{term}")
         self._on_ready()
 
     def _close(self) -> None:
@@ -119,7 +138,7 @@ class BrokerApplier:
         self._close()
         _log.error(
             "{member} has left its group for good: {reason}",
-            member=self._config.ledger_self_id,
+            member=self._self_id,
             reason=self._leadership.failure,
         )
         self._on_role_changed()

@@ -7,7 +7,6 @@ What the ledger tells is carried out by `applier.py`, what time demands by `upke
     files
 """
 
-import socket
 import time
 from collections.abc import Callable, Sequence
 from math import inf
@@ -24,7 +23,7 @@ from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
-from ledgermq.broker.dispatch import Dispatcher, born_host
+from ledgermq.broker.dispatch import Dispatcher
 from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.ha.replication import check_interval_ms
 from ledgermq.broker.leadership import Leadership
@@ -50,11 +49,12 @@ from ledgermq.broker.service.replication import (
 )
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import machine_memory_bytes
+from ledgermq.broker.service.store_host import hex_of, resolved
 from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.state_records import body_bytes_max
-from ledgermq.broker.subscriptions import SubscriptionGroupTable
-from ledgermq.broker.topics import TopicTable
+from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
+from ledgermq.broker.topics import TopicTable, built_in_topics
 from ledgermq.commitlog import DamagedFileError, opening_record
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError
@@ -288,7 +288,7 @@ class BrokerService:
         """Builds what needs the port, and starts the ledger member."""
         config = self.config
         self._port = port
-        store_host = (_resolve(config.address_host), port)
+        store_host = (resolved(config.address_host), port)
         self._proposals = Proposals(
             self._messages,
             limits=Limits(
@@ -296,7 +296,7 @@ class BrokerService:
             ),
             call_at_end_of_turn=self._schedule.soon,
             clock_ms=self._clock_ms,
-            store_host_hex=_host_hex(store_host),
+            store_host_hex=hex_of(store_host),
             region_id=config.region_id,
             is_trace_on=config.is_trace_on,
             refuse=self._dispatcher.refuse,
@@ -330,13 +330,15 @@ class BrokerService:
             config, self._reactor, self._storage, self._proposals, self._registration.find_ha_master
         )
         self._applier = BrokerApplier(
-            config,
+            config.ledger_self_id,
             self.leadership,
             self.state,
             self._messages,
             self._proposals,
             self._processors.pulls,
             self._output,
+            topics=built_in_topics(config),
+            groups=built_in_groups(),
             answer=answer_of(self._proposals, self._replication),
             on_role_changed=self._role_changed,
             on_ready=self._ready,
@@ -585,16 +587,3 @@ def _report_keys(config: BrokerConfig) -> None:
             "configuration keys accepted without effect: {keys}",
             keys=", ".join(config.ineffective_keys),
         )
-
-
-def _resolve(host: str) -> bytes:
-    """The address of a host name, 4 bytes; of an address itself, 4 or 16."""
-    address, _ = born_host(host, 0)
-    if address == b"\x7f\x00\x00\x01" and not host.startswith("127."):
-        return socket.inet_aton(socket.gethostbyname(host))
-    return address
-
-
-def _host_hex(host: tuple[bytes, int]) -> str:
-    address, port = host
-    return (address + port.to_bytes(4, "big")).hex().upper()

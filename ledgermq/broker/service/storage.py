@@ -7,9 +7,8 @@ the changes the files may lack.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -18,13 +17,12 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from ledgermq.broker.config import BrokerConfig
-from ledgermq.broker.service.state_tables import StateContents, StateTables
-from ledgermq.broker.state_files import StateFile
+from ledgermq.broker.service.flushes import Flushes
+from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import (
     STATE_TOPIC,
     DamagedFileError,
-    FlushJob,
     MessageStore,
     MixedLog,
     MixedMessageStore,
@@ -42,8 +40,7 @@ from ledgermq.dledger.store import (
     RecoveryReport,
     VoteFile,
 )
-from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
-from ledgermq.dledger.store.filesystem import disk_error
+from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
@@ -86,10 +83,7 @@ class Storage:
         )
         # Does what waits for the disk, of the log too.
         self.keeper = Keeper(reactor, pool)
-        # The flush under way; None while there is none.
-        self._job: FlushJob | None = None
-        # State files are on their way to the disk.
-        self._is_saving = False
+        self._flushes = Flushes(self.keeper, self.messages, self._tables, now_ms)
         self._is_open = False
         self._is_clean_wanted = False
         # Queues and key index are to be made again at the next start.
@@ -164,28 +158,11 @@ class Storage:
 
     def save_topics_and_groups(self) -> None:
         """Writes the two files if their tables changed; a flush under way writes them itself."""
-        if self._job is None and not self._is_saving:
-            self._save(self._tables.take_topics_and_groups())
+        self._flushes.save(self._tables.take_topics_and_groups)
 
     def save_offsets(self) -> None:
         """Writes the offsets if they changed."""
-        if self._job is None and not self._is_saving:
-            self._save(self._tables.take_offsets())
-
-    def _save(self, files: StateContents) -> None:
-        """Replaces state files beside the keeper's other work; they are not durable yet."""
-        if files:
-            self._is_saving = True
-            steps = _writes(files, is_durable=False)
-            self.keeper.run_steps(steps).addBoth(self._saved, files)
-
-    def _saved(self, result: object, files: StateContents) -> None:
-        self._is_saving = False
-        if isinstance(result, Failure):
-            self._tables.take_back(files)
-            _log.error("state files: {reason}", reason=result.getErrorMessage())
-
-    # Flushes.
+        self._flushes.save(self._tables.take_offsets)
 
     def flush_if_due(self, failed: Callable[[BaseException], None]) -> None:
         """Begins a flush when the message store wants one; it runs beside the keeper's jobs.
@@ -193,37 +170,7 @@ class Storage:
         Args:
             failed: told when the disk refuses, which is final for this replica.
         """
-        now_ms = self._now_ms()
-        if self._job is not None or self._is_saving or not self.messages.is_flush_due(now_ms):
-            return
-        files = None if self._tables.is_waiting else self._tables.take_unsaved()
-        if files is None:
-            return
-        job = self._job = self.messages.begin_flush(now_ms)
-        # State files first, then the mark that makes them needed.
-        steps = chain(_writes(files, is_durable=True), job.steps())
-        flushed: Deferred[Any] = self.keeper.run(self.messages.begin_log_sync)
-        flushed.addCallback(lambda _: self.keeper.run_steps(steps))
-        flushed.addCallback(lambda _: self._flushed())
-        flushed.addErrback(self._not_flushed, files, failed)
-
-    def _flushed(self) -> None:
-        job, self._job = self._job, None
-        assert job is not None
-        self.messages.end_flush(job)
-
-    def _not_flushed(
-        self, failure: Failure, files: StateContents, failed: Callable[[BaseException], None]
-    ) -> None:
-        """Without room the flush is done again when it is due; any other error is final."""
-        if failure.check(DiskFullError):
-            self._job = None
-            self._tables.take_back(files)
-            self.messages.take_back_flush()
-            _log.error("no flush of queues and state: {reason}", reason=failure.getErrorMessage())
-            return
-        assert failure.value is not None
-        failed(failure.value)
+        self._flushes.begin_if_due(failed)
 
     # Retention and the end.
 
@@ -280,14 +227,14 @@ class Storage:
         if not self._is_open:
             return
         self._is_open = False
-        is_clean = self.messages.failure is None and self._job is None
+        is_clean = self.messages.failure is None and self._flushes.is_idle
         try:
             is_saved = self._tables.save()
             is_clean = is_clean and is_saved
             if not is_saved:
                 # The mark there is stays: the next start replays what the files lack.
                 self.messages.abandon()
-            elif self._job is None:
+            elif self._flushes.is_idle:
                 self.messages.close()
             if self._rebuilds:
                 self.messages.discard_checkpoint()
@@ -409,18 +356,6 @@ class LedgerStorage(Storage):
         self.ledger_store.abandon()
         if self._mixed_log is not None:
             self._mixed_log.plain.close()
-
-
-def _writes(files: StateContents, *, is_durable: bool) -> Iterator[Callable[[], None]]:
-    """Yields what writes each file; runs in the keeper's thread."""
-
-    def write(file: StateFile, content: bytes) -> None:
-        try:
-            file.write(content, is_durable=is_durable)
-        except OSError as error:
-            raise disk_error(error, str(file), len(content)) from error
-
-    return (partial(write, file, content) for file, content in files)
 
 
 def store_config(config: BrokerConfig) -> StoreConfig:

@@ -17,6 +17,7 @@ from ledgermq.broker.rates import Rates
 from ledgermq.broker.registration import Registration
 from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.service.schedule import Schedule
+from ledgermq.broker.service.snapshots import Snapshots
 from ledgermq.broker.service.storage import Storage
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import SAMPLE_MS
@@ -93,11 +94,7 @@ class Upkeep:
         self._clock_ms = clock_ms
         self._flush_failed = flush_failed
         self._damage_found = damage_found
-        # Segment of the log that the last snapshot stands in: each has one, so that what retention
-        # leaves of the log always holds the whole state.
-        self._snapshot_segment = 0
-        # Dispatched index at the last snapshot.
-        self._snapshot_index = -1
+        self._snapshots = Snapshots(state, leadership, storage.messages, config.segment_bytes)
 
     def start(self, schedule: Schedule) -> None:
         """Begins; `schedule` ends it."""
@@ -116,7 +113,7 @@ class Upkeep:
         schedule.every(max(config.clean_interval_ms // _DISK_LOOKS, 1), self._look_at_disk)
         schedule.every(SAMPLE_MS, lambda: statistics.sample(int(self._clock_ms())))
         schedule.every(config.register_period_ms, self._registration.register)
-        schedule.every(_SNAPSHOT_MS, self._write_snapshot)
+        schedule.every(_SNAPSHOT_MS, self._snapshots.write)
         if config.is_acl_on:
             schedule.every(_RULES_MS, self._state.reload_access)
         if config.scrub_bytes_s:
@@ -135,11 +132,7 @@ class Upkeep:
                 "transferred": pulls.message_count,
             },
         )
-        if self._leadership.is_serving:
-            segment = self._storage.messages.max_physical_offset // self._config.segment_bytes
-            if self._state.is_snapshot_due or segment != self._snapshot_segment:
-                self._snapshot_segment = segment
-                self._state.write_snapshot()
+        self._snapshots.look()
         self._leadership.alarm = self._state.alarm or self._storage.alarm
         self._storage.save_topics_and_groups()
         self._storage.flush_if_due(self._flush_failed)
@@ -174,10 +167,3 @@ class Upkeep:
         elif leadership.closed_because is not None:
             _log.info("the disk has room again, messages are taken")
             leadership.closed_because = None
-
-    def _write_snapshot(self) -> None:
-        """Keeps the whole state in the log, unless nothing was written since the last time."""
-        index = self._storage.messages.dispatched_index
-        if self._leadership.is_serving and index > self._snapshot_index + 1:
-            self._state.write_snapshot()
-            self._snapshot_index = index

@@ -5,9 +5,8 @@ the wire to clients and the parts that need none of the ledger. Files of the sta
 simulated disk.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -17,7 +16,9 @@ from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
-from ledgermq.broker.state_files import StateFile, parse_tolerant
+from ledgermq.broker.service.applier import BrokerApplier
+from ledgermq.broker.service.flushes import Flushes
+from ledgermq.broker.service.snapshots import Snapshots
 from ledgermq.broker.state_log import BrokerState, OnCommitted
 from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
@@ -26,7 +27,6 @@ from ledgermq.commitlog import (
     STATE_TOPIC,
     AppendMessage,
     DamagedFileError,
-    FlushJob,
     GetMessageResult,
     MessageStore,
     StoreReport,
@@ -38,12 +38,10 @@ from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.testing.simulation.clock import SimReactor
 from ledgermq.testing.simulation.disk import SimDisk
+from ledgermq.testing.simulation.state_files import SimTables
 
 STORE_HOST: Final = (bytes((127, 0, 0, 1)), 10911)
 LIMITS: Final = Limits(2_000, 1 << 20, 5_000)
-_TOPICS_PATH: Final = "/store/config/topics.json"
-_GROUPS_PATH: Final = "/store/config/subscriptionGroup.json"
-_OFFSETS_PATH: Final = "/store/config/consumerOffset.json"
 # One stands for all that are built in: each snapshot names them again.
 _GROUPS: Final = built_in_groups()[:1]
 _TICK_MS: Final = 250.0
@@ -71,11 +69,9 @@ class SimBroker:
     ) -> None:
         """Binds the parts; `open` comes next."""
         self._self_id = self_id
-        self._topics = [TopicConfig(topic, queue_count, queue_count) for topic in topics]
         self._disk = disk
         self._reactor = reactor
         self._wall_ms = wall_ms
-        self._segment_bytes = segment_bytes
         self.messages = messages
         self.leadership = Leadership(self_id, 1)
         self.state = BrokerState(
@@ -101,7 +97,12 @@ class SimBroker:
             refuse=refuse,
         )
         self._keeper = keeper
-        self._job: FlushJob | None = None
+        self._tables = SimTables(self.state, disk)
+        self._snapshots = Snapshots(self.state, self.leadership, messages, segment_bytes)
+        self._flushes = Flushes(
+            keeper, messages, self._tables, lambda: int(reactor.seconds() * 1000.0)
+        )
+        self._applier = self._make_applier(self_id, topics, queue_count)
         self._replica: Replica | None = None
         # What the message store found; known after `open`.
         self.report: StoreReport | None = None
@@ -116,44 +117,33 @@ class SimBroker:
         # Told when this member begins to serve.
         self.on_serving: Callable[[], None] = _nothing
         self._snapshot_at_ms = 0.0
-        # Segment of the log that the last snapshot stands in: each gets one.
-        self._snapshot_segment = 0
         self._offsets_at_ms = 0.0
         # The process is being stopped in order.
         self.is_leaving = False
 
+    def _make_applier(self, self_id: str, topics: Sequence[str], queue_count: int) -> BrokerApplier:
+        return BrokerApplier(
+            self_id,
+            self.leadership,
+            self.state,
+            self.messages,
+            self.proposals,
+            self,
+            self,
+            topics=[TopicConfig(topic, queue_count, queue_count) for topic in topics],
+            groups=_GROUPS,
+            answer=self.proposals.committed,
+            on_role_changed=_nothing,
+            on_ready=self._begins_to_serve,
+        )
+
     def open(self) -> None:
         """Loads the state and opens the store, as the broker's storage does."""
-        state = self.state
-        for path, load in (
-            (_TOPICS_PATH, state.topics.load_json),
-            (_GROUPS_PATH, state.groups.load_json),
-            (_OFFSETS_PATH, state.offsets.load_json),
-        ):
-            content = self._disk.read(path)
-            if content:
-                load(parse_tolerant(content.decode("utf-8")))
+        self._tables.load()
         self.messages.watch_topic(STATE_TOPIC, self.state.apply)
-        self.report = self.messages.open(self._save_state)
+        self.report = self.messages.open(self._tables.save)
         if self.report.rebuilt_because or self.report.rebuilt_queues:
             self._disk.hit("CQ rebuilt")
-
-    def _save_state(self) -> bool:
-        for path, content in self._state_files():
-            self._disk.replace(path, content)
-        return True
-
-    def _state_files(self) -> list[tuple[str, bytes]]:
-        """Contents of the files of the state that are older than its tables."""
-        state, files = self.state, []
-        if state.are_topics_unsaved:
-            files.append((_TOPICS_PATH, StateFile.encode(state.topics.to_json())))
-        if state.are_groups_unsaved:
-            files.append((_GROUPS_PATH, StateFile.encode(state.groups.to_json())))
-        if state.are_offsets_unsaved or state.offsets.has_changes:
-            files.append((_OFFSETS_PATH, StateFile.encode(state.offsets.to_json())))
-        state.are_topics_unsaved = state.are_groups_unsaved = state.are_offsets_unsaved = False
-        return files
 
     def attach(self, replica: Replica) -> None:
         """Names the ledger, and begins the periodic work."""
@@ -166,34 +156,28 @@ class SimBroker:
     # -- Applier
 
     def committed(self, start_index: int, end_index: int) -> None:
-        """As in the broker service."""
-        self.messages.committed(start_index, end_index)
-        self.proposals.committed(end_index)
+        """The broker's applier does it."""
+        self._applier.committed(start_index, end_index)
 
     def role_changed(self, role: Role, term: int, leader_id: str | None, is_ready: bool) -> None:
-        """As in the broker service."""
-        leadership = self.leadership
-        is_leader = role is Role.LEADER
-        if leadership.is_serving and is_leader and is_ready and leadership.term == term:
-            return
-        leadership.changed(role.name, term, leader_id)
-        self.messages.resign()
-        self.state.follow()
-        self.proposals.fail_all(leadership.refusal())
-        if is_leader and is_ready:
-            self.messages.become_leader()
-            leadership.serve()
-            self.state.adopt(self._topics, _GROUPS)
-            self.on_serving()
-            self.state.lead(f"{self._self_id}/{term}")
+        """The broker's applier does it."""
+        self._applier.role_changed(role, term, leader_id, is_ready)
 
     def failed(self, error: BaseException) -> None:
         """The member has stopped for good."""
         self.failure = error
-        self.leadership.fail(str(error))
-        self.messages.resign()
-        self.state.follow()
-        self.proposals.fail_all(self.leadership.refusal())
+        self._applier.failed(error)
+
+    # -- what the applier tells
+
+    def _begins_to_serve(self) -> None:
+        self.on_serving()
+
+    def messages_dispatched(self, arrivals: list[tuple[str, int, int, int]]) -> None:
+        """No pull waits here."""
+
+    def flush(self) -> None:
+        """Answers go out one by one."""
 
     def leave(self) -> Deferred[None]:
         """Stops as the broker service does; fires when all but the ledger's files is closed."""
@@ -203,12 +187,12 @@ class SimBroker:
         stopped = replica.stop()
         self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
         stopped.addCallback(lambda _: self._keeper.stop())
-        stopped.addCallback(lambda _: self._save_state())
+        stopped.addCallback(lambda _: self._tables.save())
         return stopped.addCallback(lambda _: self._close_messages())
 
     def _close_messages(self) -> None:
         """As the broker: after a flush that failed nothing more is flushed."""
-        if self._job is None:
+        if self._flushes.is_idle:
             self.messages.close()
         else:
             self.messages.abandon()
@@ -248,7 +232,7 @@ class SimBroker:
 
     def clean(self) -> None:
         """Retention finds the disk nearly full: full segments go, whatever their age."""
-        if self.failure is None and self._job is None:
+        if self.failure is None and self._flushes.is_idle:
             try:
                 decision = self.messages.decide_clean(
                     self._wall_ms(), 0, 87, state_index=self.state.snapshot_index
@@ -267,7 +251,7 @@ class SimBroker:
     def _not_dropped(self, failure: Any) -> None:
         """There was no room for the mark; any other error ends the member."""
         if not failure.check(DiskFullError):
-            self._flush_failed(failure)
+            self._flush_failed(failure.value)
 
     def scrub(self, bytes_max: int) -> bool:
         """Looks at a part of the log and of what derives from it; tells whether there is more."""
@@ -289,51 +273,20 @@ class SimBroker:
         if now_ms - self._offsets_at_ms >= _OFFSETS_MS:
             self._offsets_at_ms = now_ms
             self.state.write_offsets()
-            if self.leadership.is_serving:
-                segment = self.messages.max_physical_offset // self._segment_bytes
-                if self.state.is_snapshot_due or segment != self._snapshot_segment:
-                    self._snapshot_segment = segment
-                    self.state.write_snapshot()
+            self._snapshots.look()
         if now_ms - self._snapshot_at_ms >= _SNAPSHOT_MS:
             self._snapshot_at_ms = now_ms
-            if self.leadership.is_serving:
-                self.state.write_snapshot()
+            self._snapshots.write()
         if now_ms - self._scrub_at_ms >= _SCRUB_MS:
             self._scrub_at_ms = now_ms
             self.scrub(_SCRUB_BYTES)
-        if self._job is None and self.messages.is_flush_due(int(now_ms)):
-            # As the broker: the state first, then the mark that makes it needed.
-            files = self._state_files()
-            job = self._job = self.messages.begin_flush(int(now_ms))
-            flushed: Deferred[Any] = self._keeper.run_steps(self._flush_steps(files, job))
-            flushed.addCallbacks(self._flushed, self._not_flushed)
+        self._flushes.begin_if_due(self._flush_failed)
 
-    def _flush_steps(
-        self, files: Sequence[tuple[str, bytes]], job: FlushJob
-    ) -> Iterator[Callable[[], None]]:
-        writes = (partial(self._disk.replace, path, content) for path, content in files)
-        return chain(writes, job.steps())
-
-    def _not_flushed(self, failure: Any) -> None:
-        if not failure.check(DiskFullError):
-            self._flush_failed(failure)
-            return
-        self._job = None
-        state = self.state
-        state.are_topics_unsaved = state.are_groups_unsaved = state.are_offsets_unsaved = True
-        self.messages.take_back_flush()
-
-    def _flushed(self, _: object) -> None:
-        job, self._job = self._job, None
-        assert job is not None
-        self.messages.end_flush(job)
-
-    def _flush_failed(self, failure: Any) -> None:
+    def _flush_failed(self, error: BaseException) -> None:
         """A failed flush is final for this member: it leaves the group."""
         if self.failure is None and self._replica is not None:
             self._replica.stop()
-            self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
-            self.failed(failure.value)
+            self.failed(error)
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         now_ms = self._wall_ms()
