@@ -2,6 +2,10 @@
 
 It takes and drops queues as they are shared out, pulls while there is room, follows the leader, and
 commits what is consumed. What it pulls goes into the queue that its owner gave.
+
+A queue that is dropped leaves in a task of its own: when the listener has nothing of it any more,
+what is consumed is committed, and its lock given back. A listener that takes long holds up its own
+queue, and not the sharing out of all others; and whoever cancels a round stops no queue half-way.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from ledgermq.client.config import ConsumerConfig
-from ledgermq.client.endless import all_of, keep_going, level_of
+from ledgermq.client.endless import all_of, keep_going, level_of, tell_failure
 from ledgermq.client.errors import ClientError
 from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import ReceivedMessage
@@ -26,6 +30,8 @@ from ledgermq.protocol.bodies import MessageQueue
 
 # Tries of the last commit; a leader may just be changing.
 _LAST_COMMIT_TRIES: Final = 4
+# How long the end waits for queues that leave.
+_LEAVING_S: Final = 5.0
 
 # How long another member gets to commit what it consumed of a queue that is now this member's.
 # Without it most of the messages that it had in hand would come twice.
@@ -103,6 +109,8 @@ class Holding:
         self._settled = settled
         self._failed = failed
         self._held: dict[MessageQueue, _Held] = {}
+        # Queues that were dropped and have not left yet; they are not taken again before.
+        self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
 
     @property
     def pending_count(self) -> int:
@@ -117,8 +125,8 @@ class Holding:
         """Takes and drops queues of a topic until they are this member's part.
 
         Returns:
-            False when another round is needed soon: this member is not known yet, or a queue could
-            not be taken.
+            False when another round is needed soon: this member is not known yet, a queue could
+            not be taken, or it has not left since it was dropped.
 
         Raises:
             ClientError: route or members are not to be had; everything stays as it is.
@@ -127,9 +135,10 @@ class Holding:
         share = await self._shares.of(route)
         if share is None:
             return False
-        held = self.queues(topic)
-        await all_of(self._drop(queue) for queue in held if queue not in share.queues)
-        wanted = sorted(share.queues.difference(self._held))
+        for queue in self.queues(topic):
+            if queue not in share.queues:
+                self._drop(queue)
+        wanted = sorted(share.queues.difference(self._held, self._leaving))
         if wanted and not share.is_alone:
             # The member that had them commits as it learns that it has them no more.
             await asyncio.sleep(_HANDOVER_S)
@@ -193,7 +202,9 @@ class Holding:
         Returns:
             True when there was such a queue.
         """
-        lost = [] if self._locks is None else await self._locks.renew(list(self._held))
+        # The listener may still be at work on one that leaves.
+        wanted = [*self._held, *self._leaving]
+        lost = [] if self._locks is None else await self._locks.renew(wanted)
         for queue in lost:
             held = self._held.pop(queue, None)
             if held is not None:
@@ -225,8 +236,10 @@ class Holding:
         self._hold(process_queue.queue, offset, held.expression)
 
     async def let_go(self, queues: Iterable[MessageQueue]) -> None:
-        """Drops queues, and commits what is consumed of them."""
-        await all_of(self._drop(queue) for queue in queues)
+        """Drops queues, and returns when they have left."""
+        leaving = [task for queue in queues if (task := self._drop(queue)) is not None]
+        if leaving:
+            await asyncio.wait(leaving)
 
     def assign(self, offsets: Mapping[MessageQueue, int], expression: Expression) -> None:
         """Takes queues at offsets, whatever the shares say; none of them is this member's yet."""
@@ -238,8 +251,17 @@ class Holding:
         for held in self._held.values():
             self._end(held)
 
+    def abort(self) -> None:
+        """Ends everything, and waits for nothing."""
+        self.stop()
+        for task in self._leaving.values():
+            task.cancel()
+
     async def release(self) -> None:
         """Commits for the last time, with some tries, and lets others have the queues."""
+        if self._leaving:
+            # Their listeners have ended, or were cancelled and do not mind.
+            await asyncio.wait(list(self._leaving.values()), timeout=_LEAVING_S)
         for attempt in range(1, _LAST_COMMIT_TRIES + 1):
             try:
                 await self.commit()
@@ -248,7 +270,7 @@ class Holding:
                 _log.info("last commit: %s", error)
                 await asyncio.sleep(back_off_ms(attempt + 2, 1.0) / 1000)
         if self._locks is not None:
-            await all_of(map(self._locks.give_back, self._held))
+            await self._locks.give_all_back()
 
     @staticmethod
     def _end(held: _Held) -> None:
@@ -265,6 +287,8 @@ class Holding:
             offset = await self.beginning(queue)
         except ClientError as error:
             _log.log(level_of(error), "cannot take %s yet: %s", queue, error)
+            if self._locks is not None and self._locks.is_valid(queue):
+                await self._locks.give_back(queue)
             return
         self._hold(queue, offset, expression)
 
@@ -275,13 +299,20 @@ class Holding:
         held.puller = asyncio.get_running_loop().create_task(pulling)
         return held.process_queue
 
-    async def _drop(self, queue: MessageQueue) -> None:
-        """Gives a queue up and commits what is consumed of it."""
+    def _drop(self, queue: MessageQueue) -> asyncio.Task[None] | None:
+        """Gives a queue up; returns what lets it leave, None when there is nothing to leave."""
         held = self._held.pop(queue, None)
         if held is None:
-            # Its lock was found lost while this waited for its turn.
-            return
+            return self._leaving.get(queue)
         self._end(held)
+        task = asyncio.get_running_loop().create_task(self._leave(queue, held))
+        self._leaving[queue] = task
+        task.add_done_callback(lambda _: self._leaving.pop(queue, None))
+        task.add_done_callback(tell_failure)
+        return task
+
+    async def _leave(self, queue: MessageQueue, held: _Held) -> None:
+        """Commits what is consumed of a queue, and lets others have it."""
         if self._settled is not None:
             await self._settled(queue)
         with contextlib.suppress(ClientError):

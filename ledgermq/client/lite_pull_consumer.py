@@ -206,7 +206,7 @@ class LitePullConsumer(QueueView):
             self._abort()
 
     def _abort(self) -> None:
-        self._holding.stop()
+        self._holding.abort()
         self._inbox.close()
         self._questions.close()
         if self._tracer is not None:

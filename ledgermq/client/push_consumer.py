@@ -288,7 +288,7 @@ class PushConsumer(Closing):
             self._abort()
 
     def _abort(self) -> None:
-        self._holding.stop()
+        self._holding.abort()
         if self._work is not None:
             self._work.abort()
         self._arrived.put_nowait(None)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ledgermq.client.endless import all_of
 from ledgermq.client.errors import ClientError, RefusedError, UnreachableError
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.namespaces import (
@@ -52,6 +53,9 @@ class QueueLocks:
         self._now_s = now_s
         # When each lock was last granted.
         self._granted_s: dict[MessageQueue, float] = {}
+        # What was asked for and neither refused nor given back: a broker may have granted it, also
+        # when its answer never came or nobody waited for it any more.
+        self._asked: set[MessageQueue] = set()
 
     def is_valid(self, queue: MessageQueue) -> bool:
         """True while no other member can have the queue."""
@@ -82,13 +86,12 @@ class QueueLocks:
                 _log.info("locks of %s are not renewed: %s", self._group, error)
                 continue
             lost += [queue for queue in wanted if queue not in held]
-        for queue in lost:
-            self._granted_s.pop(queue, None)
         return lost
 
     async def give_back(self, queue: MessageQueue) -> None:
         """Lets another member have a queue; one that is not told waits for a minute."""
         self._granted_s.pop(queue, None)
+        self._asked.discard(queue)
         body = UnlockBatchRequestBody(self._group, self._instance.client_id, [self._wire(queue)])
         command = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, body=body.encode())
         try:
@@ -96,6 +99,10 @@ class QueueLocks:
             await self._instance.request(address, command)
         except ClientError as error:
             _log.info("%s is not unlocked: %s", queue, error)
+
+    async def give_all_back(self) -> None:
+        """Lets other members have all queues that may be locked for this one."""
+        await all_of(map(self.give_back, sorted(self._asked)))
 
     def _wire(self, queue: MessageQueue) -> MessageQueue:
         return queue_with_namespace(self._namespace, queue)
@@ -110,6 +117,7 @@ class QueueLocks:
             self._group, self._instance.client_id, list(map(self._wire, queues))
         )
         command = RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=body.encode())
+        self._asked.update(queues)
         answer = await self._instance.request(address, command)
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(
@@ -124,6 +132,10 @@ class QueueLocks:
         except RemoteProtocolError as error:
             raise UnreachableError(f"unreadable answer: {error}", broker=address) from error
         held = {queue_without_namespace(self._namespace, queue) for queue in granted}
-        for queue in held.intersection(queues):
-            self._granted_s[queue] = asked_s
+        for queue in queues:
+            if queue in held:
+                self._granted_s[queue] = asked_s
+            else:
+                self._granted_s.pop(queue, None)
+                self._asked.discard(queue)
         return held
