@@ -143,6 +143,7 @@ class Connection(asyncio.Protocol):
         # Frames of this turn of the loop.
         self._unsent: list[bytes] = []
         self._silence = Silence(self._silence_max_ms, 0)
+        self._is_proven = False
         # For the next deadline of a request.
         self._timer: asyncio.TimerHandle | None = None
         # For the next look at the silence; None while no request waits.
@@ -155,6 +156,11 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """False from the moment on when the connection is lost or closed."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_proven(self) -> bool:
+        """True when the other end has said anything: a stopped process connects all the same."""
+        return self._is_proven
 
     def expect(self, code: int, sink: AnswerSink, timeout_s: float) -> int:
         """Notes a request that is about to be written.
@@ -263,6 +269,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by asyncio with whatever came."""
         self._silence.heard_ms = self._now_ms()
+        self._is_proven = True
         try:
             for frame in self._decoder.feed(data):
                 command = decode(frame)

@@ -20,7 +20,7 @@ from ledgermq.client.config import ClientConfig, parse_addresses
 from ledgermq.client.connection import NOBODY, Connection, OnRequest
 from ledgermq.client.connections import Connections
 from ledgermq.client.endless import all_of, keep_going
-from ledgermq.client.errors import ClientError, ClosedError, NoRouteError
+from ledgermq.client.errors import ClientError, ClosedError, NoRouteError, UnreachableError
 from ledgermq.client.name_servers import NameServers
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.routes import RouteCache, TopicRoute
@@ -92,7 +92,11 @@ class ClientInstance:
             config, on_request or _answer_nothing, self._connected, self._question
         )
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
-        self.routes = RouteCache(self.name_servers, default_queue_nums, config.namespace)
+        self.routes = RouteCache(
+            self.name_servers, default_queue_nums, config.namespace, self._take_route
+        )
+        # Requests that wait for a leader: its broker name and address when they were sent.
+        self._asked: dict[asyncio.Timeout, tuple[str, str]] = {}
         self._heartbeat = heartbeat
         self._stays_connected = stays_connected
         self._addresses = frozenset(addresses)
@@ -124,10 +128,12 @@ class ClientInstance:
         create_task = asyncio.get_running_loop().create_task
         # Each of its own, so that none waits for what another one waits for.
         turns = {
-            "looking after routes and connections": self._look,
+            "looking after routes": self._look,
             "asking for routes again": self._renew_routes,
             "sending heart beats": self._beat,
         }
+        if self._stays_connected:
+            turns["making lost connections anew"] = self._reconnect
         self._tending = [create_task(keep_going(what, turn)) for what, turn in turns.items()]
 
     async def close(self, producer_group: str | None, consumer_group: str | None) -> None:
@@ -186,6 +192,40 @@ class ClientInstance:
         """
         return await self.connections.request(address, command, self.config.request_timeout_s)
 
+    async def ask_leader(
+        self, topic: str, broker_name: str, command: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
+        """Sends a request to the leader of a broker name and returns its answer, whatever its code.
+
+        It may be held there for long: a route that names another leader ends the waiting, also that
+        for a connection.
+
+        Raises:
+            NoRouteError: as for master_of.
+            UnreachableError: no connection, no answer in time, or another broker leads now.
+        """
+        address = await self.master_of(topic, broker_name)
+        try:
+            async with asyncio.timeout(None) as waiting:
+                self._asked[waiting] = (broker_name, address)
+                try:
+                    return await self.connections.request(address, command, timeout_s)
+                finally:
+                    self._asked.pop(waiting, None)
+        except TimeoutError as error:
+            raise UnreachableError(
+                "another broker leads now", retriable=True, broker=address, topic=topic
+            ) from error
+
+    def _take_route(self, route: TopicRoute) -> None:
+        """Ends what waits for brokers that lead no longer."""
+        now_s = asyncio.get_running_loop().time()
+        for waiting, (broker_name, address) in list(self._asked.items()):
+            if route.masters.get(broker_name, address) != address:
+                # Once: its turn to go comes later.
+                del self._asked[waiting]
+                waiting.reschedule(now_s)
+
     async def send_heartbeats(self) -> None:
         """Sends a heartbeat to every broker of every known route, and waits until they are out.
 
@@ -238,14 +278,23 @@ class ClientInstance:
     # What goes on as long as the client lives, a turn at a time.
 
     async def _look(self) -> None:
-        guesses = [route for route in self.routes.known() if route.is_guess]
         await asyncio.sleep(_LOOK_INTERVAL_S)
-        work = [self._refresh(route) for route in guesses]
-        if self._stays_connected:
-            # A new connection begins with a heartbeat.
-            find = self.connections.find
-            work += [self._open(address) for address in self._brokers() if find(address) is None]
-        await all_of(work)
+        known = self.routes.known()
+        await all_of(self._refresh(one) for one in known if one.is_guess or self._is_doubtful(one))
+
+    async def _reconnect(self) -> None:
+        await asyncio.sleep(_LOOK_INTERVAL_S)
+        find = self.connections.find
+        # A new connection begins with a heartbeat.
+        await all_of(self._open(address) for address in self._brokers() if find(address) is None)
+
+    def _is_doubtful(self, route: TopicRoute) -> bool:
+        """Tells whether another broker may lead now: nothing is heard of the one that did."""
+        if not self._stays_connected:
+            # Whoever sends asks for itself.
+            return False
+        links = [self.connections.find(address) for address in route.masters.values()]
+        return any(link is None or not link.is_proven for link in links)
 
     async def _renew_routes(self) -> None:
         await asyncio.sleep(self.config.route_interval_s)

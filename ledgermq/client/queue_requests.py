@@ -288,10 +288,11 @@ class QueueRequests:
         self, queue: MessageQueue, command: RemotingCommand, timeout_s: float | None = None
     ) -> RemotingCommand:
         try:
-            address = await self._instance.master_of(queue.topic, queue.broker_name)
             if timeout_s is None:
                 timeout_s = self._config.client.request_timeout_s
-            return await self._instance.connections.request(address, command, timeout_s)
+            return await self._instance.ask_leader(
+                queue.topic, queue.broker_name, command, timeout_s
+            )
         except (UnreachableError, NoRouteError) as error:
             await self._look_again(queue)
             raise type(error)(

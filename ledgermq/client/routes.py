@@ -6,7 +6,7 @@ a producer the route of the template topic TBW102 for a topic that does not exis
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -112,8 +112,21 @@ class RouteCache:
     """Routes by topic."""
 
     def __init__(
-        self, name_servers: _NameServers, default_queue_nums: int, namespace: str = ""
+        self,
+        name_servers: _NameServers,
+        default_queue_nums: int,
+        namespace: str = "",
+        on_route: Callable[[TopicRoute], None] | None = None,
     ) -> None:
+        """Knows nothing yet.
+
+        Args:
+            name_servers: whom to ask.
+            default_queue_nums: queues of a topic that a send creates.
+            namespace: put in front of topics on the wire.
+            on_route: told of each route that a name server gives.
+        """
+        self._on_route = on_route
         self._name_servers = name_servers
         self._default_queue_nums = default_queue_nums
         self._namespace = namespace
@@ -160,6 +173,8 @@ class RouteCache:
             template = await self._fetch(DEFAULT_TOPIC, asked_for=topic)
             route = guessed_route(topic, template, self._default_queue_nums)
         self._routes[topic] = route
+        if self._on_route is not None:
+            self._on_route(route)
         return route
 
     async def _fetch(self, topic: str, *, asked_for: str | None = None) -> TopicRoute:

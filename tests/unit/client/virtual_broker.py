@@ -104,23 +104,26 @@ class Broker:
     def store(self, request: RemotingCommand) -> RemotingCommand:
         """Stores a message, and returns the answer."""
         header = request.header(SendMessageRequestHeaderV2)
-        place = (header.topic, header.queue_id)
-        offset = len(self.disk.records[place])
-        self.disk.stored[header.queue_id].append(request.body)
-        properties = (header.properties or "").encode()
-        self.disk.records[place].append(
-            encode_record(
-                header.topic.encode(), header.queue_id, 0, offset, 0, 0, 0, _HOST, 0, _HOST, 0, 0,
-                request.body, properties,
-            )
-        )  # fmt: skip
-        held, self._held = self._held, []
-        for link, pull in held:
-            self._pull(link, pull)
+        offset = self.put(header.topic, header.queue_id, request.body, header.properties or "")
         told = SendMessageResponseHeader(
             msg_id=f"{offset:032X}", queue_id=header.queue_id, queue_offset=offset
         )
         return request.response(0, header=told)
+
+    def put(self, topic: str, queue_id: int, body: bytes, properties: str = "") -> int:
+        """Stores a message, answers the pulls that wait here for one, and returns its offset."""
+        place = (topic, queue_id)
+        offset = len(self.disk.records[place])
+        self.disk.stored[queue_id].append(body)
+        record = encode_record(
+            topic.encode(), queue_id, 0, offset, 0, 0, 0, _HOST, 0, _HOST, 0, 0, body,
+            properties.encode(),
+        )  # fmt: skip
+        self.disk.records[place].append(record)
+        held, self._held = self._held, []
+        for link, pull in held:
+            self._pull(link, pull)
+        return offset
 
     def _answer(self, request: RemotingCommand) -> RemotingCommand:
         match request.code:

@@ -59,6 +59,8 @@ class Net:
         self.brokers: dict[str, Broker] = {}
         # Addresses to and from which nothing comes any more.
         self.silent: set[str] = set()
+        # Addresses that take connections, and say nothing: a stopped process.
+        self.stopped: set[str] = set()
         # Connections that were made, and their addresses.
         self.wires: list[Wire] = []
         self.connected: list[str] = []
@@ -153,7 +155,7 @@ class Wire(asyncio.Transport):
         self._loop.call_at(due_s, self._unless_silent, arrive, data)
 
     def _unless_silent(self, arrive: Callable[[bytes], None], data: bytes) -> None:
-        if self.broker.address not in self._net.silent:
+        if self.broker.address not in self._net.silent | self._net.stopped:
             arrive(data)
 
     def _arrive(self, data: bytes) -> None:
