@@ -111,15 +111,22 @@ class KeyIndex:
         return self._index_files[-1].header.end_timestamp if self._index_files else 0
 
     def add(self, rows: Sequence[KeyRow], now_ms: int) -> None:
-        """Enter keys, in the order of the log; records that are entered already are skipped.
+        """Enter keys, in the order of the log; what is entered already is skipped.
 
         Args:
-            rows: one for each key.
+            rows: one for each key; all keys of a record, in the same order each time.
             now_ms: wall clock, ms, for the name of a new file.
+
+        Raises:
+            DiskFullError: a file could not be made. The keys that the former one had room for are
+                entered, perhaps some of a record only; the same rows may be given again.
         """
         known_end = self.end_physical_offset
         if rows and rows[0][2] <= known_end:
+            last = [row for row in rows if row[2] == known_end]
             rows = [row for row in rows if row[2] > known_end]
+            if last:
+                rows = last[self._entered_at(known_end) :] + rows
         if not rows:
             return
         if index_loops.COMPILED:
@@ -142,6 +149,18 @@ class KeyIndex:
             entries = entries[len(part) :]
             if not file.room:
                 self.full_timestamp = file.header.end_timestamp
+
+    def _entered_at(self, place: int) -> int:
+        """Return how many keys of the last record, which stands at a place, are entered."""
+        count = 0
+        for file in reversed(self._index_files):
+            if file.header.next_number == 1:
+                continue
+            first = file.count_below(self._files.buffer(self._path(file)), place)
+            count += file.header.next_number - first
+            if first > 1:
+                break
+        return count
 
     def lookup(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
         """Return physical offsets for a key, from the newest file to the oldest, unsorted.

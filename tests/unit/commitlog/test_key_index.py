@@ -19,6 +19,7 @@ from ledgermq.commitlog.key_index import (
 )
 from ledgermq.commitlog.layout import index_file_bytes
 from ledgermq.commitlog.open_files import OpenFiles
+from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.java_hash import java_string_hash
 
@@ -132,6 +133,37 @@ def test_record_that_is_entered_already_is_skipped(tmp_path):
     index.add(rows(["a", "b", "c"]), NOW_MS)
     assert found(index, "c") == [2000]
     assert found(index, "a") == [0]
+
+
+class SmallDisk(RealFileSystem):
+    """Has no room while it is told so."""
+
+    is_full = False
+
+    def create(self, path, size_bytes):
+        if self.is_full:
+            raise DiskFullError(path, size_bytes)
+        return super().create(path, size_bytes)
+
+
+@pytest.mark.parametrize("known_count", [1, 3, 4, 5])
+def test_keys_of_a_record_that_found_no_room_for_a_file_are_entered_later(tmp_path, known_count):
+    """The end of a file may split a record's keys, and the next file be long in coming."""
+    disk = SmallDisk()
+    index = KeyIndex(disk, str(tmp_path), OpenFiles(disk, 9), 50, 6)
+    index.add(rows(f"a{i}" for i in range(known_count)), NOW_MS)
+    place = 9_000
+    keys = [(topic_hash(b"T"), b"k%d" % i, place, NOW_MS) for i in range(7)]
+    behind = (topic_hash(b"T"), b"behind", place + 1, NOW_MS)
+    disk.is_full = True
+    for _ in range(2):
+        with pytest.raises(DiskFullError):
+            index.add([*keys, behind], NOW_MS)
+    disk.is_full = False
+    index.add([*keys, behind], NOW_MS)
+    assert index.find_missing([*keys, behind]) is None
+    assert [found(index, f"k{i}") for i in range(7)] == [[place]] * 7
+    assert found(index, "behind") == [place + 1]
 
 
 def test_restore_after_a_crash_makes_the_slots_again(tmp_path):
