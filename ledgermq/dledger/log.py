@@ -68,6 +68,8 @@ class RaftLog:
         # Changes for the next Ready.
         self._truncate_from: int | None = None
         self._reset_to: tuple[int, int] | None = None
+        # Where the log was begun afresh last: the store may hear of it later.
+        self._begin = store.first_index, store.first_position
         self._pending: list[EntrySlice] = []
         # First entry that the store may lack: the first of those handed out last, or to be.
         self._unwritten_from = store.last_index + 1
@@ -83,12 +85,12 @@ class RaftLog:
     @property
     def first_index(self) -> int:
         """Index of the first entry; grows when retention drops segments."""
-        return self._store.first_index if self._reset_to is None else self._reset_to[0]
+        return max(self._store.first_index, self._begin[0])
 
     @property
     def first_position(self) -> int:
         """Position of the first entry."""
-        return self._store.first_position if self._reset_to is None else self._reset_to[1]
+        return max(self._store.first_position, self._begin[1])
 
     @property
     def last_id(self) -> EntryId:
@@ -222,7 +224,7 @@ class RaftLog:
     def reset(self, first_index: int, position: int) -> None:
         """Forget the whole log; it goes on with this index at this position."""
         self._truncate_from = None
-        self._reset_to = (first_index, position)
+        self._reset_to = self._begin = first_index, position
         self._pending, self._recent, self._recent_firsts = [], [], []
         self._recent_bytes = 0
         self._ends_empty(first_index, position)

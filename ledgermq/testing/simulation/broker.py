@@ -230,6 +230,11 @@ class SimBroker:
         self.leadership.check_serving()
         self.state.offsets.commit(group, topic, queue_id, offset)
 
+    @property
+    def is_at_disk(self) -> bool:
+        """Whether the keeper of the files does something."""
+        return self._keeper._is_running
+
     def clean(self) -> None:
         """Retention finds the disk nearly full: full segments go, whatever their age."""
         if self.failure is None and self._flushes.is_idle:

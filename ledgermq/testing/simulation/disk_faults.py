@@ -25,6 +25,9 @@ _ROT_KINDS: Final = (
     ("currterm", "vote file"),
     ("identity", "vote file"),
 )
+# How often retention looks, and the time between.
+_CLEAN_TRIES_MAX: Final = 30
+_CLEAN_AGAIN_MS: Final = 100.0
 # Kinds whose files are texts, replaced as a whole.
 _TEXTS: Final = ("checkpoint", "vote file")
 
@@ -96,10 +99,21 @@ class DiskFaults:
 
     def _retention(self, rng: random.Random) -> None:
         member = self._scene.any_member(rng)
-        if member.broker is not None and not member.is_paused:
-            self._scene.note("retention", member.id)
-            if member.broker is not None:
-                member.enter(member.broker.clean)
+        self._scene.note("retention", member.id)
+        self._clean(member, member.incarnation, _CLEAN_TRIES_MAX)
+
+    def _clean(self, member: SimMember, incarnation: int, tries_left: int) -> None:
+        """Retention looks again and again while the disk is full, as the broker's does."""
+        broker, store, scene = member.broker, member.store, self._scene
+        is_same = member.incarnation == incarnation and not scene.is_healed
+        if broker is None or store is None or broker.is_leaving or not is_same:
+            return
+        first_index = store.first_index
+        if not member.is_paused:
+            member.enter(broker.clean)
+        if tries_left > 0 and member.store is store and store.first_index == first_index:
+            again = (member, incarnation, tries_left - 1)
+            scene.timeline.at(_CLEAN_AGAIN_MS, self._clean, *again)
 
     def _rot(self, rng: random.Random) -> None:
         scene = self._scene

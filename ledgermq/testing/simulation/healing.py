@@ -126,7 +126,7 @@ class Healing:
             raft, broker = member.raft, member.broker
             if raft is None or broker is None or raft.commit_index != raft.last_index:
                 return False
-            if broker.messages.dispatched_index != raft.commit_index:
+            if broker.messages.dispatched_index != raft.commit_index or broker.is_at_disk:
                 return False
             if raft.recovering and not self._scene.plan.java_ids:
                 # A Java leader does not know, so there the end of a recovery takes another term.

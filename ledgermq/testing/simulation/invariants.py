@@ -387,7 +387,7 @@ class RaftWatch:
         assert store is not None
         end_index = min(raft.commit_index, store.last_index) + 1
         has_old = False
-        for index in range(max(start_index, store.first_index), end_index):
+        for index in range(max(start_index, raft._log.first_index), end_index):
             known = self.committed.get(index)
             try:
                 term = raft._log.term_at(index)

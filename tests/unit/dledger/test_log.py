@@ -34,6 +34,19 @@ def test_what_was_proposed_is_read_without_the_store() -> None:
     assert log.read(3, 1 << 20).first_index == 3
 
 
+def test_a_log_begun_afresh_is_so_before_the_store_has_done_it() -> None:
+    disk = disk_of([1, 1, 1])
+    log = RaftLog(disk, CODEC, 1 << 20)
+    log.reset(9, 5 * SEGMENT_BYTES)
+    changes = log.take_changes()
+    assert changes is not None and changes.reset_to == (9, 5 * SEGMENT_BYTES)
+    assert (log.first_index, log.first_position, log.last_index) == (9, 5 * SEGMENT_BYTES, 8)
+    with pytest.raises(CompactedError):
+        log.read(1, 1 << 20)
+    disk.reset(*changes.reset_to)
+    assert (log.first_index, log.first_position, log.last_index) == (9, 5 * SEGMENT_BYTES, 8)
+
+
 def test_small_runs_are_read_as_one() -> None:
     disk = disk_of([1])
     log = RaftLog(disk, CODEC, 1 << 20)
