@@ -453,6 +453,9 @@ class Replica:
             if was_full:
                 # All were told that it does not lead; if nobody else does, it stands again.
                 raft.resign(self.now_ms)
+                # Of a follower the core has no news: it follows whom it followed.
+                told = RoleChange(role=raft.role, term=raft.term, leader_id=raft.leader_id)
+                self._applying.change_role(told, None)
         except Exception as error:
             self._fail(error)
         self._schedule_turn()

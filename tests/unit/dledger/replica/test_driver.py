@@ -10,10 +10,10 @@ from twisted.logger import globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
 from ledgermq.dledger.disk_job import DiskJob
-from ledgermq.dledger.entry import EntryCodec, EntrySlice
+from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.messages import HeartBeatRequest, PeerDialect
+from ledgermq.dledger.messages import AppendRequest, HeartBeatRequest, PeerDialect
 from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.errors import DiskFullError, VoteStateLostError
@@ -399,4 +399,49 @@ def test_a_leader_without_room_for_its_entries_leads_no_longer_and_stands_again(
     assert rig.replica.is_ready_leader and rig.replica.term > term
     # What was proposed before is there, and committed with the next opening.
     assert ("append", 1, 1) in rig.journal.lines
+    rig.stop()
+
+
+def test_a_follower_without_room_says_whom_it_follows_when_there_is_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(peers="n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3")
+    rig.journal.state = HardState(1, "n1")
+    rig.start()
+    for peer_id in ("n1", "n2"):
+        rig.replica.dialect_found(peer_id, PeerDialect.LEDGERMQ)
+
+    def hear(seconds: int) -> None:
+        for _ in range(2 * seconds):
+            rig.replica.message_received(
+                HeartBeatRequest(term=1, sender="n1", target="n0", commit_index=None, read_round=1)
+            )
+            rig.clock.pass_ms(500)
+
+    hear(1)
+    monkeypatch.setattr(rig.store, "has_room", lambda runs: False)
+    monkeypatch.setattr(rig.store, "begin_room", lambda runs: DiskJob(rig.journal._look_for_room))
+    rig.journal.is_full = True
+    entry = EntryCodec(crc32c).encode(
+        [b"a"], first_index=0, term=1, position=0, previous_chain_crc=0
+    )
+    rig.replica.message_received(
+        AppendRequest(
+            term=1,
+            sender="n1",
+            target="n0",
+            entries=entry,
+            previous=EntryId(-1, -1),
+            commit_index=-1,
+            request_id=1,
+        )
+    )
+    hear(3)
+    roles = [line for line in rig.journal.lines if line[0] in ("CANDIDATE", "FOLLOWER")]
+    assert roles[-2:] == [("FOLLOWER", 1, "n1", False), ("CANDIDATE", 1, None, False)]
+    rig.journal.is_full = False
+    hear(2)
+    roles = [line for line in rig.journal.lines if line[0] in ("CANDIDATE", "FOLLOWER")]
+    assert roles[-1] == ("FOLLOWER", 1, "n1", False)
+    assert rig.replica.role is Role.FOLLOWER and rig.store.last_index == 0
     rig.stop()
