@@ -95,6 +95,7 @@ crash-states: $(STAMP)
 CUTS := 200
 power-cuts: $(STAMP)
 	@$(BIN)/python -m tests.fault.power_cuts --cuts $(CUTS)
+	@$(BIN)/python -m tests.fault.power_cuts --cuts $(CUTS) --flush ASYNC_FLUSH
 
 # Names of faults with commas between; `python -m tests.fault.hosts.run --help` lists them.
 FAULTS := all

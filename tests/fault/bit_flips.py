@@ -5,6 +5,7 @@ Small segments, so that a few hundred messages fill several of them.
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ class StoreMember:
         self.config = config
         self._reactor = reactor
         self.file_system: FileSystem = RealFileSystem()
+        self.make_store: Callable[..., DLedgerMmapFileStore] = DLedgerMmapFileStore
         self.replica: Replica | None = None
         self.damage: list[str] = []
         self.is_ready = False
@@ -58,7 +60,7 @@ class StoreMember:
         codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
         directory = str(self.ledger_root)
         self.mark = RepairMark(self.file_system, directory)
-        self.store = DLedgerMmapFileStore(
+        self.store = self.make_store(
             self.file_system, directory, SEGMENT_BYTES, INDEX_SEGMENT_BYTES, codec
         )
         repair = self.mark.read()

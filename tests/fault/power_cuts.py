@@ -1,6 +1,6 @@
 """Power cuts of a whole group under load, again and again.
 
-    python -m tests.fault.power_cuts [--cuts 200] [--seed 0] [--no-sync]
+    python -m tests.fault.power_cuts [--cuts 200] [--seed 0] [--flush ASYNC_FLUSH] [--no-sync]
 
 Three members (replica, ledger, message store, flushes of the derived files) run on loopback, each
 on a RecordingDisk whose syncs take a moment, and many writes too, so that they meet. While messages
@@ -9,12 +9,19 @@ in a legal state drawn at random, mostly one without anything that was not synce
 started on that. Every message that was acknowledged is then at its offset, on every member in the
 end.
 
+With ASYNC_FLUSH a cut may take what was acknowledged a moment ago. What a member synced stays, and
+no more than a torn tail is missing: no member finds damage. A message stays that was acknowledged
+and had been synced by two members. A member that knows something to be committed that the two
+others lost stops when they go on without it; its state is thrown away, as its error says.
+
 With --no-sync the disks acknowledge syncs that they did not make, and a new group is made for each
 cut: acknowledged messages must be lost then, in nearly every cut, or the check could not see.
 """
 
 import argparse
+import itertools
 import random
+import re
 import sys
 import tempfile
 import time
@@ -34,6 +41,7 @@ from ledgermq.dledger.store.errors import StoreFormatError
 from ledgermq.protocol.record import decode_record
 from tests.fault.bit_flips import StoreGroup, StoreMember
 from tests.fault.recording_disk import RecordedFile, RecordingDisk
+from tests.fault.synced_store import NOTHING, SyncedLostError, Vouched
 from tests.free_ports import free_ports
 from tests.unit.commitlog.single_member import message
 
@@ -45,6 +53,8 @@ SURVIVALS = (0.0, 0.0, 0.0, 0.0, 0.1, 0.5, 0.9)
 _ACKED_MIN = 5
 _TURN_S = 0.002
 _PATIENCE_S = 60.0
+# How a member stops that is asked to cut what it knows to be committed.
+_CUT = re.compile("broken invariant: .* is never (cut|truncated)")
 
 
 class LyingFile(RecordedFile):
@@ -75,17 +85,31 @@ class LostMessageError(AssertionError):
 class PowerCuts:
     """One group, its load, and what was acknowledged."""
 
-    def __init__(self, reactor: Any, seed: int, disk_type: type[RecordingDisk]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        seed: int,
+        disk_type: type[RecordingDisk],
+        flush: FlushDiskType = FlushDiskType.SYNC_FLUSH,
+    ) -> None:
         self.reactor = reactor
         self.rng = random.Random(seed)
         self._disk_type = disk_type
-        self.group = StoreGroup(
-            reactor, Path("/power-cuts"), free_ports(3), FlushDiskType.SYNC_FLUSH
-        )
-        for member in self.group.members:
+        self._flush = flush
+        self.group = StoreGroup(reactor, Path("/power-cuts"), free_ports(3), flush)
+        # What each member's disk must hold.
+        self._vouched = [Vouched() for _ in self.group.members]
+        for member, vouched in zip(self.group.members, self._vouched, strict=True):
+            member.make_store = vouched.make
             member.file_system = disk_type(sync_s=SYNC_S, parts=self.rng)
-        # Body by queue and offset.
+        # Body by queue and offset of what must be there.
         self.acked: dict[tuple[int, int], bytes] = {}
+        # Of those acknowledged since the last cut, an index that is not below theirs.
+        self._indexes: dict[tuple[int, int], int] = {}
+        # How many were acknowledged, and with a cut needed not be there any more.
+        self.let_go_count = 0
+        # Members that others contradicted, under ASYNC_FLUSH.
+        self.thrown_away_count = 0
         # Sent by the present leader and not yet committed: queue, offset, body.
         self._waiting: list[tuple[int, int, bytes]] = []
         self._number = 0
@@ -116,10 +140,25 @@ class PowerCuts:
         def damage() -> list[str]:
             return [text for member in self.group.members for text in member.damage]
 
-        value = await self.group.wait(lambda: damage() or condition(), what)
-        if damage():
-            raise LostMessageError(f"cut {self.cut_count}: {damage()}")
-        return value
+        while True:
+            value = await self.group.wait(lambda: damage() or condition(), what)
+            if not damage():
+                return value
+            if self._flush is FlushDiskType.SYNC_FLUSH or not all(map(_CUT.search, damage())):
+                raise LostMessageError(f"cut {self.cut_count}: {damage()}")
+            for number, member in enumerate(self.group.members):
+                if member.damage:
+                    await self._throw_away(number)
+
+    async def _throw_away(self, number: int) -> None:
+        """Starts a member on an empty disk."""
+        self.thrown_away_count += 1
+        member = self.group.members[number]
+        await member.abandon()
+        member.damage.clear()
+        member.file_system = self._disk_type(sync_s=SYNC_S, parts=self.rng)
+        self._vouched[number].synced = NOTHING
+        await member.start()
 
     async def _load(self, duration_s: float) -> None:
         end_s = self.reactor.seconds() + duration_s
@@ -164,6 +203,7 @@ class PowerCuts:
         for queue_id, offset, body in self._waiting:
             if offset < leader.messages.max_offset("T", queue_id):
                 self.acked[queue_id, offset] = body
+                self._indexes[queue_id, offset] = leader.messages.dispatched_index
             else:
                 still.append((queue_id, offset, body))
         self._waiting = still
@@ -176,16 +216,36 @@ class PowerCuts:
             assert isinstance(disk, RecordingDisk)
             states.append(disk.cut_power(self.rng, SURVIVALS))
         self.cut_count += 1
+        if self._flush is FlushDiskType.ASYNC_FLUSH:
+            self._let_go()
+        self._indexes.clear()
         for member, state in zip(self.group.members, states, strict=True):
             await member.abandon()
             member.damage.clear()
             member.file_system = self._disk_type(state, sync_s=SYNC_S, parts=self.rng)
             try:
                 await member.start()
-            except StoreFormatError as error:
+            except (StoreFormatError, SyncedLostError) as error:
                 raise LostMessageError(f"cut {self.cut_count}: {error}") from error
             if member.damage:
                 raise LostMessageError(f"cut {self.cut_count}: damage {member.damage}")
+
+    def _let_go(self) -> None:
+        """What two members had not synced alike may be gone."""
+        kept = max(self._synced_alike(a, b) for a, b in itertools.combinations(range(3), 2))
+        for place, index in self._indexes.items():
+            if index > kept:
+                del self.acked[place]
+                self.let_go_count += 1
+
+    def _synced_alike(self, one: int, other: int) -> int:
+        """Returns up to which index both have synced the same; -1 when that is not known."""
+        index = min(self._vouched[one].synced.index, self._vouched[other].synced.index)
+        stores = [self.group.members[number].store for number in (one, other)]
+        if index < max(store.first_index for store in stores):
+            return -1
+        chains = {store.head_at(index).chain_crc for store in stores}
+        return index if len(chains) == 1 else -1
 
     def _keep_disks(self) -> str:
         """Writes what is on the disks now into a new directory, and names it."""
@@ -217,10 +277,12 @@ class PowerCuts:
                 )
 
 
-async def loses_on_lying_disks(reactor: Any, seed: int) -> bool:
+async def loses_on_lying_disks(
+    reactor: Any, seed: int, flush: FlushDiskType = FlushDiskType.SYNC_FLUSH
+) -> bool:
     """Whether one cut of a new group loses what it acknowledged, and that is seen."""
     try:
-        await PowerCuts(reactor, seed, LyingDisk).run(1)
+        await PowerCuts(reactor, seed, LyingDisk, flush).run(1)
     except LostMessageError:
         return True
     return False
@@ -230,20 +292,22 @@ async def main(reactor: Any) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cuts", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--flush", choices=[flush.value for flush in FlushDiskType])
     parser.add_argument("--no-sync", action="store_true")
     options = parser.parse_args()
     # As in the programs: a clock that is set starts no elections.
     reactor.seconds = time.monotonic
     begun = time.monotonic()
+    flush = FlushDiskType(options.flush or FlushDiskType.SYNC_FLUSH)
     if options.no_sync:
         seeds = range(options.seed, options.seed + options.cuts)
-        lost_count = sum([await loses_on_lying_disks(reactor, seed) for seed in seeds])
+        lost_count = sum([await loses_on_lying_disks(reactor, seed, flush) for seed in seeds])
         sys.stdout.write(
             f"{options.cuts} power cuts of groups on lying disks, acknowledged messages lost in"
             f" {lost_count}, in {time.monotonic() - begun:.0f} s\n"
         )
         return
-    cuts = PowerCuts(reactor, options.seed, RecordingDisk)
+    cuts = PowerCuts(reactor, options.seed, RecordingDisk, flush)
     try:
         await cuts.run(options.cuts)
     except Exception as error:
@@ -253,7 +317,8 @@ async def main(reactor: Any) -> None:
         raise
     sys.stdout.write(
         f"{cuts.cut_count} power cuts of all three members, {len(cuts.acked):,} messages"
-        f" acknowledged, none lost, in {time.monotonic() - begun:.0f} s\n"
+        f" acknowledged that must stay, none lost, {cuts.let_go_count:,} that need not,"
+        f" {cuts.thrown_away_count} members thrown away, in {time.monotonic() - begun:.0f} s\n"
     )
 
 
