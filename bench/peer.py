@@ -1,7 +1,7 @@
 """LedgerMQ's group beside Apache's, on one machine, under the same loads in turns.
 
 python -m bench.peer [--java 4.9.3] [--heap 1024] [--rounds 3] [--seconds 4] [--only ROW ...]
-                     [--quick] [--groups ours pure java] [--json FILE] [--page]
+                     [--quick] [--groups ours pure java] [--before DIR] [--json FILE] [--page]
 
 Needs Java 17 and Maven. `--java 4.9.7` works too; 4.9.8 has no broker on Maven Central. Each round
 starts one group of three, warms it until its rate rises no more, runs every row, kills the leader
@@ -9,6 +9,7 @@ and stops the group, and then does the same with the next: members of Apache's g
 a core by themselves. A cell gives median and spread; a ratio is the median of the rounds' ratios.
 The load programs (`load.py`, `pull_load.py`) cost the same for all; Apache's own are JVMs and cost
 more. `--page` writes the table into docs/performance.md, `--json` the figures for `bench.charts`.
+`--groups ours before --before DIR` measures this checkout beside another one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from bench.peer_rows import (
     tried,
 )
 from bench.peer_table import Outcome, Report, text_of
-from bench.peers import OURS, PURE, PURE_ENVIRONMENT, Peer, java, java_name, ours
+from bench.peers import BEFORE, OURS, PURE, PURE_ENVIRONMENT, Peer, java, java_name, ours
 
 Opened = Callable[[], contextlib.AbstractContextManager[Peer]]
 KEYS = (*(row.key for row in ROWS), CATCH_UP, SYNC, HEAP)
@@ -72,6 +73,7 @@ def groups_of(options: argparse.Namespace) -> list[Group]:
         for name, title, environment in (
             ("ours", OURS, {}),
             ("pure", PURE, PURE_ENVIRONMENT),
+            ("before", BEFORE, {"PYTHONPATH": str(options.before)}),
         )
     }
     made["java"] = Group(
@@ -138,14 +140,20 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of one load")
     parser.add_argument("--sync", action="store_true", help="LedgerMQ's three with SYNC_FLUSH")
-    parser.add_argument("--groups", nargs="+", choices=("ours", "pure", "java"), metavar="GROUP",
-                        default=["ours", "pure", "java"], help="of ours, pure, java")  # fmt: skip
+    parser.add_argument("--groups", nargs="+", choices=("ours", "pure", "java", "before"),
+                        metavar="GROUP", default=["ours", "pure", "java"],
+                        help="of ours, pure, java, before")  # fmt: skip
+    parser.add_argument("--before", type=Path, metavar="DIR",
+                        help="another checkout, its kernel built, for `before`")  # fmt: skip
     rows = parser.add_mutually_exclusive_group()
     rows.add_argument("--only", nargs="+", choices=KEYS, metavar="ROW", help=" ".join(KEYS))
     rows.add_argument("--quick", action="store_true", help=f"only {' '.join(QUICK)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--page", action="store_true", help="renew docs/performance.md")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if "before" in options.groups and options.before is None:
+        parser.error("the group `before` needs --before DIR")
+    return options
 
 
 def main() -> int:

@@ -29,6 +29,7 @@ from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 MEMBERS = 3
 OURS = "LedgerMQ"
 PURE = "LedgerMQ, pure Python"
+BEFORE = "LedgerMQ, the other checkout"
 # A member with this variable uses no compiled part.
 PURE_ENVIRONMENT = {"LEDGERMQ_PURE": "1"}
 PAUSE = threading.Event()
