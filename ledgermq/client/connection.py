@@ -53,8 +53,8 @@ Answer: TypeAlias = RemotingCommand | asyncio.Task[RemotingCommand] | None
 OnRequest: TypeAlias = Callable[[str, RemotingCommand], Answer]
 # Makes a request that whoever listens at an address answers as long as it lives.
 Question: TypeAlias = Callable[[str], RemotingCommand]
-# Takes an answer that came after its request had run out of time.
-Late: TypeAlias = Callable[[RemotingCommand], None]
+# An opaque, and what takes the answer to it that comes after its request had run out of time.
+Late: TypeAlias = tuple[int, Callable[[RemotingCommand], None]]
 
 
 class AnswerSink(Protocol):
@@ -67,7 +67,7 @@ class AnswerSink(Protocol):
         """No answer has come in time, or none will come.
 
         Returns:
-            What takes the answer, should it come all the same.
+            What takes the answer, should it come all the same; None when it is of no use.
         """
 
 
@@ -101,19 +101,6 @@ class _NobodySink:
 NOBODY: Final = _NobodySink()
 
 
-class _Waiting:
-    """A request that waits for its answer."""
-
-    __slots__ = ("code", "opaque", "sent_ms", "sink")
-
-    def __init__(self, sink: AnswerSink, sent_ms: int, code: int) -> None:
-        self.sink = sink
-        self.sent_ms = sent_ms
-        self.code = code
-        # Set when the request is in the table.
-        self.opaque = 0
-
-
 class Connection(asyncio.Protocol):
     """One open connection; made by Connections."""
 
@@ -136,9 +123,10 @@ class Connection(asyncio.Protocol):
         self._on_request = on_request
         self._on_lost = on_lost
         self._decoder = FrameDecoder()
-        self._waiting: RequestTable[_Waiting] = RequestTable()
+        # What waits, when it was sent in ms, and its code.
+        self._waiting: RequestTable[tuple[AnswerSink, int, int]] = RequestTable()
         # By opaque, the oldest first: what takes answers that come late.
-        self._late: dict[int, Late] = {}
+        self._late: dict[int, Callable[[RemotingCommand], None]] = {}
         self._transport: asyncio.Transport | None = None
         # Frames of this turn of the loop.
         self._unsent: list[bytes] = []
@@ -175,12 +163,10 @@ class Connection(asyncio.Protocol):
             raise UnreachableError(self._reason, retriable=True, broker=self.address)
         now_ms = self._now_ms()
         timeout_ms = int(timeout_s * 1000)
-        waiting = _Waiting(sink, now_ms, code)
         try:
-            opaque = self._waiting.register(None, now_ms + timeout_ms, waiting)
+            opaque = self._waiting.register(None, now_ms + timeout_ms, (sink, now_ms, code))
         except LocalProtocolError as error:
             raise UnreachableError(str(error), retriable=True, broker=self.address) from error
-        waiting.opaque = opaque
         if self._timer is None or self._timer.when() > self._loop.time() + timeout_s:
             self._set_timer(now_ms + timeout_ms)
         if self._watch is None:
@@ -276,7 +262,7 @@ class Connection(asyncio.Protocol):
                 if command.is_response:
                     waiting = self._waiting.resolve(command)
                     if waiting is not None:
-                        waiting.sink.answered(command)
+                        waiting[0].answered(command)
                     elif (late := self._late.pop(command.opaque, None)) is not None:
                         late(command)
                 else:
@@ -309,10 +295,10 @@ class Connection(asyncio.Protocol):
         self.resume_writing()
         # First, so that whoever is told of a failure does not find this connection again.
         self._on_lost(self)
-        for waiting in self._waiting.fail_all():
+        for sink, _, _ in self._waiting.fail_all():
             closed = ConnectionClosedError(self.address, self._reason)
             closed.__cause__ = error
-            waiting.sink.failed(closed)
+            sink.failed(closed)
 
     def _flush(self) -> None:
         if self._unsent and self._transport is not None:
@@ -363,14 +349,12 @@ class Connection(asyncio.Protocol):
         """Gives up the requests whose time is over; the connection itself is not judged by them."""
         self._timer = None
         now_ms = self._now_ms()
-        for waiting in self._waiting.expire(now_ms):
-            waited_ms = now_ms - waiting.sent_ms
-            error = RequestTimeoutError(self.address, waiting.code, waited_ms)
-            late = waiting.sink.failed(error)
+        for sink, sent_ms, code in self._waiting.expire(now_ms):
+            late = sink.failed(RequestTimeoutError(self.address, code, now_ms - sent_ms))
             if late is not None:
                 if len(self._late) >= _LATE_MAX:
                     del self._late[next(iter(self._late))]
-                self._late[waiting.opaque] = late
+                self._late[late[0]] = late[1]
         deadline_ms = self._waiting.deadline_ms()
         if deadline_ms is not None and self._transport is not None:
             self._set_timer(deadline_ms)

@@ -60,7 +60,7 @@ class Send:
 
     __slots__ = (
         "attempts", "avoided_broker", "body", "deadline_s", "failure", "future", "is_out", "key",
-        "lane", "message_id", "queue", "road", "template", "timeouts", "topic",
+        "lane", "message_id", "opaque", "queue", "road", "template", "timeouts", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +90,8 @@ class Send:
         self.timeouts = 0
         # True while the answer to a try may come in time.
         self.is_out = False
+        # Of the last try, on the connection over which it went.
+        self.opaque = 0
         # Of the last try.
         self.failure: ClientError | None = None
         self.queue: MessageQueue | None = None
@@ -110,7 +112,7 @@ class Send:
         late = None
         if isinstance(error, RequestTimeoutError):
             self.timeouts += 1
-            late = functools.partial(self.road.answered_late, self, queue)
+            late = self.opaque, functools.partial(self.road.answered_late, self, queue)
         self.road.lost(
             self, UnreachableError(str(error), retriable=retriable, broker=name, topic=self.topic)
         )
@@ -230,7 +232,7 @@ class SendRoad:
         queue = send.queue
         assert queue is not None
         code = answer.code
-        if self._is_stored(code):
+        if code == _SUCCESS or self._is_stored(code):
             self._acknowledged(send, queue, answer)
             return
         refused = RefusedError(
@@ -327,7 +329,8 @@ class SendRoad:
         """Writes the request when route and connection are there, else goes to get them."""
         if send not in self._on_way:
             return
-        if self._left_ms(send) < 0:
+        left_s = send.deadline_s - self.loop.time()
+        if left_s < self._try_s_min:
             late = UnreachableError(
                 "no time was left when its turn came", retriable=True, topic=send.topic
             )
@@ -339,11 +342,12 @@ class SendRoad:
             address = route.masters.get(queue.broker_name) if route is not None else None
             connection = self._instance.connections.find(address) if address else None
             if connection is not None and connection.is_open:
-                left_s = send.deadline_s - self.loop.time()
-                timeout_s = try_s(self._config.attempt_timeout_s, send.timeouts, left_s)
+                timeout_s = self._config.attempt_timeout_s
+                if send.timeouts or timeout_s > left_s:
+                    timeout_s = try_s(timeout_s, send.timeouts, left_s)
                 send.attempts += 1
                 try:
-                    opaque = connection.expect(send.body.code, send, timeout_s)
+                    opaque = send.opaque = connection.expect(send.body.code, send, timeout_s)
                 except ClientError as error:
                     self.lost(send, error)
                     return

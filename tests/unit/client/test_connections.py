@@ -145,22 +145,25 @@ class LateSink:
     """Waits for an answer, and would take it late."""
 
     def __init__(self) -> None:
+        self.opaque = 0
         self.failures: list[ProtocolError] = []
         self.late: list[RemotingCommand] = []
 
     def answered(self, answer: RemotingCommand) -> None:
         raise AssertionError("it came in time")
 
-    def failed(self, error: ProtocolError) -> Callable[[RemotingCommand], None]:
+    def failed(self, error: ProtocolError) -> tuple[int, Callable[[RemotingCommand], None]]:
         self.failures.append(error)
-        return self.late.append
+        return self.opaque, self.late.append
 
 
 def test_late_answer_goes_to_who_has_a_use_for_it_and_once() -> None:
     async def scenario(net: Net) -> None:
         bench = Bench()
         sink = LateSink()
-        bench.connection.send(RemotingCommand.request(10), sink, 0.01)
+        request = RemotingCommand.request(10)
+        bench.connection.send(request, sink, 0.01)
+        sink.opaque = request.opaque
         await asyncio.sleep(0.1)
         (sent,) = bench.transport.commands()
         answer = encode(sent.response(0, "late"))
