@@ -1,6 +1,6 @@
 """Following: what a broker that does not lead has to do with the broker that does."""
 
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList
 
@@ -14,8 +14,11 @@ from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.dledger.replica.driver import Replica
+from ledgermq.protocol.tcp_times import MEMBER_TIMES
 from ledgermq.protocol.tls.files import ClientTls
-from ledgermq.protocol.transport import CommandClient, TurnOutput
+from ledgermq.protocol.transport import CommandClient, ConnectionLimits, TurnOutput
+
+_LIMITS: Final = ConnectionLimits(first_frame_timeout_s=0, tcp_times=MEMBER_TIMES)
 
 
 class Following:
@@ -69,7 +72,9 @@ class Following:
 
     def _connect(self, address: str) -> CommandClient:
         host, port = split_address(address)
-        return CommandClient(self._reactor, host, port, output=self._output, tls=self._tls)
+        return CommandClient(
+            self._reactor, host, port, limits=_LIMITS, output=self._output, tls=self._tls
+        )
 
     def stop(self) -> Deferred[Any]:
         """Ends what is under way."""

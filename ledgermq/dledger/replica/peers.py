@@ -136,6 +136,8 @@ class Peer:
             connect_timeout_ms=config.connect_timeout_ms,
             back_off=self._back_off_s,
             on_refused=partial(on_refused, peer_id),
+            # HELLO tells whose address it is.
+            remembers_address=True,
             limits=_LIMITS,
             output=output,
         )
@@ -202,9 +204,18 @@ class Peer:
         )
         answer = connection.request(hello, _HELLO_TIMEOUT_MS)
         self._watch.asked()
-        answer.addCallbacks(self._greeted, self._not_greeted, errbackArgs=(connection,))
+        answer.addCallbacks(
+            self._greeted,
+            self._not_greeted,
+            callbackArgs=(connection,),
+            errbackArgs=(connection,),
+        )
 
-    def _greeted(self, answer: RemotingCommand) -> None:
+    def _greeted(self, answer: RemotingCommand, connection: CommandProtocol) -> None:
+        if answer.code != _SUCCESS and self._client.forget_address():
+            # Its host has another address now, and who is at the former one is no peer.
+            connection.close("somebody else's address")
+            return
         if answer.code == _SUCCESS:
             self.dialect = PeerDialect.LEDGERMQ
             self._watch.bear(self._looks_max)

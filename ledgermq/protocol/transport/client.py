@@ -72,6 +72,7 @@ class CommandClient:
         back_off: Callable[[int], float] = default_back_off,
         on_connected: OnConnected | None = None,
         on_refused: Callable[[], None] | None = None,
+        remembers_address: bool = False,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
         tls: ClientTls | None = None,
@@ -89,6 +90,7 @@ class CommandClient:
             on_connected: called with each new connection before requests go out on it; when the
                 Deferred it returns fails, the connection is dropped and made again.
             on_refused: called for each attempt that is refused: nobody listens there.
+            remembers_address: see WatchedEndpoint; `receiver` must find out whom it has reached.
             limits: of the connection; the first-frame time does not apply.
             output: shared with other servers and clients on this reactor; None for one of its own.
             tls: asked at each attempt; None for plain connections.
@@ -104,19 +106,15 @@ class CommandClient:
         self.output = output or TurnOutput(reactor)
         self._owns_output = output is None
         self._endpoint = WatchedEndpoint(
-            reactor, host, port, timeout_s=connect_timeout_ms / 1000, on_refused=on_refused
+            reactor,
+            host,
+            port,
+            timeout_s=connect_timeout_ms / 1000,
+            on_refused=on_refused,
+            remembers_address=remembers_address,
         )
         self._back_off = back_off
-        # Twisted's interfaces are unknown to the type checker.
-        factory: Any = _CommandFactory(self)
-        unwatched: Any = self._endpoint
-        self._service = ClientService(
-            unwatched,
-            factory,
-            retryPolicy=self._pause_s,
-            clock=reactor,
-            prepareConnection=self._prepare,
-        )
+        self._service = self._new_service()
         # The open connection that is ready for requests.
         self._connection: CommandProtocol | None = None
         # The newest connection, also while it is prepared or closed.
@@ -131,6 +129,18 @@ class CommandClient:
         self._settle_call: DelayedCall | None = None
         self._check_call: DelayedCall | None = None
         self._stop_call: DelayedCall | None = None
+
+    def _new_service(self) -> ClientService:
+        # Twisted's interfaces are unknown to the type checker.
+        endpoint: Any = self._endpoint
+        factory: Any = _CommandFactory(self)
+        return ClientService(
+            endpoint,
+            factory,
+            retryPolicy=self._pause_s,
+            clock=self._reactor,
+            prepareConnection=self._prepare,
+        )
 
     @property
     def is_connected(self) -> bool:
@@ -200,6 +210,10 @@ class CommandClient:
             self._connection.send(command)
         elif not self._is_stopped:
             self.start()
+
+    def forget_address(self) -> bool:
+        """See WatchedEndpoint: whoever was reached there is not the right one."""
+        return self._endpoint.forget_address()
 
     def stop(self) -> Deferred[None]:
         """Closes the connection and makes no other.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
@@ -11,13 +11,16 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ConnectionClosedError
 from ledgermq.protocol.transport import CommandClient
 
+# Of the transport of memory.
+PEER_HOST = "192.168.1.1"
+
 
 class Rig:
     """A client whose attempts the test decides about."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, host: str = "10.0.0.9", **changes: Any) -> None:
         self.clock = MemoryReactorClock()
-        self.client = CommandClient(self.clock, "10.0.0.9", 1, **changes)
+        self.client = CommandClient(self.clock, host, 1, **changes)
 
     @property
     def attempt_count(self) -> int:
@@ -30,7 +33,11 @@ class Rig:
     def accept(self) -> None:
         """The newest attempt reaches its peer."""
         factory: Any = self.clock.tcpClients[-1][2]
-        factory.buildProtocol(None).makeConnection(StringTransport())
+        self.protocol = factory.buildProtocol(None)
+        self.protocol.makeConnection(StringTransport())
+
+    def lose(self) -> None:
+        self.protocol.connectionLost(Failure(ConnectionDone()))
 
     def refuse(self) -> None:
         factory: Any = self.clock.tcpClients[-1][2]
@@ -100,3 +107,26 @@ def test_attempt_of_a_client_that_stops_leaves_no_timer() -> None:
     stopped = rig.client.stop()
     assert stopped.called
     assert rig.clock.getDelayedCalls() == []
+
+
+def test_every_other_attempt_goes_where_the_last_connection_led() -> None:
+    """Names cannot be looked up while the network is gone that leads to who knows them."""
+    rig = Rig(host="broker-b", connect_timeout_ms=1000, remembers_address=True)
+    rig.client.start()
+    rig.pass_s(3.1)
+    assert {host for host, *_ in rig.clock.tcpClients} == {"broker-b"}
+    rig.accept()
+    rig.lose()
+    begun = len(rig.clock.tcpClients)
+    rig.pass_s(4.3)
+    hosts = [host for host, *_ in rig.clock.tcpClients[begun:]]
+    assert hosts[:4] == ["broker-b", PEER_HOST, "broker-b", PEER_HOST]
+
+
+def test_name_alone_counts_for_those_who_cannot_tell_whom_they_reached() -> None:
+    rig = Rig(host="broker-b", connect_timeout_ms=1000)
+    rig.client.start()
+    rig.accept()
+    rig.lose()
+    rig.pass_s(5)
+    assert {host for host, *_ in rig.clock.tcpClients} == {"broker-b"}

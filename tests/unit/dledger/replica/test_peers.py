@@ -33,17 +33,20 @@ from ledgermq.protocol.transport import TurnOutput
 COMMIT = CommitRequest(term=2, sender="n0", target="n1", commit_index=4, request_id=9)
 BEAT = HeartBeatRequest(term=2, sender="n0", target="n1", commit_index=4, read_round=9)
 
+# Of the transport of memory.
+FORMER_HOST = "192.168.1.1"
+
 
 class Rig:
     """One peer and the other end of its connection."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, host: str = "10.0.0.1", **changes: Any) -> None:
         self.clock = MemoryReactorClock()
         self.told: list[Any] = []
         self.term = 7
         self.refused: list[str] = []
         self.output = TurnOutput(self.clock)
-        config = ReplicaConfig(group="g", self_id="n0", peers="n0-h:1;n1-10.0.0.1:2", **changes)
+        config = ReplicaConfig(group="g", self_id="n0", peers=f"n0-h:1;n1-{host}:2", **changes)
         self.peer = Peer(
             self.clock,
             config,
@@ -75,8 +78,8 @@ class Rig:
 
     def connect(self) -> RemotingCommand:
         """Accepts the connection; returns the HELLO that came on it."""
-        host, port, factory, _, _ = self.clock.tcpClients.pop()
-        assert (host, port) == ("10.0.0.1", 2)
+        _, port, factory, _, _ = self.clock.tcpClients.pop()
+        assert port == 2
         self.transport, self.decoder = StringTransport(), FrameDecoder()
         self.protocol = factory.buildProtocol(None)
         self.protocol.makeConnection(self.transport)
@@ -422,3 +425,24 @@ def test_stopped_peer_leaves_no_call() -> None:
     rig.clock.advance(10)
     rig.output.stop()
     assert rig.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("code", [1, 3, 401])
+def test_stranger_at_the_former_address_of_a_peer_is_left(code: int, log_lines: list[str]) -> None:
+    """Neither is it taken for a peer of another kind, nor waited for."""
+    rig = Rig(host="broker-b")
+    rig.greeted(0)
+    rig.lose()
+    while len(rig.clock.tcpClients) < 2:
+        rig.clock.advance(0.1)
+    assert [host for host, *_ in rig.clock.tcpClients] == ["broker-b", FORMER_HOST]
+    rig.receive(rig.connect().response(code, "who is n1?"))
+    assert rig.transport.disconnecting
+    assert rig.told[2:] == [] and log_lines == []
+    rig.lose()
+    rig.clock.tcpClients.clear()
+    for _ in range(40):
+        rig.clock.advance(0.1)
+    assert {host for host, *_ in rig.clock.tcpClients} == {"broker-b"}
+    rig.greeted(0)
+    assert rig.told[2:] == [("n1", PeerDialect.LEDGERMQ)]
