@@ -34,7 +34,8 @@ class WallClock:
             file.write(_AHEAD.pack(round(seconds * _SECOND_NS)))
 
 
-def _move_clock(path: str) -> None:
+def move_clock(path: str) -> None:
+    """Has this process tell the date by the clock in a file; comes before all that asks for it."""
     with open(path, "rb") as file:
         ahead = mmap.mmap(file.fileno(), _AHEAD.size, access=mmap.ACCESS_READ)
     true_ns = time.time_ns
@@ -58,7 +59,7 @@ def _move_clock(path: str) -> None:
 
 def main(words: list[str]) -> None:
     """Runs the command, which ends the process."""
-    _move_clock(words[0])
+    move_clock(words[0])
     sys.argv[1:] = words[1:]
     runpy.run_module("ledgermq.cli.main", run_name="__main__", alter_sys=True)
 

@@ -43,3 +43,52 @@ broker.run_program = lambda service, **_: print(sys.getswitchinterval()) or 0
 main.main(["broker", "storePathRootDir=" + sys.argv[1], "listenPort=1"])
 """
     assert printed_by(program, str(tmp_path)) == "0.0005"
+
+
+_TIMERS = """
+import sys
+import time
+from pathlib import Path
+from tests.fault.hosts import moved_clock
+wall = moved_clock.WallClock(Path(sys.argv[1]))
+moved_clock.move_clock(sys.argv[1])
+from ledgermq.cli import program
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import deferLater
+reactor = program.reactor
+OWN_CLOCK
+fired = []
+
+class Service:
+    exit_code = 0
+    def start(self):
+        reactor.callLater(3600, fired.append, "an hour's timer")
+        return Deferred.fromCoroutine(self.look())
+    def stop(self):
+        return succeed(None)
+    async def look(self):
+        begun = time.time()
+        wall.set(86_400)
+        assert time.time() - begun > 80_000
+        await deferLater(reactor, 0.05, lambda: None)
+        before, now, after = time.monotonic(), reactor.seconds(), time.monotonic()
+        print(fired, before <= now <= after)
+        wall.set(-86_400)
+        await deferLater(reactor, 0.05, lambda: None)
+        print("a timer rang")
+        reactor.callLater(0, reactor.stop)
+
+sys.exit(program.run_program(Service(), until_stdin_closes=False, expected=()))
+"""
+
+
+def test_timers_of_a_program_do_not_go_by_the_wall_clock(tmp_path: Path) -> None:
+    program = _TIMERS.replace("OWN_CLOCK", "")
+    assert printed_by(program, str(tmp_path / "clock")) == "[] True\na timer rang"
+
+
+def test_timers_that_went_by_the_wall_clock_would_be_seen(tmp_path: Path) -> None:
+    program = _TIMERS.replace("OWN_CLOCK", "reactor.seconds = time.time")
+    program = program.replace("wall.set(-86_400)", "")
+    found = printed_by(program, str(tmp_path / "clock"))
+    assert found == '["an hour\'s timer"] False\na timer rang'
