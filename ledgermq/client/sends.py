@@ -14,7 +14,6 @@ import random
 from typing import Final
 
 from ledgermq.client.config import ProducerConfig
-from ledgermq.client.connection import Late
 from ledgermq.client.endless import tell_failure
 from ledgermq.client.errors import (
     ClientError,
@@ -38,85 +37,21 @@ from ledgermq.client.retry import (
     try_s_min,
 )
 from ledgermq.client.selection import next_queue, queue_of_key
+from ledgermq.client.send import Send
 from ledgermq.client.send_frame import FrameTemplate, SendBody
 from ledgermq.client.window import SendWindow
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError, RequestTimeoutError
+from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageResponseHeader
-from ledgermq.protocol.tls.engine import is_distrust
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # Region of a broker that tells none. Source: MixAll.DEFAULT_TRACE_REGION_ID.
 _DEFAULT_REGION: Final = "DefaultRegion"
 # Sends after which the loop gets its turn in any case.
 _TURN_COUNT: Final = 64
-
-
-class Send:
-    """One send on its way: a message or a batch. It is also the sink of its answer."""
-
-    __slots__ = (
-        "attempts", "avoided_broker", "body", "deadline_s", "failure", "future", "is_out", "key",
-        "lane", "message_id", "opaque", "queue", "road", "template", "timeouts", "topic",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        road: "SendRoad",
-        template: FrameTemplate,
-        topic: str,
-        message_id: str,
-        body: SendBody,
-        deadline_s: float,
-        key: str | None,
-        lane: "Lane[Send] | None",
-    ) -> None:
-        self.road = road
-        self.template = template
-        self.topic = topic
-        self.message_id = message_id
-        self.body = body
-        # On the loop's clock.
-        self.deadline_s = deadline_s
-        # Ordering key, and its lane.
-        self.key = key
-        self.lane = lane
-        self.future: asyncio.Future[SendResult] = road.loop.create_future()
-        self.attempts = 0
-        # Tries that got no answer in time.
-        self.timeouts = 0
-        # True while the answer to a try may come in time.
-        self.is_out = False
-        # Of the last try, on the connection over which it went.
-        self.opaque = 0
-        # Of the last try.
-        self.failure: ClientError | None = None
-        self.queue: MessageQueue | None = None
-        self.avoided_broker: str | None = None
-
-    def answered(self, answer: RemotingCommand) -> None:
-        """The broker has answered the last try."""
-        self.is_out = False
-        self.road.answered(self, answer)
-
-    def failed(self, error: ProtocolError) -> Late | None:
-        """The last try got no answer; one that comes late counts all the same."""
-        self.is_out = False
-        queue = self.queue
-        assert queue is not None
-        name = queue.broker_name
-        retriable = not is_distrust(error.__cause__)
-        late = None
-        if isinstance(error, RequestTimeoutError):
-            self.timeouts += 1
-            late = self.opaque, functools.partial(self.road.answered_late, self, queue)
-        self.road.lost(
-            self, UnreachableError(str(error), retriable=retriable, broker=name, topic=self.topic)
-        )
-        return late
 
 
 class SendRoad:
