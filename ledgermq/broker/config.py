@@ -139,6 +139,7 @@ class BrokerConfig:
     ledger_group: str
     ledger_peers: tuple[Peer, ...]
     ledger_self_id: str
+    ledger_founder_ids: tuple[str, ...]
     preferred_leader_ids: tuple[str, ...]
     ledger_member_networks: tuple[str, ...]
     ledger_heartbeat_ms: int
@@ -339,15 +340,14 @@ def _derive_ledger(values: dict[str, Any]) -> None:
         allowed = "addresses and networks as 10.0.0.0/8, joined with a semicolon"
         raise ConfigError("ledgerMemberAddresses", text, allowed) from error
     values["ledger_member_networks"] = networks
-    values["preferred_leader_ids"] = tuple(
-        part.strip() for part in values["preferred_leader_ids"].split(";") if part.strip()
-    )
+    for field in ("preferred_leader_ids", "ledger_founder_ids"):
+        values[field] = tuple(part.strip() for part in values[field].split(";") if part.strip())
     values["ledger_group"] = values["ledger_group"] or values["broker_name"]
     if not values["is_group_member"]:
         values["ledger_self_id"] = "n0"
         port = _port_beside(values["listen_port"])
         values["ledger_peers"] = (Peer(member_id="n0", host="127.0.0.1", port=port),)
-        values["preferred_leader_ids"] = ()
+        values["preferred_leader_ids"] = values["ledger_founder_ids"] = ()
         return
     self_id = values["ledger_self_id"] or ""
     if not _SELF_ID.fullmatch(self_id):
@@ -359,6 +359,11 @@ def _derive_ledger(values: dict[str, Any]) -> None:
     for preferred in values["preferred_leader_ids"]:
         if preferred not in known:
             raise ConfigError("preferredLeaderId", preferred, "ids in dLegerPeers, joined with ;")
+    founders = values["ledger_founder_ids"]
+    majority = len(known) // 2 + 1
+    if founders and (not known.issuperset(founders) or len(set(founders)) < majority):
+        allowed = f"{majority} or more ids in dLegerPeers, joined with ;"
+        raise ConfigError("dLegerFounderIds", ";".join(founders), allowed)
 
 
 def _derive_replication(values: dict[str, Any]) -> None:

@@ -141,6 +141,13 @@ LEDGER_KEYS: Final = (
     text_key("dLegerPeers", "ledger_peers", None, "Members, id-host:port joined with a semicolon."),
     text_key("dLegerSelfId", "ledger_self_id", None, "Own member id, a letter and digits, as n0."),
     text_key(
+        "dLegerFounderIds",
+        "ledger_founder_ids",
+        "",
+        "Members that found a new group while others are missing, joined with a semicolon: a"
+        " majority, equal on all. Empty: all.",
+    ),
+    text_key(
         "preferredLeaderId",
         "preferred_leader_ids",
         "",

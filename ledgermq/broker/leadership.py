@@ -45,6 +45,8 @@ class Leadership:
         self.closed_because: str | None = None
         # What this member lost or found damaged, until it is whole again; None when it is.
         self.repair: str | None = None
+        # Whether the group is born, and for whom it waits if not; empty without a ledger.
+        self.birth = ""
         # What of the broker's state cannot be stored, for operators; None while all can.
         self.alarm: str | None = None
 
@@ -119,6 +121,7 @@ class Leadership:
             return ServiceUnavailableError(
                 f"{self._self_id} is {self.role} in term {self.term} and knows no leader:"
                 " an election is going on or a majority of the group is down"
+                + (f" ({self.birth})" if self.birth else "")
             )
         return ServiceUnavailableError(
             f"{self._self_id} is {self.role} in term {self.term};"

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ledgermq.dledger.entry import EntrySlice
 from ledgermq.dledger.messages import (
     AppendRequest,
+    BirthReport,
     CommitRequest,
     CompareRequest,
     HeartBeatRequest,
@@ -99,7 +100,7 @@ def _indexes_of(message: Message) -> tuple[tuple[str, int], ...]:
                 ("begin_index", message.begin_index),
                 ("end_index", message.end_index),
             )
-        case VoteResponse() | HeartBeatResponse() | TransferResponse():
+        case VoteResponse() | HeartBeatResponse() | TransferResponse() | BirthReport():
             return ()
 
 

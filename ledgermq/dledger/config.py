@@ -108,6 +108,8 @@ class Config:
     push_timeout_ms: int = 1000
     # An idle Java follower hears the commit index this often (DLedgerEntryPusher).
     commit_interval_ms: int = 1000
+    # Members that found a new group, all of them together (dLegerFounderIds); none named: all.
+    founder_ids: tuple[str, ...] = ()
     # Members that should lead when they can (preferredLeaderIds); may be empty.
     preferred_leader_ids: tuple[str, ...] = ()
     # A follower that lacks this many entries is not asked to lead (maxLeadershipTransferWaitIndex).
@@ -127,6 +129,11 @@ class Config:
         _check(all(members), "members", members, "ids that are not empty")
         _check(len(set(members)) == len(members), "members", members, "different ids")
         _check(self.self_id in members, "self_id", self.self_id, f"one of {members}")
+        founders = self.founders
+        is_member = all(founder_id in members for founder_id in founders)
+        _check(is_member, "founder_ids", founders, f"ids of {members}")
+        is_majority = len(set(founders)) >= self.quorum_count
+        _check(is_majority, "founder_ids", founders, f"{self.quorum_count} or more of {members}")
         preferred = self.preferred_leader_ids
         is_member = all(peer_id in members for peer_id in preferred)
         _check(is_member, "preferred_leader_ids", preferred, f"ids of {members}")
@@ -149,6 +156,11 @@ class Config:
         ):
             value = getattr(self, key)
             _check(value >= low, key, value, f"{low} or more")
+
+    @property
+    def founders(self) -> tuple[str, ...]:
+        """Members that found a new group."""
+        return self.founder_ids or self.members
 
     @property
     def peer_ids(self) -> tuple[str, ...]:

@@ -294,7 +294,7 @@ class EntryDispatcher:
         """Takes an answer of the follower in this term."""
         asked = self._asked
         if response.kind is PushKind.APPEND:
-            self._on_append_response(response)
+            self._on_append_response(response, now_ms)
         elif response.kind is PushKind.COMMIT:
             self._on_commit_response(response)
         elif asked is not None and asked.request_id == response.request_id:
@@ -304,7 +304,7 @@ class EntryDispatcher:
             elif response.kind is PushKind.TRUNCATE and self.state is PushState.TRUNCATE:
                 self._on_truncate_response(response, asked.entry_index, now_ms)
 
-    def _on_append_response(self, response: PushResponse) -> None:
+    def _on_append_response(self, response: PushResponse, now_ms: float) -> None:
         request_id, end_index = response.request_id, response.end_index
         frame = self._in_flight.get(request_id)
         if response.code == DLedgerCode.SUCCESS:
@@ -338,6 +338,11 @@ class EntryDispatcher:
                     self._search = search
                     if search.is_over:
                         self._found(search.low, end_index)
+        elif response.code == DLedgerCode.INCONSISTENT_LEADER:
+            # It does not follow yet: what was sent goes out again when it answers a heart beat.
+            self.next_index = next(iter(self._in_flight.values())).first_index
+            self._forget_requests()
+            self._pause_end_ms = now_ms + RETRY_PAUSE_MS
         else:
             self._refusal_count += 1
             if self._refusal_count >= REFUSALS_MAX and self.dialect is PeerDialect.JAVA:

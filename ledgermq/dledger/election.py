@@ -18,6 +18,7 @@ Source: DLedgerLeaderElector; Raft 5.2, thesis 9.6.
 import random
 from typing import Final
 
+from ledgermq.dledger.birth import are_kin
 from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import Candidate, MemberState, Outbox, Phase
@@ -61,8 +62,10 @@ class LeaderElector:
         self._burnt_term = state.term if state.voted_for == state.config.self_id else -1
 
     def next_round_ms(self, now_ms: float) -> float:
-        """Draws when a candidate asks next; a recovering member never does."""
-        if self._state.recovering:
+        """Draws when a candidate asks next; a recovering member never does, but when it is new, for
+        the birth of its group.
+        """
+        if self._state.recovering and not self._state.is_new:
             return NEVER
         timing = self._state.timing
         wait_ms = self._rng.uniform(timing.vote_wait_min_ms, timing.vote_wait_max_ms)
@@ -88,7 +91,7 @@ class LeaderElector:
         Source: DLedgerLeaderElector.maintainAsCandidate; among LedgerMQ members thesis 9.6.
         """
         state = self._state
-        assert not state.recovering
+        assert state.may_vote
         if candidate.is_transferee:
             candidate.is_transferee = False
             state.raise_term(state.term + 1)
@@ -128,7 +131,12 @@ class LeaderElector:
         phase = Phase.PRE_VOTE if response.pre_vote else Phase.VOTE
         if candidate.phase is not phase or candidate.round_term != response.round_term:
             return False
-        candidate.tally[response.sender] = (response.result, response.term)
+        if not self._state.may_vote:
+            return False
+        result = response.result
+        if not self._state.is_mixed and not are_kin(response.birth, self._state.birth):
+            result = VoteResult.UNKNOWN
+        candidate.tally[response.sender] = (result, response.term)
         return self.judge_round(candidate, now_ms, is_last_call=False)
 
     def way_opened(self, candidate: Candidate, peer_id: str) -> None:
@@ -138,6 +146,8 @@ class LeaderElector:
         """
         if candidate.phase is not Phase.WAITING and peer_id not in candidate.tally:
             self._send_request(candidate, peer_id)
+            # The member was not called for this: its clock may be behind.
+            self._asked_ms.pop(peer_id, None)
 
     def answer(self, request: VoteRequest, *, has_live_leader: bool) -> Verdict:
         """Judges a vote request, gives the vote, and answers.
@@ -153,9 +163,9 @@ class LeaderElector:
             voted_for=state.voted_for,
             leader_id=state.leader_id,
             last_id=log.last_id,
-            # Only a new group has a candidate without a log; in any other a member with an empty
-            # disk may have forgotten what it acknowledged.
-            recovering=state.recovering or (state.is_new and request.last_index >= 0),
+            # With a Java member there is no birth. Then only a new group has a candidate without a
+            # log; in any other a member with an empty disk may have forgotten what it acknowledged.
+            recovering=not state.may_vote or (state.is_new and request.last_index >= 0),
             has_live_leader=has_live_leader,
         )
         if state.is_mixed and not request.pre_vote:
@@ -164,6 +174,14 @@ class LeaderElector:
             verdict = judge_vote(request, voter)
         if verdict.result is VoteResult.ACCEPT and not request.pre_vote:
             state.vote(request.sender)
+        self._respond(request, verdict)
+        return verdict
+
+    def refuse(self, request: VoteRequest) -> None:
+        """Answers a candidate that holds another birth: no vote, whatever it asks for."""
+        self._respond(request, Verdict(VoteResult.UNKNOWN, self._state.term))
+
+    def _respond(self, request: VoteRequest, verdict: Verdict) -> None:
         self._outbox.after_persist.append(
             VoteResponse(
                 term=verdict.term,
@@ -172,10 +190,10 @@ class LeaderElector:
                 result=verdict.result,
                 round_term=request.term,
                 pre_vote=request.pre_vote,
+                birth=self._state.birth,
                 asked_on=request.asked_on,
             )
         )
-        return verdict
 
     def _ask(self, candidate: Candidate, phase: Phase, term: int, now_ms: float) -> bool:
         state, self_id = self._state, self._config.self_id
@@ -204,6 +222,7 @@ class LeaderElector:
                 last_index=self._log.last_id.index,
                 last_term=self._log.last_term,
                 pre_vote=candidate.phase is Phase.PRE_VOTE,
+                birth=self._state.birth,
             )
         )
 

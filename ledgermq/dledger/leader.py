@@ -7,9 +7,10 @@ Source: Raft 5.3, 5.4.2, thesis 6.2; DLedgerLeaderElector.maintainAsLeader,
 DLedgerServer.handleAppend.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from ledgermq.dledger.birth import is_agreed, is_same
 from ledgermq.dledger.config import Timing
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
@@ -50,6 +51,8 @@ class Leader:
     1. The log is only appended to (Raft 5.3, Leader Append-Only).
     2. What is counted for the commit index is durable: the peers' `match_index`, and of the own log
        what the driver reported as persisted.
+    3. In a group with a birth only peers are counted that have shown in this term that they hold
+       it, by their vote or by the answer to a heart beat.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Leader:
         outbox: Outbox,
         preferred: PreferredLeaders,
         pace: Pace,
+        voters: Collection[str],
         commit_index: int,
         now_ms: float,
         make_opening: Callable[[int], bytes] | None,
@@ -66,6 +70,7 @@ class Leader:
         """Begins the leadership of the present term; nothing is sent yet.
 
         Args:
+            voters: peers that gave their vote, as members with this leader's birth.
             make_opening: makes the body of the record that opens a term; None when there is none.
         """
         config = state.config
@@ -91,6 +96,10 @@ class Leader:
         # Peers that said they have lost state: replicated to, counted for nothing. The last index
         # when that was learned: an entry committed behind it was committed without them.
         self._recovering: dict[str, int] = {}
+        # Peers that have not shown in this term that they hold the group's birth.
+        self._unproven: set[str] = set()
+        if not state.is_mixed and is_agreed(state.birth):
+            self._unproven = set(state.dialects) - set(voters)
         self._next_heart_beat_ms = self._last_heart_beat_ms = now_ms
         # Number of the last heart beat round, and when (`Pace.own_ms`) the last ones were sent.
         self._round = 0
@@ -140,8 +149,7 @@ class Leader:
         log = self._log
         match_indexes = [log.persisted_index]
         for peer_id, dispatcher in self._dispatchers.items():
-            is_counted = peer_id not in self._recovering
-            match_indexes.append(dispatcher.match_index if is_counted else -1)
+            match_indexes.append(dispatcher.match_index if self._counts(peer_id) else -1)
         found = self._checker.commit_index(
             match_indexes, commit_index=commit_index, term=self._state.term, term_at=log.term_at
         )
@@ -195,7 +203,7 @@ class Leader:
         if under_way is not None:
             waited_ms, limit = int(now_ms - under_way.started_ms), config.transfer_timeout_ms
             raise TransferRefusedError(TransferRefusal.UNDER_WAY, target_id, waited_ms, limit)
-        if target_id in self._recovering:
+        if not self._counts(target_id):
             raise TransferRefusedError(TransferRefusal.RECOVERING, target_id, 0, 0)
         silent_ms, limit = int(now_ms - self._heard_ms[target_id]), self._live_silence_ms()
         if silent_ms >= limit:
@@ -223,6 +231,7 @@ class Leader:
             sent_ms = self._sent_ms.get(response.round)
             if sent_ms is not None:
                 self._pace.answered(sent_ms)
+            self._prove(response)
             self._heard(response.sender, response.recovering, now_ms)
         elif response.code == DLedgerCode.TERM_NOT_READY:
             # It has entered the term by now, and follows at the next heart beat.
@@ -246,8 +255,12 @@ class Leader:
         return needed_index
 
     def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
-        """See `Raft.set_dialect`."""
+        """See `Raft.set_dialect`; a member that has come back hears at once whom to follow."""
         self._dispatchers[peer_id].set_dialect(dialect)
+        if not self._state.is_mixed:
+            self._next_heart_beat_ms = self._last_heart_beat_ms
+        else:
+            self._unproven.clear()
 
     def unreachable(self, peer_id: str, now_ms: float) -> None:
         """See `Raft.unreachable`."""
@@ -286,13 +299,21 @@ class Leader:
             Standing(
                 peer_id,
                 self._lag_of(peer_id),
-                peer_id not in self._recovering and now_ms - self._heard_ms[peer_id] < limit_ms,
+                self._counts(peer_id) and now_ms - self._heard_ms[peer_id] < limit_ms,
             )
             for peer_id in self._dispatchers
         ]
         target_id = self._preferred.find_target(standings, now_ms)
         if target_id is not None:
             self.transfer(target_id, now_ms)
+
+    def _counts(self, peer_id: str) -> bool:
+        return peer_id not in self._recovering and peer_id not in self._unproven
+
+    def _prove(self, response: HeartBeatResponse) -> None:
+        """Notes that the peer holds the birth of this leader, if it does."""
+        if is_same(response.birth, self._state.birth):
+            self._unproven.discard(response.sender)
 
     def _lag_of(self, peer_id: str) -> int:
         return self._log.last_index - self._dispatchers[peer_id].match_index
@@ -349,9 +370,7 @@ class Leader:
         return self._silence.end_ms(patience_ms)
 
     def _majority_ms(self) -> float:
-        heard_ms = [
-            heard for peer_id, heard in self._heard_ms.items() if peer_id not in self._recovering
-        ]
+        heard_ms = [heard for peer_id, heard in self._heard_ms.items() if self._counts(peer_id)]
         return self._checker.silence_deadline_ms(heard_ms, 0)
 
     def _send_heart_beats(self, commit_index: int, now_ms: float) -> None:
@@ -375,6 +394,7 @@ class Leader:
                     target=peer_id,
                     commit_index=told_index,
                     read_round=round_number,
+                    birth=self._state.birth,
                 )
             )
 

@@ -5,13 +5,14 @@ value of a past role cannot be read by mistake. A member that knows no leader is
 DLedger; whether it asks for votes at the moment is its phase.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from ledgermq.dledger.birth import is_agreed
 from ledgermq.dledger.config import Config, Timing
 from ledgermq.dledger.messages import Message, PeerDialect, VoteResult
 from ledgermq.dledger.pace import READING_MS, Wait
-from ledgermq.dledger.storage import HardState
+from ledgermq.dledger.storage import HardState, LedgerStore
 
 
 class Role(Enum):
@@ -110,20 +111,35 @@ class Outbox:
     after_persist: list[Message] = field(default_factory=list)
 
 
+def first_state(saved: HardState | None, store: LedgerStore) -> tuple[HardState, bool]:
+    """Tell with which state a member starts, and whether it has lost one: there was a later one, or
+    there is none beside a log.
+    """
+    log_term = max(store.last_term, 0)
+    if saved is not None and saved.term >= log_term:
+        return saved, False
+    if saved is None:
+        return HardState(log_term), store.last_index >= 0
+    return replace(saved, term=log_term, voted_for=None), True
+
+
 class MemberState:
-    """Term, vote and leader of one member, and how its peers speak.
+    """Term, vote, birth and leader of one member, and how its peers speak.
 
     Invariants:
     1. `term` never falls.
     2. `voted_for` changes at most once in a term, from None.
     3. `leader_id` names at most one member in a term, and is None for a candidate.
+    4. An agreed birth never changes.
     """
 
     __slots__ = (
         "_saved",
+        "birth",
         "config",
         "dialects",
-        "is_founder",
+        "has_met_birth",
+        "has_voted",
         "is_mixed",
         "is_new",
         "leader_id",
@@ -139,12 +155,15 @@ class MemberState:
         self.leader_id: str | None = None
         # This member has lost state: it neither votes nor stands for election, and is not counted.
         self.recovering = recovering
-        # This member has an empty disk: it is one of a new group, or it lost all.
+        # This member has an empty disk, and no agreed birth: it is one of a new group, or lost all.
         self.is_new = False
-        # It was one of a new group for certain: it voted for another member that had no log either,
-        # or was elected so. A vote for itself says nothing: the answer that made it a candidate may
-        # have been one to its life before.
-        self.is_founder = hard_state.is_founder
+        # It has voted for another member, or was elected, while it was new. A vote for itself says
+        # nothing: the answer that made it a candidate may have been one to its life before.
+        self.has_voted = hard_state.has_voted
+        # What it holds of the group's birth.
+        self.birth = hard_state.birth
+        # Without an agreed birth: some peer has one.
+        self.has_met_birth = False
         # Peers in sorted order.
         self.dialects = dict.fromkeys(config.peer_ids, PeerDialect.UNKNOWN)
         # Whether a peer is known to be Java: then votes, heart beats and times are DLedger's.
@@ -156,6 +175,19 @@ class MemberState:
     def timing(self) -> Timing:
         """The times that hold at present."""
         return self.config.timing_with_java if self.is_mixed else self.config.timing
+
+    @property
+    def may_vote(self) -> bool:
+        """Whether this member gives votes and asks for them: it has its group's agreed birth, or
+        has a log or a vote from a time before births, and nobody has met one.
+
+        A member that is new waits for the birth. With a Java member in the group it does not.
+        """
+        if self.recovering:
+            return False
+        if self.is_mixed or is_agreed(self.birth):
+            return True
+        return not (self.is_new or self.has_met_birth)
 
     def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
         """Note how a peer speaks."""
@@ -171,21 +203,38 @@ class MemberState:
         """Give this term's vote, for good (Raft 5.2)."""
         assert self.voted_for in (None, member_id), (self.voted_for, member_id)
         self.voted_for = member_id
-        if self.is_new and member_id != self.config.self_id:
-            self.found()
+        if member_id != self.config.self_id:
+            self.take_part()
 
-    def found(self) -> None:
-        """Note that the group is new, and this empty disk, too."""
-        self.is_new, self.is_founder = False, True
+    def take_part(self) -> None:
+        """Note that this member has voted for another, or was elected: it is new no more."""
+        self.has_voted |= self.is_new
+        self.is_new = False
+
+    def end_recovery(self) -> None:
+        """Count again: this member has caught up.
+
+        It holds an entry that was committed without it since it came back. So a majority of the
+        others was in this term then, and all that this member may have acknowledged before it lost
+        its state, in this term or an earlier one, is in the log it has now.
+
+        Under a Java leader, which counts every member, an entry of a later term than that of the
+        first leader met stands for this.
+        """
+        self.recovering = False
+        if self.voted_for is None and self.leader_id is not None:
+            # Whoever it may have voted for in this term before: from now on, for the leader.
+            self.vote(self.leader_id)
 
     def take_hard_state(self) -> HardState | None:
-        """Hand out term and vote when they are not those saved last."""
+        """Hand out term, vote and birth when they are not those saved last."""
         saved = self._saved
         if (
             saved.term == self.term
             and saved.voted_for == self.voted_for
-            and saved.is_founder == self.is_founder
+            and saved.birth == self.birth
+            and saved.has_voted is self.has_voted
         ):
             return None
-        self._saved = HardState(self.term, self.voted_for, self.is_founder)
+        self._saved = HardState(self.term, self.voted_for, self.birth, self.has_voted)
         return self._saved

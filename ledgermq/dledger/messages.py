@@ -2,9 +2,11 @@
 DLedger.
 
 The core sees these values whatever the wire: DLedger's JSON to a Java member, binary frames between
-LedgerMQ members. Every message has a term, a sender and a target (member ids). What a Java answer
-does not carry, the driver fills in from the request it answers: `request_id`, `round_term`,
-`round`, and the term of a heart beat answer that is not 403 (Java writes -1 there).
+LedgerMQ members. Every message has a term, a sender and a target (member ids). Votes and heart
+beats carry the birth that their sender holds (birth.py); in DLedger's JSON there is none, and it
+counts for nothing while a Java member is known. What a Java answer does not carry, the driver fills
+in from the request it answers: `request_id`, `round_term`, `round`, and the term of a heart beat
+answer that is not 403 (Java writes -1 there).
 
 An index or term of -1 stands for "log is empty" here exactly as on the wire. Source: spec of
 DLedger 0.3.1.2, io.openmessaging.storage.dledger.protocol.
@@ -14,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final
 
+from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.entry import EntryId, EntrySlice
 
 # Round of a heart beat to a member that said it has lost state and is counted for nothing.
@@ -125,6 +128,7 @@ class VoteRequest:
     last_index: int
     last_term: int
     pre_vote: bool = False
+    birth: Birth | None = None
     # The connection that it came on, 0 when nobody needs to know; never on the wire.
     asked_on: int = field(default=0, compare=False)
 
@@ -144,6 +148,7 @@ class VoteResponse:
     result: VoteResult
     round_term: int
     pre_vote: bool = False
+    birth: Birth | None = None
     asked_on: int = field(default=0, compare=False)
 
 
@@ -162,11 +167,15 @@ class HeartBeatRequest:
     # index that comes with it was reached without the target after the leader knew that: a
     # recovering member that has committed as much is whole again.
     read_round: int = 0
+    # A member without a birth takes it from a leader that has an agreed one.
+    birth: Birth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatResponse:
-    """Answer to a heart beat: 200, 401, 402, 403 (`term` is then the receiver's), 409 or 416."""
+    """Answer to a heart beat: 200, 400 (the sender holds another birth), 401, 402, 403 (`term` is
+    then the receiver's), 409 or 416.
+    """
 
     term: int
     sender: str
@@ -175,6 +184,7 @@ class HeartBeatResponse:
     round: int = 0
     # The answering member has lost state and must not be counted (LedgerMQ only; Java cannot know).
     recovering: bool = False
+    birth: Birth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +288,28 @@ class TransferResponse:
     request_id: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BirthReport:
+    """What a member says of itself and its birth, among LedgerMQ members only (census.py).
+
+    It goes both ways: unasked, and as an answer. It raises no term.
+    """
+
+    term: int
+    sender: str
+    target: str
+    # Drawn by each process of the sender anew.
+    life: int
+    # What the receiver is to repeat in its answer, and what it asked this sender to repeat; 0 when
+    # it has not been heard of. A report counts only when it repeats the right number: what a former
+    # life of a member has said, on whatever way, is then never taken for the word of this one.
+    number: int
+    answers: int
+    wants_answer: bool
+    standing: Standing
+    birth: Birth | None = None
+
+
 PushRequest = CompareRequest | TruncateRequest | AppendRequest | CommitRequest
 Message = (
     VoteRequest
@@ -291,4 +323,5 @@ Message = (
     | PushResponse
     | TransferRequest
     | TransferResponse
+    | BirthReport
 )

@@ -14,6 +14,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from ledgermq.dledger.birth import Birth, is_agreed
+from ledgermq.dledger.census import Census
 from ledgermq.dledger.config import NEVER, Config
 from ledgermq.dledger.election import LeaderElector
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
@@ -21,10 +23,19 @@ from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.handler import EntryHandler
 from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.log import RaftLog
-from ledgermq.dledger.member_state import Candidate, Follower, MemberState, Outbox, Phase, Role
+from ledgermq.dledger.member_state import (
+    Candidate,
+    Follower,
+    MemberState,
+    Outbox,
+    Phase,
+    Role,
+    first_state,
+)
 from ledgermq.dledger.messages import (
     UNCOUNTED_ROUND,
     AppendRequest,
+    BirthReport,
     CommitRequest,
     CompareRequest,
     DLedgerCode,
@@ -42,10 +53,10 @@ from ledgermq.dledger.messages import (
     VoteResult,
 )
 from ledgermq.dledger.pace import Pace, Wait
-from ledgermq.dledger.ready import Ready, RoleChange
+from ledgermq.dledger.ready import Ready, RoleChange, Told
 from ledgermq.dledger.storage import HardState, LedgerStore
+from ledgermq.dledger.strangers import is_stranger, raises_term, refuse_heart_beat
 from ledgermq.dledger.transfer import PreferredLeaders, Takeover, Transfer
-from ledgermq.dledger.votes import raises_term
 
 
 class Raft:
@@ -82,27 +93,25 @@ class Raft:
             opening_body: makes the body of the record that opens a term this member leads; None
                 when there is none to make.
             recovering: this member has lost state. It gives no votes, does not stand for election
-                and tells leaders not to count it, until it has caught up (`_end_recovery`). A log
+                and tells leaders not to count it, until it has caught up (`end_recovery`). A log
                 without a hard state to match makes it so, too.
-            is_new: the disk of this member is empty. It votes for a candidate without a log only;
-                when it meets a leader whom others elected, it takes itself for one that has lost
-                its disk.
+            is_new: this member holds no entry and no agreed birth, and has voted for nobody: it
+                waits for the birth of its group, or for a leader that brings it.
         """
-        log_term = max(store.last_term, 0)
-        if hard_state is None or hard_state.term < log_term:
-            recovering = recovering or hard_state is not None or store.last_index >= 0
-            hard_state = HardState(log_term)
+        hard_state, is_lost = first_state(hard_state, store)
+        recovering = recovering or is_lost
         self.config = config
         self._opening_body = opening_body
         self._segment_bytes = store.segment_bytes
         self._now_ms = now_ms
         self._outbox = Outbox()
         self._state = MemberState(config, hard_state, recovering)
-        self._state.is_new = is_new and not recovering
+        self._state.is_new = is_new
         self._log = RaftLog(store, codec, config.recent_bytes_max)
         self._pace = Pace(now_ms)
         self._elector = LeaderElector(self._state, self._log, rng, self._outbox, self._pace)
         self._handler = EntryHandler(self._state, self._log, self._outbox)
+        self.census = Census(self._state, self._log, rng, self._outbox)
         self._takeover = Takeover(config, self._outbox)
         # The driver tells it, too, whether this member can do a leader's work.
         self.preferred = PreferredLeaders(config)
@@ -111,15 +120,13 @@ class Raft:
         self._recovery_term: int | None = None
         first_round_ms = now_ms if len(config.members) == 1 else self._elector.next_round_ms(now_ms)
         self._duty: Follower | Candidate | Leader = Candidate(
-            Phase.WAITING, NEVER if recovering else first_round_ms
+            Phase.WAITING, NEVER if recovering and not is_new else first_round_ms
         )
         # What retention has removed was committed.
         checkpoint = max(store.read_checkpoint(), store.first_index - 1)
         self.commit_index = min(checkpoint, store.last_index)
         self.applied_index = -1
-        # What the driver was last told.
-        self._announced_end = self.commit_index + 1
-        self._announced_role = RoleChange(role=self.role, term=self.term, leader_id=None)
+        self._told = Told(self.commit_index, self.role, self.term)
 
     # -- what is to be seen
 
@@ -140,6 +147,14 @@ class Raft:
     @property
     def recovering(self) -> bool:
         return self._state.recovering
+
+    @property
+    def birth(self) -> Birth | None:
+        return self._state.birth
+
+    @property
+    def is_mixed(self) -> bool:
+        return self._state.is_mixed
 
     @property
     def last_index(self) -> int:
@@ -267,6 +282,10 @@ class Raft:
             duty = self._become_candidate(self.term)
             if self.recovering:
                 return
+        if not self._state.may_vote:
+            self.census.ask()
+            duty.deadline_ms = self._elector.next_round_ms(now_ms)
+            return
         if duty.phase is Phase.WAITING:
             is_elected = self._elector.start_round(duty, now_ms)
         else:
@@ -291,6 +310,7 @@ class Raft:
         """Takes how a peer speaks, as soon as its connection shows it."""
         self._state.set_dialect(peer_id, dialect)
         self._elector.way_changed(peer_id)
+        self.census.way_opened(peer_id)
         if isinstance(self._duty, Leader):
             self._duty.set_dialect(peer_id, dialect)
         elif isinstance(self._duty, Candidate):
@@ -299,6 +319,7 @@ class Raft:
     def unreachable(self, peer_id: str) -> None:
         """Takes the news that the connection to a peer broke: its window is paused."""
         self._elector.way_changed(peer_id)
+        self.census.way_closed(peer_id)
         if isinstance(self._duty, Leader):
             self._duty.unreachable(peer_id, self._now_ms)
 
@@ -323,56 +344,27 @@ class Raft:
         """Hands out all effects since the last call; None when there are none."""
         if isinstance(self._duty, Leader):
             self._duty.make_pushes(self.commit_index, self._now_ms)
-        committed = self._take_committed()
+        committed = self._told.take_committed(self.commit_index, self._log.first_index)
         changes = self._log.take_changes()
         hard_state = self._state.take_hard_state()
         role = self._take_role_change()
-        outbox = self._outbox
-        if not (changes or hard_state or role or committed):
-            if not outbox.messages and not outbox.after_persist:
-                return None
-        ready = Ready(
-            hard_state=hard_state,
-            messages=outbox.messages,
-            messages_after_persist=outbox.after_persist,
-            committed=committed,
-            role=role,
-        )
-        if changes is not None:
-            ready.truncate_from, ready.reset_to = changes.truncate_from, changes.reset_to
-            ready.entries, ready.persist_id = changes.entries, changes.persist_id
-        outbox.messages, outbox.after_persist = [], []
-        return ready
-
-    def _take_committed(self) -> tuple[int, int] | None:
-        """What became committed; entries that a reset has skipped are not there to be applied."""
-        start_index = max(self._announced_end, self._log.first_index)
-        if self.commit_index < start_index:
-            return None
-        self._announced_end = self.commit_index + 1
-        return start_index, self._announced_end
+        return Ready.gather(self._outbox, changes, hard_state, committed, role)
 
     def _take_role_change(self) -> RoleChange | None:
-        told, state, is_ready = self._announced_role, self._state, self.is_ready_leader
-        if (
-            told.term == state.term
-            and told.leader_id == state.leader_id
-            and told.is_ready_leader is is_ready
-            and told.role is self.role
-        ):
-            return None
-        self._announced_role = RoleChange(
-            role=self.role, term=state.term, leader_id=state.leader_id, is_ready_leader=is_ready
+        state = self._state
+        change = self._told.take_role(
+            self.role, state.term, state.leader_id, is_ready=self.is_ready_leader
         )
-        self.preferred.leader_changed(state.leader_id, self._now_ms)
-        return self._announced_role
+        if change is not None:
+            self.preferred.leader_changed(change.leader_id, self._now_ms)
+        return change
 
     # -- terms and roles
 
     def _enter_higher_term(self, message: Message) -> None:
         """The one place where a message of any kind raises the term (Raft 5.1)."""
         is_known = message.sender in self._state.dialects
-        if message.term > self.term and is_known and raises_term(message, self._state.is_mixed):
+        if message.term > self.term and is_known and raises_term(message, self._state):
             self._become_candidate(message.term)
 
     def _dispatch(self, message: Message) -> None:
@@ -391,6 +383,8 @@ class Raft:
                 self._on_push(message)
             case TransferRequest():
                 self._on_transfer_request(message)
+            case BirthReport():
+                self.census.receive(message)
             case TransferResponse():
                 if isinstance(self._duty, Leader) and message.sender in self._state.dialects:
                     self._duty.on_transfer_response(message, self._now_ms)
@@ -412,7 +406,7 @@ class Raft:
         if state.is_new:
             # Others elected this leader: the group is older than this disk, or it came late. A
             # Java leader counts every member, and Java peers want its vote.
-            state.is_new, state.recovering = False, not state.is_mixed
+            state.is_new, state.recovering = False, state.recovering or not state.is_mixed
         self._takeover.settle(DLedgerCode.TAKE_LEADERSHIP_FAILED, self.term)
         self._elector.end()
         if self._recovery_term is None:
@@ -426,14 +420,16 @@ class Raft:
         """Leads the term: opens it with a record of its own, and says so (Raft 5.2, 8)."""
         state, now_ms = self._state, self._now_ms
         state.leader_id = self.config.self_id
-        if state.is_new:
-            state.found()
+        state.take_part()
+        duty = self._duty
+        assert isinstance(duty, Candidate)
         leader = Leader(
             state,
             self._log,
             self._outbox,
             self.preferred,
             self._pace,
+            [id_ for id_, (result, _) in duty.tally.items() if result is VoteResult.ACCEPT],
             self.commit_index,
             now_ms,
             self._opening_body,
@@ -467,27 +463,15 @@ class Raft:
         if self.recovering and self._recovery_term is not None:
             from_java = self._state.dialects.get(self.leader_id or "") is PeerDialect.JAVA
             if from_java and self._log.term_at(index) > self._recovery_term:
-                self._end_recovery()
-
-    def _end_recovery(self) -> None:
-        """This member has caught up, and counts again.
-
-        It holds an entry that was committed without it since it came back. So a majority of the
-        others was in this term then, and all that this member may have acknowledged before it lost
-        its state, in this term or an earlier one, is in the log it has now.
-
-        Under a Java leader, which counts every member, an entry of a later term than that of the
-        first leader met stands for this.
-        """
-        state = self._state
-        state.recovering = False
-        if state.voted_for is None and state.leader_id is not None:
-            # Whoever it may have voted for in this term before: from now on, for the leader.
-            state.vote(state.leader_id)
+                self._state.end_recovery()
 
     # -- elections and heart beats
 
     def _on_vote_request(self, request: VoteRequest) -> None:
+        self.census.note_birth(request.sender, request.birth)
+        if is_stranger(request, self._state):
+            self._elector.refuse(request)
+            return
         duty = self._duty
         has_live_leader = duty.has_live_leader(self._now_ms, self._state.timing)
         verdict = self._elector.answer(request, has_live_leader=has_live_leader)
@@ -510,17 +494,13 @@ class Raft:
         A heart beat of a higher term comes here only with a Java member in the group: it is
         answered 416 as in DLedger, but the term is entered at once and not in a later step.
         """
-        code, term = DLedgerCode.SUCCESS, request.term
-        if request.sender == self.config.self_id:
-            code = DLedgerCode.UNEXPECTED_MEMBER
-        elif request.sender not in self._state.dialects:
-            code = DLedgerCode.UNKNOWN_MEMBER
-        elif request.term < self.term:
-            code, term = DLedgerCode.EXPIRED_TERM, self.term
-        elif request.term > self.term:
-            code = DLedgerCode.TERM_NOT_READY
+        self.census.note_birth(request.sender, request.birth)
+        code, term = refuse_heart_beat(request, self._state)
+        if code is DLedgerCode.TERM_NOT_READY:
             self._become_candidate(request.term)
-        else:
+        elif code is DLedgerCode.SUCCESS:
+            self.census.meet(request.birth)
+            self.census.ask()
             follower = self._follow(request.sender)
             if follower is None:
                 code = DLedgerCode.INCONSISTENT_LEADER
@@ -528,7 +508,7 @@ class Raft:
                 self._commit_to(min(request.commit_index, follower.verified_index))
                 is_uncounted = request.read_round == UNCOUNTED_ROUND
                 if self.recovering and is_uncounted and self.commit_index >= request.commit_index:
-                    self._end_recovery()
+                    self._state.end_recovery()
         self._outbox.messages.append(
             HeartBeatResponse(
                 term=term,
@@ -537,6 +517,7 @@ class Raft:
                 code=code,
                 round=request.read_round,
                 recovering=self.recovering,
+                birth=self.birth,
             )
         )
 
@@ -544,7 +525,12 @@ class Raft:
         duty = self._duty
         if not isinstance(duty, Leader) or response.sender not in self._state.dialects:
             return
-        if response.term == self.term and not duty.on_heart_beat_response(response, self._now_ms):
+        self.census.note_birth(response.sender, response.birth)
+        if response.term != self.term:
+            return
+        if duty.on_heart_beat_response(response, self._now_ms):
+            self._commit_to(duty.find_commit_index(self.commit_index))
+        else:
             self._become_candidate(self.term)
 
     # -- handing over
@@ -556,7 +542,7 @@ class Raft:
             code = DLedgerCode.INCONSISTENT_TERM
         elif not isinstance(self._duty, Follower) or self.leader_id != request.sender:
             code = DLedgerCode.INCONSISTENT_LEADER
-        elif self.recovering or self.preferred.is_unfit:
+        elif self.preferred.is_unfit or not self._state.may_vote:
             code = DLedgerCode.TAKE_LEADERSHIP_FAILED
         if code is not None:
             self._takeover.answer(request, code, request.term)
@@ -576,9 +562,12 @@ class Raft:
 
     def _on_push(self, request: PushRequest) -> None:
         """Answers a push (Raft 5.3; DLedgerEntryPusher.EntryHandler)."""
-        follower = None
-        if request.sender in self._state.dialects and request.term >= self.term:
-            follower = self._follow(request.sender)
+        state, follower = self._state, None
+        if request.sender in state.dialects and request.term >= self.term:
+            # A push does not tell of its sender's birth: a heart beat comes first.
+            is_known = isinstance(self._duty, Follower)
+            if is_known or state.is_mixed or not is_agreed(state.birth):
+                follower = self._follow(request.sender)
         if follower is None:
             self._handler.refuse(request, is_leader=isinstance(self._duty, Leader))
             return

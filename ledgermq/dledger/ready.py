@@ -1,9 +1,11 @@
 """Ready: all that the core wants done, as one value, and the order in which to do it."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from ledgermq.dledger.entry import EntryId, EntrySlice
-from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.log import LogChanges
+from ledgermq.dledger.member_state import Outbox, Role
 from ledgermq.dledger.messages import Message
 from ledgermq.dledger.storage import HardState
 
@@ -17,6 +19,39 @@ class RoleChange:
     leader_id: str | None
     # True when this member leads and the record that opened its term is committed.
     is_ready_leader: bool = False
+
+
+class Told:
+    """What the driver was told last, so that it is told changes only."""
+
+    def __init__(self, commit_index: int, role: Role, term: int) -> None:
+        self._end_index = commit_index + 1
+        self._role = RoleChange(role=role, term=term, leader_id=None)
+
+    def take_committed(self, commit_index: int, first_index: int) -> tuple[int, int] | None:
+        """Returns what became committed; entries that a reset has skipped are not there to be
+        applied.
+        """
+        start_index = max(self._end_index, first_index)
+        if commit_index < start_index:
+            return None
+        self._end_index = commit_index + 1
+        return start_index, self._end_index
+
+    def take_role(
+        self, role: Role, term: int, leader_id: str | None, *, is_ready: bool
+    ) -> RoleChange | None:
+        """Returns the present role, term, leader and readiness when one of them has changed."""
+        told = self._role
+        if (
+            told.term == term
+            and told.leader_id == leader_id
+            and told.is_ready_leader is is_ready
+            and told.role is role
+        ):
+            return None
+        self._role = RoleChange(role=role, term=term, leader_id=leader_id, is_ready_leader=is_ready)
+        return self._role
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,3 +98,29 @@ class Ready:
     role: RoleChange | None = None
     # Last entry of `entries`; given back to the core by `persisted`. None without entries.
     persist_id: EntryId | None = None
+
+    @classmethod
+    def gather(
+        cls,
+        outbox: Outbox,
+        changes: LogChanges | None,
+        hard_state: HardState | None,
+        committed: tuple[int, int] | None,
+        role: RoleChange | None,
+    ) -> Self | None:
+        """Empties the outbox and returns it with all else, or None when there is nothing."""
+        if not (changes or hard_state or role or committed):
+            if not outbox.messages and not outbox.after_persist:
+                return None
+        ready = cls(
+            hard_state=hard_state,
+            messages=outbox.messages,
+            messages_after_persist=outbox.after_persist,
+            committed=committed,
+            role=role,
+        )
+        if changes is not None:
+            ready.truncate_from, ready.reset_to = changes.truncate_from, changes.reset_to
+            ready.entries, ready.persist_id = changes.entries, changes.persist_id
+        outbox.messages, outbox.after_persist = [], []
+        return ready

@@ -10,22 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryHead, EntrySlice
 
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """Term and vote: what must survive a crash before it is spoken of (Raft figure 2, persistent
-    state).
+    """Term, vote and birth: what must survive a crash before it is spoken of (Raft figure 2,
+    persistent state).
     """
 
     # Latest term this member has seen; never falls.
     term: int
     # Member that got this member's vote in `term`, or None.
     voted_for: str | None = None
-    # Whether it has voted, without a log, for another member that had none: the group was new.
-    is_founder: bool = False
+    # Birth of the group, as far as this member holds one.
+    birth: Birth | None = None
+    # Whether it has voted for another member, or was elected, while it was new: it is new no more,
+    # also while its log is empty.
+    has_voted: bool = False
 
 
 class LedgerStore(Protocol):

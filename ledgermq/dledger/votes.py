@@ -15,17 +15,7 @@ from typing import Final, NamedTuple
 
 from ledgermq.dledger.config import Timing
 from ledgermq.dledger.entry import EntryId
-from ledgermq.dledger.messages import (
-    DLedgerCode,
-    HeartBeatRequest,
-    HeartBeatResponse,
-    Message,
-    PushResponse,
-    TransferResponse,
-    VoteRequest,
-    VoteResponse,
-    VoteResult,
-)
+from ledgermq.dledger.messages import VoteRequest, VoteResult
 
 # Answer and the voter's term that came with it.
 Answer = tuple[VoteResult, int]
@@ -64,30 +54,6 @@ class Verdict(NamedTuple):
     term: int
     # DLedger's order only: the voter enters this term as a candidate, without having voted.
     raise_term_to: int | None = None
-
-
-def raises_term(message: Message, is_mixed: bool) -> bool:
-    """Tells whether a message of a higher term makes its receiver enter that term (Raft 5.1).
-
-    A pre-vote never does. With a Java member in the group (`is_mixed`), votes and heart beats
-    follow DLedger's order: a vote raises the term only after the log was compared, a heart beat
-    while it is answered. A push comes from an elected leader, so its term is entered at once
-    (DLedger waits for the heart beat). Answers raise it where a peer refuses an outdated leader, or
-    has taken over from this one.
-    """
-    match message:
-        case VoteRequest():
-            return not is_mixed and not message.pre_vote
-        case VoteResponse() | HeartBeatRequest():
-            return not is_mixed
-        case HeartBeatResponse():
-            return message.code is DLedgerCode.EXPIRED_TERM
-        case PushResponse():
-            return message.code is DLedgerCode.INCONSISTENT_TERM
-        case TransferResponse():
-            return message.code is DLedgerCode.SUCCESS
-        case _:
-            return True
 
 
 def judge_vote(request: VoteRequest, voter: Voter) -> Verdict:

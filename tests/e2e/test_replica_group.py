@@ -128,7 +128,7 @@ class AnyStore:
         self._assert_identical(group)
 
     async def test_member_without_a_store_is_given_the_whole_log(self) -> None:
-        group = self.group(push_bytes_max=8192)
+        group = self.group(push_bytes_max=8192, founder_ids=("n0", "n1"))
         first, second, third = group.members.values()
         await first.start()
         await second.start()

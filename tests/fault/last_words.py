@@ -6,6 +6,7 @@ from ledgermq.dledger.member_state import Candidate, Follower
 from ledgermq.dledger.messages import VoteRequest
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica import Replica
+from ledgermq.dledger.strangers import is_stranger
 from ledgermq.dledger.votes import Voter, judge_vote
 
 
@@ -41,14 +42,14 @@ def _describe(replica: Replica, raft: Raft, now_ms: float) -> str:
         f" leader {raft.leader_id}, last {raft._log.last_id} durable {raft._log.persisted_index}"
         f" commit {raft.commit_index} applied {replica.applied_index},"
         f" recovering {state.recovering} (noted {replica.is_recovering}) new {state.is_new}"
-        f" founder {state.is_founder} ready {replica.is_ready_leader}, {dialects}, {waits},"
+        f" birth {state.birth} ready {replica.is_ready_leader}, {dialects}, {waits},"
         f" failure {replica.failure!r}"
     )
 
 
 def _would_answer(candidate: Raft, raft: Raft, now_ms: float) -> str:
     """The answer to a pre-vote; among LedgerMQ members each election begins with one."""
-    if candidate.recovering:
+    if not candidate._state.may_vote:
         return "nothing, it does not ask"
     duty, state, last_id = raft._duty, raft._state, candidate._log.last_id
     request = VoteRequest(
@@ -58,7 +59,10 @@ def _would_answer(candidate: Raft, raft: Raft, now_ms: float) -> str:
         last_index=last_id.index,
         last_term=last_id.term,
         pre_vote=True,
+        birth=candidate.birth,
     )
+    if is_stranger(request, state):
+        return "nothing, it holds another birth"
     voter = Voter(
         self_id=raft.config.self_id,
         members=raft.config.members,
@@ -66,7 +70,7 @@ def _would_answer(candidate: Raft, raft: Raft, now_ms: float) -> str:
         voted_for=state.voted_for,
         leader_id=raft.leader_id,
         last_id=raft._log.last_id,
-        recovering=state.recovering or (state.is_new and request.last_index >= 0),
+        recovering=not state.may_vote or (state.is_new and request.last_index >= 0),
         has_live_leader=duty.has_live_leader(now_ms, state.timing),
     )
     return judge_vote(request, voter).result.name

@@ -15,8 +15,9 @@ from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.recovery import Recovery
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.store import MessageStore
+from ledgermq.dledger import election, strangers
 from ledgermq.dledger.disk_job import DiskJob
-from ledgermq.dledger.member_state import Role
+from ledgermq.dledger.member_state import MemberState, Role
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.applying import Applying
 from ledgermq.dledger.replica.durability import Durability
@@ -171,13 +172,19 @@ def index_off_by_one() -> list[Patch]:
 
 
 def wiped_member_votes() -> list[Patch]:
+    """It takes itself for a member of an older store; and what it says counts, without a birth."""
     original = Raft.__init__
 
     def init(self: Any, *arguments: Any, **keywords: Any) -> None:
         keywords["is_new"] = False
         original(self, *arguments, **keywords)
 
-    return [(Raft, "__init__", init)]
+    return [
+        (Raft, "__init__", init),
+        (election, "are_kin", lambda one, other: True),
+        (strangers, "are_kin", lambda one, other: True),
+        (MemberState, "may_vote", property(lambda self: not self.recovering)),
+    ]
 
 
 def queues_ahead_of_commit() -> list[Patch]:
@@ -360,13 +367,20 @@ def queue_ends_not_adopted() -> list[Patch]:
 
 
 def checkpoint_of_an_empty_log() -> list[Patch]:
-    """A member that stops in order notes a commit index, whether or not it knows of one."""
+    """A member that stops in order notes a commit index, whether or not it knows of one; and one
+    that has lost its vote waits for a leader, also while its group has no birth.
+    """
+    original = Raft.__init__
+
+    def init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        keywords["is_new"] &= not keywords["recovering"]
+        original(self, *arguments, **keywords)
 
     def end(self: Any, commit_index: int) -> Any:
         self._store.write_checkpoint(commit_index)
         return self.sync()
 
-    return [(Durability, "end", end)]
+    return [(Durability, "end", end), (Raft, "__init__", init)]
 
 
 def blank_before_a_torn_entry_counts() -> list[Patch]:

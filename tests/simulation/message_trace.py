@@ -18,11 +18,13 @@ A trace is a text of commands, each behind `> `, with all that happens printed b
 import random
 from collections.abc import Callable
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.config import Config
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
     AppendRequest,
+    BirthReport,
     CommitRequest,
     CompareRequest,
     HeartBeatRequest,
@@ -40,6 +42,9 @@ from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.protocol.checksum import crc32c
+
+# Of each group, before its first election: traces tell of what comes after that.
+_BIRTH = Birth("0" * 32, ("n0",), is_agreed=True)
 
 
 def tell(message: Message) -> str:
@@ -73,6 +78,8 @@ def tell(message: Message) -> str:
             return f"{way} TRANSFER term {message.term} end {message.last_index}"
         case TransferResponse():
             return f"{way} TRANSFER answer {int(message.code)} term {message.term}"
+        case BirthReport():
+            return f"{way} BIRTH {message.birth}"
 
 
 class TraceMember:
@@ -82,7 +89,7 @@ class TraceMember:
         self.config = config
         self.id = config.self_id
         self.store = DLedgerMemoryStore()
-        self.hard_state: HardState | None = None
+        self.hard_state: HardState | None = HardState(0, None, _BIRTH)
         # None while it is down.
         self.raft: Raft | None = None
 

@@ -6,6 +6,7 @@ sync as long as the script says, the member that the script wants leads, a power
 script keeps. Messages can be held back and delivered later, or twice.
 """
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +87,10 @@ class Patience:
         # A wait before a round has a lower end; the others only spread what comes together.
         return high + _HANDICAP_MS if low > 0 else high
 
+    def getrandbits(self, count: int) -> int:
+        """Numbers that only tell things apart."""
+        return self._stage.names.getrandbits(count)
+
 
 class Held:
     """Messages that a script keeps back."""
@@ -118,6 +123,7 @@ class Stage:
         self.world = world = World(plan, ())
         self.ids = plan.ids
         self.favorite = "n0"
+        self.names = random.Random(0)
         network = world.network
         network.is_healed = True
         self._carry = network.carry

@@ -5,10 +5,12 @@ import random
 
 import pytest
 
+from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.entry import EntryId, EntrySlice
 from ledgermq.dledger.errors import BrokenInvariantError
 from ledgermq.dledger.messages import (
     AppendRequest,
+    BirthReport,
     CommitRequest,
     CompareRequest,
     DLedgerCode,
@@ -34,11 +36,30 @@ def any_entries(rng: random.Random, count_max: int) -> EntrySlice:
     return joined(runs[start : start + rng.randint(1, count_max)])
 
 
-def any_message(rng: random.Random) -> Message:
-    term = rng.randint(-1, 6)
-    sender, target = rng.choice(["n0", "n1", "n1", "n2", "x"]), "n0"
-    index, request_id = rng.randint(-1, 9), rng.randint(0, 9)
-    kind = rng.randrange(9)
+BIRTHS = [
+    None,
+    Birth("a" * 32, ("n0", "n1", "n2")),
+    Birth("a" * 32, ("n0", "n1", "n2"), is_agreed=True),
+    Birth("b" * 32, ("n0", "n1", "n2"), is_agreed=True),
+]
+
+
+def any_report(rng: random.Random) -> Message:
+    return BirthReport(
+        term=rng.randint(-1, 6),
+        sender=rng.choice(["n0", "n1", "n2", "x"]),
+        target="n0",
+        life=rng.randint(0, 2),
+        number=rng.randint(0, 2),
+        answers=rng.randint(0, 2),
+        wants_answer=rng.random() < 0.5,
+        standing=rng.choice(list(Standing)),
+        birth=rng.choice(BIRTHS),
+    )
+
+
+def any_voice(rng: random.Random, kind: int, term: int, sender: str, target: str) -> Message:
+    birth, index = rng.choice(BIRTHS), rng.randint(-1, 9)
     if kind == 0:
         return VoteRequest(
             term=term,
@@ -47,6 +68,7 @@ def any_message(rng: random.Random) -> Message:
             last_index=index,
             last_term=rng.randint(-1, 6),
             pre_vote=rng.random() < 0.5,
+            birth=birth,
         )
     if kind == 1:
         return VoteResponse(
@@ -56,14 +78,30 @@ def any_message(rng: random.Random) -> Message:
             result=rng.choice(list(VoteResult)),
             round_term=rng.randint(-1, 6),
             pre_vote=rng.random() < 0.5,
+            birth=birth,
         )
     if kind == 2:
         return HeartBeatRequest(
-            term=term, sender=sender, target=target, commit_index=index, read_round=request_id
+            term=term,
+            sender=sender,
+            target=target,
+            commit_index=index,
+            read_round=rng.randint(0, 9),
+            birth=birth,
         )
-    if kind == 3:
-        code = rng.choice(list(DLedgerCode))
-        return HeartBeatResponse(term=term, sender=sender, target=target, code=code)
+    code = rng.choice(list(DLedgerCode))
+    return HeartBeatResponse(term=term, sender=sender, target=target, code=code, birth=birth)
+
+
+def any_message(rng: random.Random) -> Message:
+    term = rng.randint(-1, 6)
+    sender, target = rng.choice(["n0", "n1", "n1", "n2", "x"]), "n0"
+    index, request_id = rng.randint(-1, 9), rng.randint(0, 9)
+    kind = rng.randrange(10)
+    if kind == 9:
+        return any_report(rng)
+    if kind < 4:
+        return any_voice(rng, kind, term, sender, target)
     if kind == 4:
         return PushResponse(
             term=term,
@@ -114,6 +152,7 @@ def test_any_message_is_survived(seed: int) -> None:
         checkpoint=rng.randint(-1, 4),
         dialect=rng.choice(list(PeerDialect)),
         recovering=rng.random() < 0.1,
+        birth=rng.choice(BIRTHS),
     )
     with contextlib.suppress(BrokenInvariantError):
         for _ in range(60):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.mutations import seen_by_script
 from tests.simulation.planted_mistakes import MUTATIONS, Mutation
-from tests.simulation.scripts import brokers, disks, elections, new_group, pushes, starved
+from tests.simulation.scripts import births, brokers, disks, elections, new_group, pushes, starved
 
 
 def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
@@ -25,7 +25,7 @@ def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
 
 SCRIPTS = [
     script
-    for module in (pushes, elections, disks, brokers, new_group, starved)
+    for module in (pushes, elections, disks, brokers, new_group, starved, births)
     for script in scripts_of(module)
 ]
 

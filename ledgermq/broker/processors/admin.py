@@ -129,6 +129,7 @@ class AdminProcessor:
             "ledgerTerm": str(leadership.term),
             "ledgerLeaderId": leadership.leader_id or "",
             "ledgerSelfId": self._config.ledger_self_id,
+            "ledgerBirth": leadership.birth,
             "ledgerRepair": leadership.failure or leadership.repair or "",
             "stateAlarm": leadership.alarm or "",
             "accessAlarm": (access.alarm if access is not None else None) or "",

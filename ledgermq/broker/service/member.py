@@ -27,6 +27,7 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
         peers=";".join(str(peer) for peer in config.ledger_peers),
         listen_host="127.0.0.1" if is_loopback else bind_host,
         flush_disk_type=FlushDiskType(config.flush_disk_type),
+        founder_ids=config.ledger_founder_ids,
         preferred_leader_ids=config.preferred_leader_ids,
         member_networks=config.ledger_member_networks,
         append_timeout_ms=config.commit_timeout_ms,

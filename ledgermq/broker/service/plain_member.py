@@ -82,6 +82,11 @@ class PlainMember:
         """Retention asks nobody."""
         return _NOTHING_NEEDED
 
+    @property
+    def birth_text(self) -> str:
+        """Without a ledger there is no group that could be born."""
+        return ""
+
     def decline_leadership(self, declines: bool) -> None:
         """There is nobody else to lead."""
 

@@ -50,6 +50,10 @@ class LedgerMember(Protocol):
     def needed_index(self) -> int:
         """First entry that a follower may still ask for."""
 
+    @property
+    def birth_text(self) -> str:
+        """Whether its group is born, and for whom it waits if not."""
+
     def decline_leadership(self, declines: bool) -> None:
         """Takes whether this member cannot do a leader's work, so that another one should."""
 
@@ -121,6 +125,7 @@ class Upkeep:
 
     def _each_second(self) -> None:
         self._leadership.repair = self._storage.repair_reason()
+        self._leadership.birth = self._member.birth_text
         proposals, pulls = self._proposals, self._processors.pulls
         self._rates.sample(
             self._clock_ms(),

@@ -64,6 +64,7 @@ class ReplicaConfig:
     push_bytes_max: int = 256 * KIB
     throttle_far_bytes: int = 300 * MIB
     throttle_quota_bytes: int = 20 * MIB
+    founder_ids: tuple[str, ...] = ()
     preferred_leader_ids: tuple[str, ...] = ()
     transfer_lag_max: int = 1000
     transfer_timeout_ms: int = 3000
@@ -117,6 +118,7 @@ class ReplicaConfig:
             push_bytes_max=self.push_bytes_max,
             throttle_far_bytes=self.throttle_far_bytes,
             throttle_quota_bytes=self.throttle_quota_bytes,
+            founder_ids=self.founder_ids,
             preferred_leader_ids=self.preferred_leader_ids,
             transfer_lag_max=self.transfer_lag_max,
             transfer_timeout_ms=self.transfer_timeout_ms,

@@ -1,7 +1,8 @@
 """All connections of one member: its port, and a way to each peer.
 
-Requests go out on the connection to their target, answers to where their request came from. What is
-sent in one turn goes out together when `flush` is called; runs of entries go at once.
+Requests go out on the connection to their target, answers to where their request came from, reports
+of births on whichever of the two there is. What is sent in one turn goes out together when `flush`
+is called; runs of entries go at once.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from twisted.internet.defer import Deferred, DeferredList
 
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.messages import (
+    BirthReport,
     HeartBeatResponse,
     Message,
     PeerDialect,
@@ -115,6 +117,9 @@ class Connections:
         """Sends a message to its target, or drops it when there is no way."""
         if isinstance(message, _ANSWERS):
             self._listener.answer(message)
+        elif isinstance(message, BirthReport) and not self._peers[message.target].is_open:
+            # A member that was there first tries again later; the other one is connected by now.
+            self._listener.tell(message)
         else:
             self._peers[message.target].send(message)
 

@@ -27,6 +27,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
@@ -36,6 +37,7 @@ from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.replica.applying import Applier, Applying
+from ledgermq.dledger.replica.birth_log import BirthLog, birth_text
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.connections import Connections, MakeLinks
@@ -45,7 +47,6 @@ from ledgermq.dledger.replica.recollection import Recollection
 from ledgermq.dledger.storage import LedgerStore, VoteStore
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
-from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.transfer import Transfer
 
@@ -182,6 +183,16 @@ class Replica:
         return self._recollection.is_recovering
 
     @property
+    def birth(self) -> Birth | None:
+        """Birth of the group, as far as this member holds one."""
+        return self._raft.birth if self._raft is not None else None
+
+    @property
+    def birth_text(self) -> str:
+        """Whether the group is born, and for whom it waits if not; empty before start."""
+        return birth_text(self._raft) if self._raft is not None else ""
+
+    @property
     def now_ms(self) -> float:
         """The reactor's clock, in ms."""
         return float(self._reactor.seconds() * 1000.0)
@@ -225,24 +236,20 @@ class Replica:
         return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
 
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
-        state, recovering = self._recollection.load(is_recovering=recovering)
-        is_empty = self.store.first_index == 0 and self.store.last_index < 0
-        # A store in memory was empty when its group was founded, and is again.
-        forgets = isinstance(self.store, DLedgerMemoryStore)
-        is_founder = state is not None and state.is_founder and not forgets
-        is_new = is_empty and not is_founder and bool(self.peer_ids)
+        former = self._recollection.load(self.store, is_recovering=recovering)
         raft = self._raft = Raft(
             self._config.core(),
             self.store,
             self._codec,
-            state,
+            former.state,
             self._rng,
             self.now_ms,
             self._opening_body,
-            recovering=recovering,
-            is_new=is_new,
+            recovering=former.is_recovering,
+            is_new=former.is_new and bool(self.peer_ids),
         )
         self._recollection.note_loss(raft)
+        self._birth_log = BirthLog(raft, self.now_ms)
         # What the checkpoint says to be committed may be behind the applier, or before it.
         self._applying.advance(raft.commit_index + 1)
         raft.applied(min(self.applied_index, raft.commit_index))
@@ -433,7 +440,8 @@ class Replica:
     def _find_steps(self, ready: Ready, raft: Raft) -> list[Begin]:
         """Returns what of a Ready waits for the disk, in order: steps 1 and 2."""
         store, steps = self.store, list[Begin]()
-        if ready.role is not None and raft.recovering and not self._recollection.is_recovering:
+        is_told = ready.role is not None or ready.hard_state is not None
+        if is_told and raft.recovering and not self._recollection.is_recovering:
             steps.append(partial(self._recollection.begin_loss, raft))
         if ready.hard_state is not None:  # 1
             save = partial(self._vote_store.save, ready.hard_state)
@@ -586,3 +594,4 @@ class Replica:
         interval_s = self._config.flush_interval_ms / 1000
         self._upkeep_call = self._reactor.callLater(interval_s, self._keep_up)
         self._durability.keep_up(self.commit_index, self.now_ms)
+        self._birth_log.look(self.now_ms)

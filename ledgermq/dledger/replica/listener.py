@@ -25,6 +25,7 @@ from ledgermq.dledger.entry import EntryCodec, EntryId
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.messages import (
     AppendRequest,
+    BirthReport,
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
@@ -145,6 +146,12 @@ class Listener:
         connection = self._connections.get(message.target)
         if connection is not None:
             send_binary(connection, message)
+
+    def tell(self, report: BirthReport) -> None:
+        """Sends a report on the newest connection that its receiver has made, or drops it."""
+        connection = self._connections.get(report.target)
+        if connection is not None:
+            send_binary(connection, report)
 
     def is_connected(self, peer_id: str) -> bool:
         """Whether there is a binary connection that the peer has made."""

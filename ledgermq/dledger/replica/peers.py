@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.dledger.bounds import excess_of
 from ledgermq.dledger.entry import EntryCodec
-from ledgermq.dledger.messages import Message, PeerDialect, VoteRequest
+from ledgermq.dledger.messages import BirthReport, Message, PeerDialect, VoteRequest
 from ledgermq.dledger.replica import wire_binary, wire_json
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.link_watch import LinkWatch
@@ -155,6 +155,11 @@ class Peer:
             self._beat_call = None
         return self._client.stop()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be sent."""
+        return self.dialect is not PeerDialect.UNKNOWN
+
     def send(self, message: Message) -> None:
         """Sends a message in the dialect of the connection, or drops it."""
         connection = self._client.connection
@@ -165,9 +170,10 @@ class Peer:
         ):
             self.dropped_count += 1
         elif self.dialect is PeerDialect.JAVA:
-            # Answers of ours travel on the peer's own connection in this dialect; a pre-vote that
-            # was made before the dialect was known has no meaning there.
-            if not (isinstance(message, VoteRequest) and message.pre_vote):
+            # Answers of ours travel on the peer's own connection in this dialect; what was made
+            # before the dialect was known may have no meaning there.
+            is_pre_vote = isinstance(message, VoteRequest) and message.pre_vote
+            if not is_pre_vote and not isinstance(message, BirthReport):
                 self._request(connection, cast(MemberRequest, message))
         else:
             send_binary(connection, message)

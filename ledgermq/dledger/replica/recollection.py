@@ -6,17 +6,20 @@ must survive any number of restarts, so it is noted on disk before the core acts
 goes only when the vote of the recovered member is on disk.
 """
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
 
+from ledgermq.dledger.birth import is_agreed
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.raft import Raft
-from ledgermq.dledger.storage import HardState, VoteStore
+from ledgermq.dledger.storage import HardState, LedgerStore, VoteStore
 from ledgermq.dledger.store.errors import CorruptStoreError, VoteStateLostError
+from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.dledger.store.repair_mark import RepairMark
 
-_LOSS: Final = "its log has entries, and its votes are gone, or the other way round"
+_LOSS: Final = "its log, its votes or the birth of its group are gone, and the others have them"
 
 _log = Logger()
 
@@ -26,6 +29,9 @@ class FormerLife(NamedTuple):
 
     state: HardState | None
     is_recovering: bool
+    # It holds no entry and no agreed birth, and has voted for nobody: of a new group, or with a new
+    # disk.
+    is_new: bool
 
 
 class Recollection:
@@ -39,10 +45,11 @@ class Recollection:
         # As noted on disk.
         self.is_recovering = False
 
-    def load(self, *, is_recovering: bool) -> FormerLife:
+    def load(self, store: LedgerStore, *, is_recovering: bool) -> FormerLife:
         """Returns what is known, and notes it when that is less than there was.
 
         Args:
+            store: of the member, open.
             is_recovering: the caller knows of a loss.
         """
         repair = self._mark.read() if self._mark is not None else None
@@ -56,7 +63,15 @@ class Recollection:
             reason = str(error)
         if reason is not None:
             self._begin(reason)
-        return FormerLife(state, reason is not None)
+        is_new = store.first_index == 0 and store.last_index < 0
+        if is_new and state is not None:
+            if isinstance(store, DLedgerMemoryStore):
+                # It is empty after each start, so that the member has lost what it promised.
+                state = replace(state, birth=None)
+            else:
+                has_voted = state.has_voted or state.voted_for not in (None, self._self_id)
+                is_new = not (has_voted or is_agreed(state.birth))
+        return FormerLife(state, reason is not None, is_new)
 
     def note_loss(self, raft: Raft) -> None:
         """Before the member takes part: the core may have found a loss itself; blocks."""

@@ -3,7 +3,9 @@
 A frame is a RemotingCommand frame as on any RocketMQ port, so that a peer which does not know the
 code can say so; its header is constant for each code, its body is
 
-    fixed fields, big-endian, then for COMPARE, TRUNCATE and APPEND the raw run of entries
+    fixed fields, big-endian, then for COMPARE, TRUNCATE and APPEND the raw run of entries,
+    for votes, heart beats, their answers and BIRTH the birth that the sender holds, if any:
+    1 whether it is agreed, 16 id, the ids of its members joined by semicolons
 
 No Base64, no work for each entry: the run goes out as the leader encoded it, in its own piece, and
 is not copied. All frames but HELLO are one-way; answers travel back on the connection on which the
@@ -22,10 +24,12 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.entry import HEAD_BYTES, EntryCodec, EntryId, EntrySlice, read_head
 from ledgermq.dledger.errors import CorruptEntryError
 from ledgermq.dledger.messages import (
     AppendRequest,
+    BirthReport,
     CommitRequest,
     CompareRequest,
     DLedgerCode,
@@ -66,6 +70,7 @@ class BinaryCode(IntEnum):
     TRANSFER_ANSWER = 52012
     PING = 52013
     PING_ANSWER = 52014
+    BIRTH = 52015
 
 
 class Hello(msgspec.Struct, kw_only=True):
@@ -102,6 +107,12 @@ _PUSH_ANSWER: Final = Struct(">qqqqqihB?")
 _TRANSFER: Final = Struct(">qqq")
 # 8 term, 8 request_id, 2 code
 _TRANSFER_ANSWER: Final = Struct(">qqh")
+# 8 term, 8 life, 8 number, 8 answers, 1 wants_answer, 1 standing
+_BIRTH: Final = Struct(">qqqq?B")
+# 1 is_agreed, 16 id; then ids of members
+_HELD_BIRTH: Final = Struct(">?16s")
+# Ids of members joined: more than any group has.
+_MEMBERS_BYTES_MAX: Final = 4096
 # Stands for None where -1 has a meaning of its own.
 _NONE: Final = -2
 
@@ -128,6 +139,7 @@ _decode_hello = msgspec.json.Decoder(Hello).decode
 _VOTE_RESULTS: Final = {int(result): result for result in VoteResult}
 _CODES: Final = {int(code): code for code in DLedgerCode}
 _KINDS: Final = {int(kind): kind for kind in PushKind}
+_STANDINGS: Final = {int(standing): standing for standing in Standing}
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -168,22 +180,22 @@ def encode(message: Message) -> list[bytes | memoryview]:
         case HeartBeatRequest():
             commit_index = _NONE if message.commit_index is None else message.commit_index
             fixed = _HEART_BEAT.pack(message.term, commit_index, message.read_round)
-            return _frame(BinaryCode.HEART_BEAT, fixed)
+            return _frame(BinaryCode.HEART_BEAT, fixed + _pack_birth(message.birth))
         case HeartBeatResponse():
             fixed = _HEART_BEAT_ANSWER.pack(
                 message.term, message.round, message.code, message.recovering
             )
-            return _frame(BinaryCode.HEART_BEAT_ANSWER, fixed)
+            return _frame(BinaryCode.HEART_BEAT_ANSWER, fixed + _pack_birth(message.birth))
         case VoteRequest():
             fixed = _VOTE.pack(
                 message.term, message.last_index, message.last_term, message.pre_vote
             )
-            return _frame(BinaryCode.VOTE, fixed)
+            return _frame(BinaryCode.VOTE, fixed + _pack_birth(message.birth))
         case VoteResponse():
             fixed = _VOTE_ANSWER.pack(
                 message.term, message.round_term, message.result, message.pre_vote
             )
-            return _frame(BinaryCode.VOTE_ANSWER, fixed)
+            return _frame(BinaryCode.VOTE_ANSWER, fixed + _pack_birth(message.birth))
         case CompareRequest() | TruncateRequest():
             fixed = _ONE_ENTRY.pack(message.term, message.commit_index, message.request_id)
             is_compare = isinstance(message, CompareRequest)
@@ -195,6 +207,16 @@ def encode(message: Message) -> list[bytes | memoryview]:
         case TransferResponse():
             fixed = _TRANSFER_ANSWER.pack(message.term, message.request_id, message.code)
             return _frame(BinaryCode.TRANSFER_ANSWER, fixed)
+        case BirthReport():
+            fixed = _BIRTH.pack(
+                message.term,
+                message.life,
+                message.number,
+                message.answers,
+                message.wants_answer,
+                message.standing,
+            )
+            return _frame(BinaryCode.BIRTH, fixed + _pack_birth(message.birth))
 
 
 def decode(
@@ -265,19 +287,21 @@ def _frame(code: int, fixed: bytes, data: bytes | memoryview = b"") -> list[byte
 
 
 def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
-    """Reads what holds no index of an entry: heart beats and votes."""
+    """Reads what tells of its sender's birth: heart beats, votes and reports."""
     match code:
         case BinaryCode.HEART_BEAT:
-            term, commit_index, read_round = _unpack(_HEART_BEAT, code, body)
+            (term, commit_index, read_round), birth = _unpack_voice(_HEART_BEAT, code, body)
             return HeartBeatRequest(
                 term=term,
                 sender=sender,
                 target=target,
                 commit_index=None if commit_index == _NONE else commit_index,
                 read_round=read_round,
+                birth=birth,
             )
         case BinaryCode.HEART_BEAT_ANSWER:
-            term, round_number, answer_code, recovering = _unpack(_HEART_BEAT_ANSWER, code, body)
+            fields, birth = _unpack_voice(_HEART_BEAT_ANSWER, code, body)
+            term, round_number, answer_code, recovering = fields
             return HeartBeatResponse(
                 term=term,
                 sender=sender,
@@ -285,9 +309,10 @@ def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
                 code=_CODES.get(answer_code) or _refuse("code", answer_code, DLedgerCode),
                 round=round_number,
                 recovering=recovering,
+                birth=birth,
             )
         case BinaryCode.VOTE:
-            term, last_index, last_term, pre_vote = _unpack(_VOTE, code, body)
+            (term, last_index, last_term, pre_vote), birth = _unpack_voice(_VOTE, code, body)
             return VoteRequest(
                 term=term,
                 sender=sender,
@@ -295,9 +320,10 @@ def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
                 last_index=last_index,
                 last_term=last_term,
                 pre_vote=pre_vote,
+                birth=birth,
             )
         case BinaryCode.VOTE_ANSWER:
-            term, round_term, result, pre_vote = _unpack(_VOTE_ANSWER, code, body)
+            (term, round_term, result, pre_vote), birth = _unpack_voice(_VOTE_ANSWER, code, body)
             if result not in _VOTE_RESULTS:
                 _refuse("vote result", result, VoteResult)
             return VoteResponse(
@@ -307,9 +333,51 @@ def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
                 result=_VOTE_RESULTS[result],
                 round_term=round_term,
                 pre_vote=pre_vote,
+                birth=birth,
+            )
+        case BinaryCode.BIRTH:
+            fields, birth = _unpack_voice(_BIRTH, code, body)
+            term, life, number, answers, wants_answer, standing = fields
+            if standing not in _STANDINGS:
+                _refuse("standing", standing, Standing)
+            return BirthReport(
+                term=term,
+                sender=sender,
+                target=target,
+                life=life,
+                number=number,
+                answers=answers,
+                wants_answer=wants_answer,
+                standing=_STANDINGS[standing],
+                birth=birth,
             )
         case _:
             _refuse("code of a binary frame", code, BinaryCode)
+
+
+def _pack_birth(birth: Birth | None) -> bytes:
+    if birth is None:
+        return b""
+    fixed = _HELD_BIRTH.pack(birth.is_agreed, bytes.fromhex(birth.group_id))
+    return fixed + ";".join(birth.members).encode()
+
+
+def _unpack_voice(layout: Struct, code: int, body: bytes) -> tuple[tuple[Any, ...], Birth | None]:
+    """Reads the fixed fields, and the birth behind them."""
+    if len(body) == layout.size:
+        return layout.unpack(body), None
+    start = layout.size + _HELD_BIRTH.size
+    if not start < len(body) <= start + _MEMBERS_BYTES_MAX:
+        allowed = f"{layout.size}, or {start + 1} to {start + _MEMBERS_BYTES_MAX}"
+        raise RemoteProtocolError(f"body of {BinaryCode(code).name}", len(body), allowed)
+    is_agreed, group_id = _HELD_BIRTH.unpack_from(body, layout.size)
+    try:
+        members = tuple(body[start:].decode().split(";"))
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError("members of a birth", str(error), "UTF-8") from error
+    if not all(members):
+        raise RemoteProtocolError("members of a birth", members, "ids that are not empty")
+    return layout.unpack_from(body), Birth(group_id.hex(), members, is_agreed)
 
 
 def _pack_push_answer(message: PushResponse) -> bytes:

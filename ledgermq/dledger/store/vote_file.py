@@ -1,9 +1,10 @@
-"""VoteFile: term and vote on disk, so that no member votes twice in a term.
+"""VoteFile: term, vote and birth on disk, so that no member votes twice in a term.
 
 Two files, both replaced durably before `save` returns:
 
     identity   ours, with a checksum, written first:
-               group=, self_id=, term=, voted_for=, crc32=
+               group=, self_id=, term=, voted_for=, has_voted=, birth=, birth_members=,
+               birth_agreed=, crc32=
     currterm   upstream's, so that Java can take over the directory: voteLeader=, currTerm=; its
                former content is kept in currterm.bak
 
@@ -11,7 +12,7 @@ What `load` finds, and what it says:
 
     identity   currterm           store       result
     readable   same or lower term any         identity's state
-    readable   higher term        any         currterm's: Java has run here since
+    readable   higher term        any         currterm's, and identity's birth: Java has run here
     readable   missing            any         identity's, unless currterm.bak or .tmp knows a higher
                                               term: VoteStateLostError
     missing    readable           any         currterm's: Java wrote this store
@@ -25,8 +26,11 @@ as recovering then.
 """
 
 import os
+import re
 from dataclasses import replace
+from typing import Final
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -35,6 +39,7 @@ from ledgermq.dledger.store.text_file import format_lines, parse_int, parse_line
 
 IDENTITY = "identity"
 CURRENT_TERM = "currterm"
+_GROUP_ID: Final = re.compile("[0-9a-f]{32}")
 
 
 class VoteFile:
@@ -83,7 +88,7 @@ class VoteFile:
                 raise self._lost(CURRENT_TERM, f"missing, its copy knows term {former.term}")
             return identity
         # Java writes the one and not the other.
-        current = replace(current, is_founder=identity.is_founder)
+        current = replace(current, birth=identity.birth, has_voted=identity.has_voted)
         if current.term > identity.term:
             return current
         if current.term == identity.term and current.voted_for not in (None, identity.voted_for):
@@ -99,7 +104,7 @@ class VoteFile:
             OSError, DiskFullError: the state must not be spoken of.
         """
         self._file_system.make_directory(self._directory)
-        vote = state.voted_for or ""
+        vote, birth = state.voted_for or "", state.birth
         self._replace(
             IDENTITY,
             seal(
@@ -108,7 +113,10 @@ class VoteFile:
                     "self_id": self._self_id,
                     "term": str(state.term),
                     "voted_for": vote,
-                    "is_founder": str(int(state.is_founder)),
+                    "has_voted": str(int(state.has_voted)),
+                    "birth": birth.group_id if birth is not None else "",
+                    "birth_members": ";".join(birth.members) if birth is not None else "",
+                    "birth_agreed": str(int(birth is not None and birth.is_agreed)),
                 }
             ),
         )
@@ -131,7 +139,13 @@ class VoteFile:
             if expected and found and found != expected:
                 raise StoreFormatError(self._path(IDENTITY), key, expected, found)
         vote = values.get("voted_for") or None
-        return HardState(term, vote, is_founder=values.get("is_founder") == "1")
+        birth = None
+        if group_id := values.get("birth"):
+            members = tuple(values.get("birth_members", "").split(";"))
+            if _GROUP_ID.fullmatch(group_id) is None:
+                raise self._lost(IDENTITY, f"birth is {group_id!r}, allowed: 32 hex digits")
+            birth = Birth(group_id, members, values.get("birth_agreed") == "1")
+        return HardState(term, vote, birth, values.get("has_voted") == "1")
 
     def _load_current(self, name: str) -> HardState | None:
         data = self._read(name)

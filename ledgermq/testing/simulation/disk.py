@@ -12,7 +12,7 @@ written), a disk without room, flipped bytes.
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ledgermq.dledger.store.errors import DiskFullError
 
@@ -158,6 +158,14 @@ class SimFile:
         return bytes(synced)
 
 
+class DiskContent(NamedTuple):
+    """All that is on a disk, by its path."""
+
+    files: dict[str, SimFile]
+    texts: dict[str, bytes]
+    durable_names: dict[str, SimFile]
+
+
 class SimDisk:
     """A FileSystem of one machine; it outlives the programs that run on it."""
 
@@ -258,11 +266,15 @@ class SimDisk:
         self.mapped.clear()
         self.removed_and_mapped.clear()
 
-    def wipe(self) -> None:
-        """The disk was replaced by an empty one."""
-        self.files.clear()
-        self.texts.clear()
-        self.durable_names.clear()
+    def wipe(self) -> DiskContent:
+        """The disk is replaced by an empty one; returns what was on it."""
+        content = DiskContent(self.files, self.texts, self.durable_names)
+        self.put_back(DiskContent({}, {}, {}))
+        return content
+
+    def put_back(self, content: DiskContent) -> None:
+        """The disk is replaced by one that was taken out."""
+        self.files, self.texts, self.durable_names = content
 
     # -- FileSystem
 

@@ -292,6 +292,7 @@ class SimMember:
             timing_with_java=plan.java_timing,
             proposals_max=PROPOSALS_MAX,
             push_bytes_max=2_000,
+            founder_ids=plan.founder_ids,
             preferred_leader_ids=plan.preferred_ids,
         )
         peer_ids = tuple(peer for peer in plan.ids if peer != self.id)

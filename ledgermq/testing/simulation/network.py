@@ -17,6 +17,8 @@ from ledgermq.dledger.entry import EntryCodec, EntryId
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.messages import (
     AppendRequest,
+    BirthReport,
+    HeartBeatRequest,
     HeartBeatResponse,
     Message,
     PeerDialect,
@@ -44,9 +46,15 @@ def as_json(message: Message) -> Message | None:
     match message:
         case VoteRequest() if message.pre_vote:
             return None
+        case BirthReport():
+            return None
+        case VoteRequest() | VoteResponse() | HeartBeatRequest():
+            return replace(message, birth=None)
+        case HeartBeatResponse():
+            return replace(message, recovering=False, birth=None)
         case AppendRequest():
             return replace(message, previous=None)
-        case HeartBeatResponse() | PushResponse():
+        case PushResponse():
             return replace(message, recovering=False)
         case _:
             return message
@@ -227,6 +235,8 @@ class SimLinks:
             target = self._asked_by.get(peer_id)
         elif peer_id in self.open_links:
             target = network.listening.get(peer_id)
+        elif isinstance(message, BirthReport):
+            target = self._asked_by.get(peer_id)
         else:
             target = None
         if target is None or target._is_stopped:

@@ -101,6 +101,8 @@ class Plan:
     strand_chance: float = 0.0
     # Members that the group would rather have as leaders.
     preferred_ids: tuple[str, ...] = ()
+    # Members that found the group; none named: all.
+    founder_ids: tuple[str, ...] = ()
     # Members whose disk may rot or be replaced: never a majority.
     victims: tuple[str, ...] = ()
 

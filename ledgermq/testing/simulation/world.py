@@ -20,6 +20,7 @@ from ledgermq.dledger.messages import Message, PushResponse
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.opening import RecoveryReport
 from ledgermq.testing.simulation.admin import Admin
+from ledgermq.testing.simulation.births import BirthWatch
 from ledgermq.testing.simulation.clients import TOPICS, Consumer, Producer, refuser
 from ledgermq.testing.simulation.clock import Timeline
 from ledgermq.testing.simulation.coverage import Coverage
@@ -75,6 +76,7 @@ class World:
             hit=self.hit,
             on_committed=self.history.on_committed,
         )
+        self.births = BirthWatch(self.members, self.hit)
         self.network.untrusted = self.raft_watch.losers
         self.network.on_sent = self._on_sent
         self.network.on_read = self._on_read
@@ -204,6 +206,7 @@ class World:
 
     def _on_vote(self, member: SimMember, state: Any) -> None:
         self.raft_watch.on_vote_saved(member, state)
+        self.births.on_saved(member, state)
         self.faults.trigger("voted", member)
 
     def _on_change(self, member: SimMember, what: str, index: int, run: EntrySlice | None) -> None:
@@ -249,6 +252,7 @@ class World:
             self.note("role", f"{member.id} {raft.role.name} term {raft.term}")
             if raft.role is Role.LEADER:
                 self.coverage.on_elected(self.timeline.now_ms)
+                self.births.on_elected(member)
                 self.faults.on_elected(member, raft.term)
                 self.faults.trigger("elected", member)
         try:
@@ -278,6 +282,7 @@ class World:
         assert raft is not None and broker is not None
         self._roles.pop(member.id, None)
         self.raft_watch.on_started(member)
+        self.births.on_started(member)
         self._check_store(member)
         self.tables.check(member.id, broker.state, broker.messages.dispatched_index)
         report = broker.report

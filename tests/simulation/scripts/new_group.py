@@ -1,10 +1,11 @@
-"""A new group: members stop before they met; the last starts late, and the leader dies."""
+"""A new group that some of its members found: the last starts late, and the leader dies."""
 
 from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.stage import Stage
 
 # Two heart beats; what ends the recovery is said at once, so that this is far more than it takes.
 _SOON_MS = 300.0
+_FOUNDERS = ("n0", "n1")
 
 
 def last_starter_counts_soon() -> None:
@@ -13,7 +14,7 @@ def last_starter_counts_soon() -> None:
     It counts when it holds what was committed without it, tens of milliseconds after it has the
     log of its leader; when that one dies then, the others go on.
     """
-    stage = Stage()
+    stage = Stage(founder_ids=_FOUNDERS)
     stage.start("n0", "n1")
     stage.lead("n0")
     stage.start("n2")
@@ -30,7 +31,7 @@ def last_starter_counts_soon() -> None:
 
 def leader_dies_before_the_last_starter_counts() -> None:
     """Until it counts, it gives no vote: the group waits for its leader, and loses nothing."""
-    stage = Stage()
+    stage = Stage(founder_ids=_FOUNDERS)
     stage.start("n0", "n1")
     stage.lead("n0")
     stage.send_all("n0", 3)

@@ -118,6 +118,12 @@ GROUP = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId
         ({**GROUP, "dLegerPeers": "n0-h:1;n1-h:1"}, "dLegerPeers", "each address once"),
         ({**GROUP, "dLegerPeers": "n0-h:1;node1-h:2"}, "dLegerPeers", "a letter"),
         ({**GROUP, "preferredLeaderId": "n0;n7"}, "preferredLeaderId", "dLegerPeers"),
+        ({**GROUP, "dLegerFounderIds": "n0;n7"}, "dLegerFounderIds", "dLegerPeers"),
+        (
+            {**GROUP, "dLegerPeers": "n0-h:1;n1-h:2", "dLegerFounderIds": "n0;n0"},
+            "dLegerFounderIds",
+            "2 or",
+        ),
         ({"brokerRole": "SLAVE"}, "brokerId", "1 and above"),
         ({"haHousekeepingInterval": "9000"}, "haHousekeepingInterval", "5000 ms"),
         ({"haMasterAddress": "10.0.0.1"}, "haMasterAddress", "host:port"),

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.config import Config, Timing
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice, place
 from ledgermq.dledger.messages import (
@@ -109,6 +110,7 @@ class Lab:
         opening: bool = True,
         recovering: bool = False,
         is_new: bool = False,
+        birth: Birth | None = None,
         disk: DLedgerMemoryStore | None = None,
         **changes: object,
     ) -> None:
@@ -119,7 +121,7 @@ class Lab:
             self.config,
             self.disk,
             CODEC,
-            HardState(term, voted_for),
+            HardState(term, voted_for, birth),
             random.Random(1),
             0.0,
             opening_body=(lambda t: b"open %d" % t) if opening else None,
@@ -129,8 +131,10 @@ class Lab:
         self.dialects = dict.fromkeys(self.config.peer_ids, dialect)
         for peer_id in self.config.peer_ids:
             self.raft.set_dialect(peer_id, dialect)
-        self.hard_state = HardState(term, voted_for)
+        self.hard_state = HardState(term, voted_for, birth)
         self.committed: list[tuple[int, int]] = []
+        # What it tells of itself when a connection opens.
+        self.reports = self.work()
 
     def work(self, *, persist: bool = True) -> list[Message]:
         """Carries out all Ready values and returns the messages; `persist` as if synced at once."""

@@ -1,10 +1,14 @@
 """A member with an empty disk: one of a new group, or one whose disk was replaced."""
 
+from dataclasses import replace
+
 import pytest
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
+    BirthReport,
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
@@ -18,9 +22,12 @@ from tests.unit.dledger.lab import (
     answer_to,
     appends_of,
     beat,
+    only_beat_response,
     only_vote_response,
     vote,
 )
+
+BIRTH = Birth("0f" * 16, ("n0", "n1", "n2"), is_agreed=True)
 
 
 def beat_answer(sender: str, *, recovering: bool = False) -> HeartBeatResponse:
@@ -29,36 +36,71 @@ def beat_answer(sender: str, *, recovering: bool = False) -> HeartBeatResponse:
     )
 
 
-def test_it_gives_no_vote_to_a_candidate_with_a_log() -> None:
+def brought(term: int, birth: Birth = BIRTH) -> HeartBeatRequest:
+    return HeartBeatRequest(term=term, sender="n1", target="n0", commit_index=None, birth=birth)
+
+
+@pytest.mark.parametrize("last", [EntryId(-1, -1), EntryId(2, 7)])
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_it_votes_for_nobody(last: EntryId, pre_vote: bool) -> None:
     """It may have acknowledged entries that this candidate lacks."""
-    lab = Lab(is_new=True)
-    assert only_vote_response(lab.take(vote(3, EntryId(2, 7)))).result is VoteResult.UNKNOWN
+    for birth in (None, replace(BIRTH, is_agreed=False), BIRTH):
+        lab = Lab(is_new=True)
+        request = replace(vote(3, last, pre_vote=pre_vote), birth=birth)
+        assert only_vote_response(lab.take(request)).result is VoteResult.UNKNOWN
 
 
-def test_it_votes_in_a_new_group_and_is_an_ordinary_member_then() -> None:
+def test_it_asks_nobody_for_votes_but_what_they_are() -> None:
     lab = Lab(is_new=True)
-    assert only_vote_response(lab.take(vote(1, EntryId(-1, -1)))).result is VoteResult.ACCEPT
-    assert lab.hard_state.is_founder
-    lab.take(beat(1))
-    assert not lab.raft.recovering
+    asked = lab.pass_time(3_000)
+    assert {type(message) for message in asked} == {BirthReport}
+    assert lab.raft.term == 0
+
+
+def test_with_a_java_member_it_votes_for_a_candidate_without_a_log_only() -> None:
+    """There is no birth then: only a new group has such a candidate."""
+    for last, result in (
+        (EntryId(2, 7), VoteResult.UNKNOWN),
+        (EntryId(-1, -1), VoteResult.ACCEPT),
+    ):
+        lab = Lab(is_new=True, term=3, dialect=PeerDialect.JAVA)
+        assert only_vote_response(lab.take(vote(3, last))).result is result
 
 
 def test_a_vote_for_itself_does_not_make_an_empty_disk_trustworthy() -> None:
     """An answer to the life before made a member with a replaced disk a candidate, and after that
     it gave votes to members that lacked what it had acknowledged."""
-    lab = Lab(is_new=True)
-    lab.raft._state.raise_term(2)
+    lab = Lab(is_new=True, dialect=PeerDialect.JAVA)
+    lab.raft._state.raise_term(3)
     lab.raft._state.vote("n0")
-    assert only_vote_response(lab.take(vote(3, EntryId(2, 7)))).result is VoteResult.UNKNOWN
-    lab.take(beat(4))
-    assert lab.raft.recovering
+    lab.raft._state.raise_term(4)
+    assert only_vote_response(lab.take(vote(4, EntryId(2, 7)))).result is VoteResult.UNKNOWN
 
 
-def test_it_recovers_when_it_meets_a_leader_that_it_has_not_voted_for() -> None:
+@pytest.mark.parametrize("birth", [None, BIRTH])
+def test_it_recovers_when_it_meets_a_leader(birth: Birth | None) -> None:
     lab = Lab(is_new=True)
-    lab.take(beat(4))
+    response = only_beat_response(lab.take(replace(brought(4), birth=birth)))
     assert lab.raft.role is Role.FOLLOWER
-    assert lab.raft.recovering
+    assert lab.raft.recovering and response.recovering
+    assert lab.raft.birth == response.birth == birth
+    assert lab.hard_state.birth == birth
+
+
+def test_an_older_store_recovers_when_a_leader_brings_it_the_birth() -> None:
+    """It has a log and votes of a time before births; what it did since, if anything, is lost."""
+    lab = Lab([1, 1], term=1)
+    lab.take(brought(4))
+    assert lab.raft.recovering and lab.raft.birth == BIRTH
+    assert only_vote_response(lab.take(replace(vote(5, EntryId(1, 1)), birth=BIRTH))).result is (
+        VoteResult.UNKNOWN
+    )
+
+
+def test_an_older_store_takes_no_birth_that_is_only_held() -> None:
+    lab = Lab([1, 1], term=1)
+    lab.take(brought(4, replace(BIRTH, is_agreed=False)))
+    assert lab.raft.birth is None and not lab.raft.recovering
 
 
 def test_under_a_java_leader_it_counts() -> None:

@@ -9,6 +9,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
@@ -314,19 +315,24 @@ def test_lost_vote_state_makes_a_member_that_does_not_vote() -> None:
     rig.stop()
 
 
-def test_founder_with_a_store_in_memory_has_lost_what_it_promised_to_keep() -> None:
-    """It comes back, empty, to a group that it founded, and counts no more than any empty disk."""
+def test_member_with_a_store_in_memory_has_lost_what_it_promised_to_keep() -> None:
+    """It comes back, empty, to the group that it is of, and counts no more than any empty disk."""
     rig = Rig(peers="n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3")
-    rig.journal.state = HardState(1, "n0", is_founder=True)
+    birth = Birth("0f" * 16, ("n0", "n1", "n2"), is_agreed=True)
+    rig.journal.state = HardState(1, "n0", birth)
     rig.start()
     for peer_id in ("n1", "n2"):
         rig.replica.dialect_found(peer_id, PeerDialect.LEDGERMQ)
     assert not rig.replica.is_recovering
-    beat = HeartBeatRequest(term=2, sender="n1", target="n0", commit_index=None, read_round=1)
+    assert rig.replica.birth is None
+    beat = HeartBeatRequest(
+        term=2, sender="n1", target="n0", commit_index=None, read_round=1, birth=birth
+    )
     rig.replica.message_received(beat)
     rig.clock.pass_ms(20)
     assert (rig.replica.role, rig.replica.leader_id) == (Role.FOLLOWER, "n1")
     assert rig.replica.is_recovering
+    assert rig.journal.state == HardState(2, None, birth)
     rig.stop()
 
 

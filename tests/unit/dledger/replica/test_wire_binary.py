@@ -1,13 +1,16 @@
 """Binary frames between members: what goes in comes out, and nothing else does."""
 
 import random
+from dataclasses import replace
 from struct import pack
 
 import pytest
 
+from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.messages import (
     AppendRequest,
+    BirthReport,
     CommitRequest,
     CompareRequest,
     DLedgerCode,
@@ -67,6 +70,18 @@ PUSH_ANSWER = PushResponse(
     request_id=12,
     recovering=True,
 )
+BIRTH = Birth("0123456789abcdef" * 2, ("n0", "n1", "n2"), is_agreed=True)
+REPORT = BirthReport(
+    term=4,
+    sender="n0",
+    target="n1",
+    life=2**62,
+    number=11,
+    answers=0,
+    wants_answer=True,
+    standing=Standing.NEW,
+    birth=BIRTH,
+)
 MESSAGES: list[Message] = [
     VoteRequest(term=4, sender="n0", target="n1", last_index=-1, last_term=-1, pre_vote=True),
     VoteResponse(
@@ -119,6 +134,17 @@ MESSAGES: list[Message] = [
     TransferResponse(
         term=5, sender="n0", target="n1", code=DLedgerCode.TAKE_LEADERSHIP_FAILED, request_id=2**50
     ),
+    VoteRequest(term=4, sender="n0", target="n1", last_index=2, last_term=1, birth=BIRTH),
+    VoteResponse(
+        term=4, sender="n0", target="n1", result=VoteResult.UNKNOWN, round_term=5, birth=BIRTH
+    ),
+    HeartBeatRequest(term=4, sender="n0", target="n1", commit_index=3, birth=BIRTH),
+    HeartBeatResponse(
+        term=4, sender="n0", target="n1", code=DLedgerCode.UNKNOWN_GROUP, birth=BIRTH
+    ),
+    REPORT,
+    replace(REPORT, standing=Standing.LOST, wants_answer=False, birth=None),
+    replace(REPORT, birth=replace(BIRTH, is_agreed=False)),
 ]
 
 
@@ -132,6 +158,25 @@ def test_message_comes_back_equal(message: Message) -> None:
 def test_push_answer_has_its_drawn_layout() -> None:
     body = pack(">qqqqqihBB", 3, 7, 0, 70, 12, 64, 200, 1, 1)
     assert read(52010, body) == PUSH_ANSWER
+
+
+def test_birth_has_its_drawn_layout() -> None:
+    body = pack(">qqqq?B", 4, 2**62, 11, 0, True, 1)
+    body += pack(">?16s", True, bytes.fromhex(BIRTH.group_id)) + b"n0;n1;n2"
+    assert read(52015, body) == REPORT
+
+
+@pytest.mark.parametrize("standing", [0, 4, 255])
+def test_unknown_standing_is_refused(standing: int) -> None:
+    with pytest.raises(RemoteProtocolError, match="standing"):
+        read(52015, pack(">qqqq?B", 4, 1, 1, 0, True, standing))
+
+
+@pytest.mark.parametrize("members", [b"", b"n0;;n1", b"n0;\xff", b"n" * 4097])
+def test_birth_without_members_or_with_too_many_is_refused(members: bytes) -> None:
+    body = pack(">qqq?16s", 4, 3, 0, True, bytes(16)) + members
+    with pytest.raises(RemoteProtocolError):
+        read(52004, body)
 
 
 def test_run_is_sent_without_a_copy() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.storage import HardState, VoteStore
 from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
 from ledgermq.dledger.store.filesystem import RealFileSystem
@@ -23,8 +24,9 @@ def test_a_new_directory_has_no_state(tmp_path: Path) -> None:
 
 
 def test_a_saved_state_is_loaded(tmp_path: Path) -> None:
-    founder = HardState(3, None, is_founder=True)
-    for state in (HardState(1, "n0"), HardState(2, None), HardState(2, "n1"), founder):
+    held = Birth("0f" * 16, ("n0", "n1"))
+    births = [HardState(3, None, held), HardState(3, "n1", held.agreed(), has_voted=True)]
+    for state in (HardState(1, "n0"), HardState(2, None), HardState(2, "n1"), *births):
         make(tmp_path).save(state)
         assert make(tmp_path).load() == state
 
@@ -51,6 +53,26 @@ def test_the_state_that_java_wrote_is_taken(tmp_path: Path, text: bytes, state: 
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / ("0" * 20)).write_bytes(b"entries")
     assert make(tmp_path).load() == state
+
+
+def test_the_birth_outlives_a_term_of_java(tmp_path: Path) -> None:
+    birth = Birth("0f" * 16, ("n0", "n1", "n2"), is_agreed=True)
+    make(tmp_path).save(HardState(3, "n0", birth, has_voted=True))
+    (tmp_path / "currterm").write_bytes(b"voteLeader=n2\ncurrTerm=5\n")
+    assert make(tmp_path).load() == HardState(5, "n2", birth, has_voted=True)
+    (tmp_path / "currterm").unlink()
+    (tmp_path / "currterm.bak").unlink(missing_ok=True)
+    assert make(tmp_path).load() == HardState(3, "n0", birth, has_voted=True)
+
+
+def test_a_birth_that_is_none_is_lost_state(tmp_path: Path) -> None:
+    make(tmp_path).save(HardState(3, "n0", Birth("0f" * 16, ("n0",))))
+    path = tmp_path / "identity"
+    values = unseal(path.read_bytes())
+    assert values is not None
+    path.write_bytes(seal({**values, "birth": "yesterday"}))
+    with pytest.raises(VoteStateLostError, match="32 hex digits"):
+        make(tmp_path).load()
 
 
 def test_java_may_run_in_between(tmp_path: Path) -> None:
