@@ -104,9 +104,9 @@ class Endings:
 
     def _is_wanted(self, member: SimMember, error: BaseException) -> bool:
         """Whether a forged message broke an assertion just now; then the member must be silent."""
-        is_forged = member.deceived_ms == self._scene.timeline.now_ms
-        if not is_forged or not isinstance(error, BrokenInvariantError):
+        if not isinstance(error, BrokenInvariantError) or error.invariant != member.deceived_about:
             return False
+        member.deceived_about = ""
         broker = member.broker
         is_closed = broker is not None and not broker.leadership.is_serving
         demand(is_closed and member.raft is None, "I33 goes on after an assertion", member.id)

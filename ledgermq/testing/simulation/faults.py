@@ -303,7 +303,8 @@ class FaultMaker:
             request_id=-1,
         )
         self._scene.note("assertion", member.id)
-        member.deceived_ms = self._scene.timeline.now_ms
+        # It reads the message when its disk has done what was asked for before.
+        member.deceived_about = f"committed entry {index} keeps its term"
         member.enter(replica.message_received, forged)
 
 

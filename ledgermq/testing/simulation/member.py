@@ -89,8 +89,8 @@ class SimMember:
         self.sync_ms = plan.sync_ms
         # Counts processes.
         self.incarnation = 0
-        # When a forged message broke one of its assertions.
-        self.deceived_ms = -1.0
+        # The invariant that a forged message wants to break in this process; empty: none was sent.
+        self.deceived_about = ""
         # When the process went on after it was stopped for a while.
         self.resumed_ms = 0.0
         self.reactor: SimReactor | None = None
@@ -180,6 +180,7 @@ class SimMember:
         self.disk.wall_ms = self.wall_ms()
         self.incarnation += 1
         self.refusal = self.start_failure = None
+        self.deceived_about = ""
         self.broker = None
         self.reactor = SimReactor(self._timeline, self.enter)
         self.enter(self._start)
