@@ -88,8 +88,8 @@ class Census:
         return self._own_claim().standing is Standing.NEW
 
     def note_birth(self, peer_id: str, birth: Birth | None) -> None:
-        """Takes the birth that somebody named in any message."""
-        if peer_id in self._peers:
+        """Takes the birth that somebody named in a vote or heart beat; a tool names none."""
+        if peer_id in self._peers and birth is not None:
             self._named[peer_id] = birth
 
     def way_opened(self, peer_id: str) -> None:
@@ -119,7 +119,7 @@ class Census:
         peer.their_number = report.number
         if report.answers == peer.number != 0:
             peer.claim = Claim(report.standing, report.birth)
-            self.note_birth(report.sender, report.birth)
+            self._named[report.sender] = report.birth
         if self._settle():
             for peer_id in self._peers:
                 self._tell(peer_id)

@@ -82,9 +82,10 @@ def refuse_heart_beat(request: HeartBeatRequest, state: MemberState) -> tuple[DL
         return DLedgerCode.UNEXPECTED_MEMBER, request.term
     if request.sender not in state.dialects:
         return DLedgerCode.UNKNOWN_MEMBER, request.term
+    if request.term < state.term:
+        # DLedger's tools ask for the term in this way, too.
+        return DLedgerCode.EXPIRED_TERM, state.term
     if is_stranger(request, state):
         return DLedgerCode.UNKNOWN_GROUP, state.term
-    if request.term < state.term:
-        return DLedgerCode.EXPIRED_TERM, state.term
     is_present = request.term == state.term
     return DLedgerCode.SUCCESS if is_present else DLedgerCode.TERM_NOT_READY, request.term
