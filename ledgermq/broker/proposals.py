@@ -38,7 +38,13 @@ from ledgermq.broker.waiting import (
     take_request_at,
     without_slaves,
 )
-from ledgermq.commitlog import AppendMessage, AppendResult, CommitLogError, MessageIllegalError
+from ledgermq.commitlog import (
+    AppendMessage,
+    AppendResult,
+    CommitLogError,
+    FilesBehindError,
+    MessageIllegalError,
+)
 from ledgermq.dledger.errors import (
     EntryTooLargeError,
     LedgerError,
@@ -399,7 +405,7 @@ def _broker_error(error: Exception, count: int) -> BrokerError:
     match error:
         case NotLeaderError():
             return ServiceUnavailableError(f"message not stored: {error}")
-        case ProposalDroppedError():
+        case ProposalDroppedError() | FilesBehindError():
             return SystemBusyError(f"system busy: {error}")
         case EntryTooLargeError():
             return IllegalMessageError(f"one of {count} messages of this moment: {error}")

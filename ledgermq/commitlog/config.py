@@ -12,16 +12,15 @@ DEFAULT_DELAYS_MS = tuple(
 )
 # The topic in which delayed messages wait.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-# Mapped files, the least and the most: each costs two descriptors, one of them the mapping's own.
+# Open files of queues and key index, the least and the most. A flush may have as many again.
 _FILES_MIN: Final = 128
 _FILES_MAX: Final = 8_000
 
 
 def files_max_of(descriptors_max: int) -> int:
-    """Return how many files to keep mapped in a process that may have so many descriptors.
+    """Return how many files to keep open in a process that may have so many descriptors.
 
-    A half of them is for files. With more queues in use than files open, flush follows flush, and
-    each closes files that the next messages open again.
+    A half of them is for files. With more queues in use than files open, a flush opens the others.
 
     Args:
         descriptors_max: -1 for no limit.
@@ -76,7 +75,7 @@ class StoreConfig:
     disk_clean_percent: int = 75
     disk_force_percent: int = 85
     disk_full_percent: int = 90
-    # Mapped files kept open for reading; those written since the last flush come on top.
+    # Files of queues and key index kept open, for readers and for the next flush.
     open_files_max: int = field(default_factory=_files_max)
     # Records of own proposals kept until they commit; beyond that they are read back from the log.
     pending_records_max: int = 200_000

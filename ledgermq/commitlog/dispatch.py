@@ -5,8 +5,9 @@ in index order, each once, a whole range by one call. On the leader the rows com
 known when the records were encoded (`appended`); elsewhere, and whenever those do not fit the log
 any more, they are decoded from it.
 
-Commit point: `dispatched_index` is advanced after the writes; before that no reader sees a unit's
-effect but through the queue's own end. The files themselves become durable by a flush (`flush.py`).
+Commit point: `dispatched_index` is advanced when units and entries are in memory; before that no
+reader sees a unit's effect but through the queue's own end. A flush (`flush.py`) brings them into
+their files and makes them durable.
 A failure is final: the files may hold half of a range, which the next start makes again. A disk
 without room is no failure: the range is dispatched again from where it stopped, and what was put is
 found to be there.
@@ -16,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.dledger_commit_log import AppendedRun
 from ledgermq.commitlog.errors import CommitLogError, DispatchError
 from ledgermq.commitlog.key_index import KeyIndex
@@ -43,6 +45,7 @@ class Dispatcher:
         store: LedgerStore,
         row_maker: RowMaker,
         key_index: KeyIndex,
+        files: DerivedFiles,
         clock_ms: Callable[[], int],
         *,
         pending_records_max: int,
@@ -50,6 +53,7 @@ class Dispatcher:
         self._store = store
         self._row_maker = row_maker
         self._key_index = key_index
+        self._files = files
         self._clock_ms = clock_ms
         self._pending_records_max = pending_records_max
         # What this leader appended, oldest first; a shortcut that may be dropped at any time.
@@ -93,7 +97,7 @@ class Dispatcher:
         Raises:
             DispatchError: entries between were never seen, or one does not continue its queue.
             RemoteProtocolError: an entry is no record, and was written so.
-            LedgerError, OSError: the log is damaged, cannot be read, or a file not be made.
+            LedgerError, OSError: the log is damaged, cannot be read, or a file not be written.
             After any of them dispatch has ended: `failure` says why, and every call raises it.
             DiskFullError: a file could not be made; the same range may be told again.
         """
@@ -246,6 +250,7 @@ class Dispatcher:
         key_rows = put_rows(rows, first, arrivals, _put_light)
         if key_rows and with_keys:
             self._key_index.add(key_rows, self._clock_ms())
+        self._files.made(len(rows))
 
 
 def rows_for(rows: Sequence[Row], queues: set[ConsumeQueue]) -> list[Row]:

@@ -116,6 +116,21 @@ class StoreInUseError(CommitLogError):
         return f"another broker uses this store: {self.path} is locked"
 
 
+class FilesBehindError(CommitLogError):
+    """Queues and key index are written too slowly for what is stored; nothing was appended."""
+
+    def __init__(self, held_count: int, held_max: int) -> None:
+        super().__init__(held_count, held_max)
+        self.held_count = held_count
+        self.held_max = held_max
+
+    def __str__(self) -> str:
+        return (
+            f"{self.held_count} units of queues and key index wait for the disk, more than"
+            f" {self.held_max}: a flush of theirs does not end"
+        )
+
+
 class LeaderNotReadyError(CommitLogError):
     """This member does not lead, or has not yet dispatched all that its log held when it began."""
 

@@ -3,9 +3,14 @@
 The newest entry of a chain is named by its slot, each entry names the next older one. Entries are
 written in rising number; so from the entries alone the slots can be made again, which is what
 happens after an unclean stop: entries up to the checkpoint's number are durable, slots need not be.
+
+So the slots of the file that has room lie in memory, and are written twice at most: when the file
+is full, and when the store is closed. Entries are in memory until a flush has brought them into the
+file (`derived_files.py`), and the header is written with them.
 Source: IndexFile.java of 4.9.3.
 """
 
+import mmap
 import sys
 from array import array
 from collections.abc import Callable, Sequence
@@ -13,6 +18,7 @@ from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Final
 
+from ledgermq.commitlog.derived_files import MAKE, RENEW, WRITE, Bytes, Changes, DerivedFiles
 from ledgermq.commitlog.index_loops import enter_keys
 from ledgermq.commitlog.layout import (
     INDEX_ENTRY,
@@ -21,18 +27,22 @@ from ledgermq.commitlog.layout import (
     INDEX_HEADER_BYTES,
     INDEX_SLOT,
     INDEX_SLOT_BYTES,
+    index_file_bytes,
 )
 
 # A key to be entered: unsigned hash of `topic#`, key, physical offset, store timestamp.
 KeyRow = tuple[int, bytes, int, int]
-# Enters keys into a file: see `enter_keys`.
-EnterKeys = Callable[[memoryview, Sequence[KeyRow], int, int, int, int], int]
+# Enters keys: see `enter_keys`.
+EnterKeys = Callable[[memoryview, memoryview, Sequence[KeyRow], int, int, int, int], int]
 # One entry to be: hash (not negative), physical offset, store timestamp.
 IndexRow = tuple[int, int, int]
 
 # Of a chain, what is followed to prove that a record is in it.
 _LINKS_MAX: Final = 64
 _SECONDS_MAX: Final = 0x7FFFFFFF
+# Entries of a file that are read together: the next one of a chain is often among them.
+_BLOCK_COUNT: Final = 200
+_READ_BYTES: Final = 1 << 20
 # The hash alone of each entry.
 _ENTRY_HASH: Final = Struct(">i16x")
 assert _ENTRY_HASH.size == INDEX_ENTRY_BYTES
@@ -51,16 +61,18 @@ class IndexHeader:
     next_number: int = 1
 
     @classmethod
-    def read(cls, buffer: memoryview) -> "IndexHeader":
-        """Return the header of a file; a next number of 0 in a fresh file is read as 1."""
-        header = cls(*INDEX_HEADER.unpack_from(buffer))
+    def read(cls, data: bytes) -> "IndexHeader":
+        """Return the header of a file; a next number of 0 in a fresh file is read as 1.
+
+        Raises:
+            struct.error: it has not so many bytes.
+        """
+        header = cls(*INDEX_HEADER.unpack_from(data))
         return replace(header, next_number=max(1, header.next_number))
 
-    def write(self, buffer: memoryview) -> None:
-        """Put the header into a file."""
-        INDEX_HEADER.pack_into(
-            buffer,
-            0,
+    def pack(self) -> bytes:
+        """Return its bytes."""
+        return INDEX_HEADER.pack(
             self.begin_timestamp,
             self.end_timestamp,
             self.begin_physical_offset,
@@ -71,26 +83,79 @@ class IndexHeader:
 
 
 class IndexFile:
-    """Functions over the buffer of one file; the buffer is an argument, as it may be remapped."""
+    """One file; an owner in the words of `derived_files.py`."""
 
-    __slots__ = ("_entries_at", "entry_count", "header", "name", "slot_count")
+    __slots__ = (
+        "_block",
+        "_block_number",
+        "_entries_at",
+        "_files",
+        "_flight",
+        "_front",
+        "_held_number",
+        "_is_made",
+        "_is_restored",
+        "_path",
+        "_tail",
+        "_tail_number",
+        "_taken",
+        "_taken_front",
+        "entry_count",
+        "header",
+        "name",
+        "settles",
+        "slot_count",
+    )
 
-    def __init__(self, name: str, header: IndexHeader, slot_count: int, entry_count: int) -> None:
+    def __init__(
+        self,
+        files: DerivedFiles,
+        directory: str,
+        name: str,
+        slot_count: int,
+        entry_count: int,
+        header: IndexHeader,
+    ) -> None:
+        """Begin a file that the next flush makes; or, before `load` or `restore`, one that is
+        there.
+        """
         # Local time of the file's creation, 17 digits.
         self.name = name
-        # As it stands in the file.
+        # Of all entries, also of those in memory.
         self.header = header
         self.slot_count = slot_count
         # Upper bound of entry numbers, itself not used.
         self.entry_count = entry_count
+        # Whether the next flush writes the slots although there is room: the store is closed then.
+        self.settles = False
+        self._files = files
+        self._path = f"{directory}/{name}"
+        self._is_made = False
         self._entries_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * slot_count
+        # Room for the header, and the slots; None where they are read from the file: it is full,
+        # and nothing of it changes any more.
+        self._front: memoryview | None = _blank(self._entries_at)
+        # Whether slots of the file may be other than zero where those in memory are zero.
+        self._is_restored = False
+        # Entries from `_tail_number` on.
+        self._tail = bytearray()
+        self._tail_number = header.next_number
+        # Entries from `_held_number` to `_tail_number`, the flush that brings them into the file,
+        # and whether it writes the slots, too.
+        self._flight = bytearray()
+        self._held_number = header.next_number
+        self._taken: Changes | None = None
+        self._taken_front = False
+        # Entries of the file from `_block_number` on, as they were read last.
+        self._block = b""
+        self._block_number = 0
 
     @property
     def room(self) -> int:
         """How many more entries the file takes."""
         return self.entry_count - self.header.next_number
 
-    def add(self, buffer: memoryview, rows: Sequence[IndexRow]) -> None:
+    def add(self, rows: Sequence[IndexRow]) -> None:
         """Add entries, at most `room` and at least one."""
         header = self.header
         number = header.next_number
@@ -99,12 +164,13 @@ class IndexFile:
         # Upstream counts the seconds of the very first entry from the header's former begin.
         base = header.begin_timestamp if number <= 1 else begin
         slot_count = self.slot_count
+        front = self._slots()
         read_slot, write_slot = INDEX_SLOT.unpack_from, INDEX_SLOT.pack_into
         pack_entry = INDEX_ENTRY.pack
         parts = []
         for key_hash, physical_offset, timestamp in rows:
             slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % slot_count)
-            previous = read_slot(buffer, slot_at)[0]
+            previous = read_slot(front, slot_at)[0]
             if previous <= 0 or previous >= number:
                 previous = 0
                 slots_used += 1
@@ -112,32 +178,31 @@ class IndexFile:
             if seconds > _SECONDS_MAX:
                 seconds = _SECONDS_MAX
             parts.append(pack_entry(key_hash, physical_offset, seconds, previous))
-            write_slot(buffer, slot_at, number)
+            write_slot(front, slot_at, number)
             number += 1
             base = begin
-        at = self._entries_at + INDEX_ENTRY_BYTES * header.next_number
-        data = b"".join(parts)
-        buffer[at : at + len(data)] = data
-        self._advance(buffer, rows[0][1:], rows[-1][1:], slots_used, number)
+        self._tail += b"".join(parts)
+        self._advance(rows[0][1:], rows[-1][1:], slots_used, number)
 
-    def add_keys(
-        self, buffer: memoryview, keys: Sequence[KeyRow], enter: EnterKeys = enter_keys
-    ) -> None:
+    def add_keys(self, keys: Sequence[KeyRow], enter: EnterKeys = enter_keys) -> None:
         """Add the entries of keys, at most `room` and at least one, by the kernel's loop."""
         header = self.header
         number, base = header.next_number, header.begin_timestamp
         begin = keys[0][3] if number <= 1 else base
-        slots_used = enter(buffer, keys, self.slot_count, number, base, begin)
+        entries = bytearray(INDEX_ENTRY_BYTES * len(keys))
+        room = memoryview(entries)
+        slots_used = enter(self._slots(), room, keys, self.slot_count, number, base, begin)
+        self._tail += entries
         slots_used += header.slots_used
-        self._advance(buffer, keys[0][2:], keys[-1][2:], slots_used, number + len(keys))
+        self._advance(keys[0][2:], keys[-1][2:], slots_used, number + len(keys))
+
+    def _slots(self) -> memoryview:
+        front = self._front
+        assert front is not None, "a full file takes no entries"
+        return front
 
     def _advance(
-        self,
-        buffer: memoryview,
-        first: tuple[int, int],
-        last: tuple[int, int],
-        slots_used: int,
-        number: int,
+        self, first: tuple[int, int], last: tuple[int, int], slots_used: int, number: int
     ) -> None:
         """Make the header tell of new entries; place and time of the first and the last one."""
         header = self.header
@@ -150,33 +215,25 @@ class IndexFile:
             slots_used,
             number,
         )
-        self.header.write(buffer)
+        self._files.touch(self)
+
+    # Reading.
 
     def lookup(
-        self,
-        buffer: memoryview,
-        key_hash: int,
-        count_max: int,
-        begin_ms: int,
-        end_ms: int,
-        links_max: int,
+        self, key_hash: int, count_max: int, begin_ms: int, end_ms: int, links_max: int
     ) -> tuple[list[int], int]:
         """Return physical offsets of entries with that hash and time, the newest first.
 
         Returns: with how many links of the chain were followed; `links_max` when there may be more.
         """
         header = self.header
-        slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % self.slot_count)
-        number = INDEX_SLOT.unpack_from(buffer, slot_at)[0]
+        number = self._slot(key_hash)
         found: list[int] = []
         below = header.next_number
         links = 0
         while 0 < number < below and len(found) < count_max and links < links_max:
             links += 1
-            entry_at = self._entries_at + INDEX_ENTRY_BYTES * number
-            entry_hash, physical_offset, seconds, previous = INDEX_ENTRY.unpack_from(
-                buffer, entry_at
-            )
+            entry_hash, physical_offset, seconds, previous = self._entry(number)
             timestamp = header.begin_timestamp + seconds * 1000
             # Times stand in whole seconds: an entry may be up to a second younger than it says.
             if entry_hash == key_hash and begin_ms - 1000 < timestamp <= end_ms:
@@ -187,7 +244,7 @@ class IndexFile:
             below, number = number, previous
         return found, links
 
-    def holds(self, buffer: memoryview, key_hash: int, physical_offset: int) -> bool | None:
+    def holds(self, key_hash: int, physical_offset: int) -> bool | None:
         """Tell whether a record is entered under a hash, by the newest links of the hash's chain.
 
         Places in the log only grow along the file; times do not, where the wall clock was set back.
@@ -195,13 +252,12 @@ class IndexFile:
 
         Returns: None where those links do not tell: then `hashes_at` does, by the record's place.
         """
-        slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % self.slot_count)
-        number = INDEX_SLOT.unpack_from(buffer, slot_at)[0]
+        number = self._slot(key_hash)
         below = self.header.next_number
         for _ in range(_LINKS_MAX):
             if not 0 < number < below:
                 return False
-            entry_hash, found, _, previous = self._entry(buffer, number)
+            entry_hash, found, _, previous = self._entry(number)
             if found < physical_offset:
                 return False
             if found == physical_offset and entry_hash == key_hash:
@@ -209,61 +265,191 @@ class IndexFile:
             below, number = number, previous
         return None
 
-    def hashes_at(self, buffer: memoryview, physical_offset: int) -> set[int]:
+    def hashes_at(self, physical_offset: int) -> set[int]:
         """Return the hashes under which a record is entered, those whose link leads to their chain.
 
         Once for all keys of a record: a search for each would be as long as there are keys.
         """
         hashes: set[int] = set()
-        for number in range(self.count_below(buffer, physical_offset), self.header.next_number):
-            entry_hash, found, _, previous = self._entry(buffer, number)
+        for number in range(self.count_below(physical_offset), self.header.next_number):
+            entry_hash, found, _, previous = self._entry(number)
             if found != physical_offset:
                 break
             if previous == 0 or (
                 0 < previous < number
-                and self._entry(buffer, previous)[0] % self.slot_count
-                == entry_hash % self.slot_count
+                and self._entry(previous)[0] % self.slot_count == entry_hash % self.slot_count
             ):
                 hashes.add(entry_hash)
         return hashes
 
-    def _entry(self, buffer: memoryview, number: int) -> tuple[int, int, int, int]:
+    def _slot(self, key_hash: int) -> int:
+        """Return the number of the newest entry of a chain, 0 for none."""
+        slot_at = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * (key_hash % self.slot_count)
+        if self._front is not None:
+            return int(INDEX_SLOT.unpack_from(self._front, slot_at)[0])
+        slot = self._files.read(self._path, slot_at, INDEX_SLOT_BYTES)
+        return int.from_bytes(slot, "big", signed=True)
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
         """Return hash, physical offset, seconds and the number of the older one of its chain."""
+        data: Bytes
+        if number >= self._tail_number:
+            data, first = self._tail, self._tail_number
+        elif number >= self._held_number:
+            data, first = self._flight, self._held_number
+        else:
+            first = self._block_number
+            if not first <= number < first + len(self._block) // INDEX_ENTRY_BYTES:
+                first = number - number % _BLOCK_COUNT
+                count = min(_BLOCK_COUNT, self.entry_count - first)
+                self._block = self._read_entries(first, count)
+                self._block_number = first
+            data = self._block
         entry: tuple[int, int, int, int] = INDEX_ENTRY.unpack_from(
-            buffer, self._entries_at + INDEX_ENTRY_BYTES * number
+            data, INDEX_ENTRY_BYTES * (number - first)
         )
         return entry
 
-    def entry_offset(self, buffer: memoryview, number: int) -> int:
+    def forget_read(self) -> None:
+        """Read from the file again what is asked for next: it may not be what it was."""
+        self._block = b""
+
+    def _read_entries(self, first: int, count: int) -> bytes:
+        at = self._entries_at + INDEX_ENTRY_BYTES * first
+        return self._files.read(self._path, at, INDEX_ENTRY_BYTES * count)
+
+    def stored_offset(self, number: int) -> int:
+        """Return the physical offset of one entry as it stands in the file, whatever its header.
+
+        Raises:
+            DamagedFileError: the file has no such entry, or it cannot be read.
+        """
+        return int(INDEX_ENTRY.unpack(self._read_entries(number, 1))[1])
+
+    def entry_offset(self, number: int) -> int:
         """Return the physical offset of one entry."""
-        at = self._entries_at + INDEX_ENTRY_BYTES * number
-        return int(INDEX_ENTRY.unpack_from(buffer, at)[1])
+        return self._entry(number)[1]
 
-    def restore(self, buffer: memoryview, header: IndexHeader) -> None:
-        """Go back to a header that a checkpoint kept: slots are made again from the entries."""
-        slots = array("i", bytes(INDEX_SLOT_BYTES * self.slot_count))
-        assert slots.itemsize == INDEX_SLOT_BYTES
-        first_at = self._entries_at + INDEX_ENTRY_BYTES
-        end_at = self._entries_at + INDEX_ENTRY_BYTES * header.next_number
-        slot_count = self.slot_count
-        hashes = _ENTRY_HASH.iter_unpack(buffer[first_at:end_at])
-        for number, (key_hash,) in enumerate(hashes, 1):
-            slots[key_hash % slot_count] = number
-        # The count is that of the entries there are, also where some were cut off.
-        header = replace(header, slots_used=slot_count - slots.count(0))
-        if sys.byteorder == "little":
-            slots.byteswap()
-        buffer[INDEX_HEADER_BYTES : self._entries_at] = slots.tobytes()
-        self.header = header
-        header.write(buffer)
-
-    def count_below(self, buffer: memoryview, physical_offset: int) -> int:
+    def count_below(self, physical_offset: int) -> int:
         """Return the number of the first entry at `physical_offset` or behind it."""
         low, high = 1, self.header.next_number
         while low < high:
             middle = (low + high) // 2
-            if self.entry_offset(buffer, middle) < physical_offset:
+            if self.entry_offset(middle) < physical_offset:
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def used_bytes(self) -> bytes:
+        """Return what the file has, or will have: header, slots, and all entries."""
+        front = self._front
+        if front is None:
+            return self._files.read(
+                self._path, 0, self._entries_at + INDEX_ENTRY_BYTES * self.header.next_number
+            )
+        data = self.header.pack() + bytes(front[INDEX_HEADER_BYTES:])
+        # Entry 0 is never used.
+        data += bytes(INDEX_ENTRY_BYTES)
+        if self._held_number > 1:
+            data += self._read_entries(1, self._held_number - 1)
+        return data + self._flight + self._tail
+
+    # A file that is there.
+
+    def load(self) -> None:
+        """Take up the file as it is: it was closed in order, or it is full."""
+        self._forget_held()
+        data = self._files.read(self._path, 0, INDEX_HEADER_BYTES)
+        self.header = IndexHeader.read(data)
+        self._tail_number = self._held_number = self.header.next_number
+        self._front = None
+
+    def load_slots(self) -> None:
+        """Have the slots of a file with room in memory."""
+        front = _blank(self._entries_at)
+        for at in range(0, self._entries_at, _READ_BYTES):
+            size = min(_READ_BYTES, self._entries_at - at)
+            data = self._files.read(self._path, at, size)
+            # Memory that nobody writes to is none.
+            if data.strip(b"\0"):
+                front[at : at + len(data)] = data
+        self._front = front
+
+    def restore(self, header: IndexHeader) -> None:
+        """Go back to a header that a checkpoint kept: slots are made again from the entries.
+
+        All of them are in the file: this is for a store that opens.
+        """
+        assert not self._tail and not self._flight, "entries are only in memory"
+        self._forget_held()
+        slots = array("i", bytes(INDEX_SLOT_BYTES * self.slot_count))
+        assert slots.itemsize == INDEX_SLOT_BYTES
+        slot_count, first, end = self.slot_count, 1, header.next_number
+        read_count = _READ_BYTES // INDEX_ENTRY_BYTES
+        while first < end:
+            data = self._read_entries(first, min(read_count, end - first))
+            for number, (key_hash,) in enumerate(_ENTRY_HASH.iter_unpack(data), first):
+                slots[key_hash % slot_count] = number
+            first += read_count
+        # The count is that of the entries there are, also where some were cut off.
+        self.header = replace(header, slots_used=slot_count - slots.count(0))
+        if sys.byteorder == "little":
+            slots.byteswap()
+        front = _blank(self._entries_at)
+        front[INDEX_HEADER_BYTES:] = slots.tobytes()
+        self._front, self._is_restored = front, True
+        self._tail_number = self._held_number = end
+        self._files.touch(self)
+
+    def _forget_held(self) -> None:
+        """The file is there, and has all that this object knows of."""
+        self._is_made = True
+        self._tail, self._flight, self._taken = bytearray(), bytearray(), None
+        self._block = b""
+
+    def remove(self) -> None:
+        """Have the file removed, if it was ever made."""
+        self._files.forget(self)
+        if self._is_made:
+            self._files.remove(self._path)
+
+    # What a flush does: see `derived_files.py`.
+
+    def take(self, changes: Changes) -> None:
+        """Hand out what is only in memory, and the slots when they do not change any more."""
+        if not self._is_made:
+            size_bytes = index_file_bytes(self.slot_count, self.entry_count)
+            changes.operations.append((MAKE, self._path, size_bytes, b""))
+            self._is_made = True
+        tail, self._tail = self._tail, bytearray()
+        if tail:
+            at = self._entries_at + INDEX_ENTRY_BYTES * self._tail_number
+            changes.operations.append((WRITE, self._path, at, tail))
+        # For those before there was no room: these changes write them, too.
+        self._flight = self._flight + tail if self._flight else tail
+        self._tail_number = self.header.next_number
+        front = self._front
+        self._taken, self._taken_front = changes, False
+        if front is not None and (self.settles or not self.room):
+            self._taken_front = True
+            front[:INDEX_HEADER_BYTES] = self.header.pack()
+            changes.operations.append((RENEW, self._path, self._is_restored, front))
+        else:
+            changes.operations.append((WRITE, self._path, 0, self.header.pack()))
+        self.settles = False
+
+    def landed(self, changes: Changes) -> None:
+        """Let go of what is in the file now."""
+        if self._taken is not changes:
+            return
+        self._flight, self._taken = bytearray(), None
+        self._held_number = self._tail_number
+        self._block = b""
+        if self._taken_front and not self.room:
+            self._front = None
+
+
+def _blank(size_bytes: int) -> memoryview:
+    """Return so many zeros, of which none takes memory before it is written to."""
+    return memoryview(mmap.mmap(-1, size_bytes))

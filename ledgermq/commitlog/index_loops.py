@@ -2,7 +2,7 @@
 
 Part of the kernel: `index_loops.pxd` gives the types. Hash, slot and entry of a key are what
 `hashes_of` and `IndexFile.add` make of it in Python, which are quicker where this is not compiled.
-Nothing is read or written outside of the buffer, whatever its numbers say.
+Nothing is read or written outside of the buffers, whatever the numbers in them say.
 
 Slots lie anywhere in 20 MB, so nearly each of them has to come from memory. All keys are hashed
 first and their slots asked for, so that they come together and not one after the other.
@@ -29,7 +29,8 @@ _SECONDS_MAX: Final = 0x7FFFFFFF
 
 
 def enter_keys(
-    buffer: memoryview,
+    front: memoryview,
+    entries: memoryview,
     keys: Sequence[tuple[int, bytes, int, int]],
     slot_count: int,
     number: int,
@@ -39,7 +40,8 @@ def enter_keys(
     """Enters keys one behind the other.
 
     Args:
-        buffer: the whole file.
+        front: room for the header, and the slots.
+        entries: gets one for each key.
         keys: unsigned hash of `topic#`, key, physical offset, store timestamp of each.
         slot_count: of the file, not 0.
         number: of the first entry, 1 or more.
@@ -50,15 +52,11 @@ def enter_keys(
         How many slots came into use.
 
     Raises:
-        ValueError: the buffer does not reach so far; nothing is entered then.
+        ValueError: slots or entries do not reach so far, or a number has no room in a slot; nothing
+            is entered then.
     """
-    b, size = buffer, len(buffer)
-    # The first comparisons keep the sums small.
-    is_sound = 0 < slot_count < size and 0 < number < size
-    at = _HEADER_BYTES + _SLOT_BYTES * slot_count + _ENTRY_BYTES * number
-    if not is_sound or at + _ENTRY_BYTES * len(keys) > size:
-        raise ValueError(f"entry {number} and {len(keys)} in all, in {size} bytes")
-    entry_at = at
+    _check_room(len(front), len(entries), len(keys), slot_count, number)
+    f, b, at = front, entries, 0
     for topic_hash, key, _, _ in keys:
         unsigned = _hash(topic_hash, key, len(key))
         if unsigned < 0:
@@ -67,17 +65,18 @@ def enter_keys(
             # Java's abs, and 0 for the one number whose abs is negative.
             unsigned = (_MASK + 1 - unsigned) & (_SIGN - 1)
         for i in range(4):
-            b[entry_at + i] = (unsigned >> (24 - 8 * i)) & 255
-        entry_at += _ENTRY_BYTES
+            b[at + i] = (unsigned >> (24 - 8 * i)) & 255
+        at += _ENTRY_BYTES
         if COMPILED:
             slot_at = _HEADER_BYTES + _SLOT_BYTES * (unsigned % slot_count)
-            fetch(cython.address(b[slot_at]))  # type: ignore[name-defined]  # noqa: F821
+            fetch(cython.address(f[slot_at]))  # type: ignore[name-defined]  # noqa: F821
+    at = 0
     slots_used = 0
     start = first_base
     for _, _, physical_offset, timestamp in keys:
         unsigned = _u32(b, at)
         slot_at = _HEADER_BYTES + _SLOT_BYTES * (unsigned % slot_count)
-        previous = _u32(b, slot_at)
+        previous = _u32(f, slot_at)
         if previous == 0 or previous >= number:
             # Numbers above the sign are negative ones, and larger than any.
             previous = 0
@@ -93,11 +92,25 @@ def enter_keys(
             b[at + 8 + i] = (physical_offset >> shift) & 255
             b[at + 12 + i] = (seconds >> shift) & 255
             b[at + 16 + i] = (previous >> shift) & 255
-            b[slot_at + i] = (number >> shift) & 255
+            f[slot_at + i] = (number >> shift) & 255
         at += _ENTRY_BYTES
         number += 1
         start = base
     return slots_used
+
+
+def _check_room(size: int, entries_size: int, count: int, slot_count: int, number: int) -> None:
+    """Raises ValueError for buffers of these sizes that do not hold what is to be entered."""
+    # The first comparisons keep the sums small.
+    if (
+        not (0 < slot_count < size and 0 < number < _SIGN and number + count <= _SIGN)
+        or _HEADER_BYTES + _SLOT_BYTES * slot_count > size
+        or entries_size != _ENTRY_BYTES * count
+    ):
+        raise ValueError(
+            f"entry {number} and {count} in all, {slot_count} slots in {size} bytes,"
+            f" {entries_size} bytes for entries"
+        )
 
 
 def _u32(b: memoryview, at: int) -> int:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ledgermq.commitlog import index_loops
-from ledgermq.commitlog.errors import KeyChainTooLongError
+from ledgermq.commitlog.derived_files import DerivedFiles
+from ledgermq.commitlog.errors import DamagedFileError, KeyChainTooLongError
 from ledgermq.commitlog.index_file import IndexFile, IndexHeader, IndexRow
 from ledgermq.commitlog.index_file import KeyRow as KeyRow
 from ledgermq.commitlog.layout import INDEX_NAME_DIGITS, index_file_bytes
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.protocol.java_hash import (
     UINT32_MASK,
@@ -83,7 +83,7 @@ class KeyIndex:
         self,
         file_system: FileSystem,
         directory: str,
-        files: OpenFiles,
+        files: DerivedFiles,
         slot_count: int,
         entry_count: int,
     ) -> None:
@@ -111,32 +111,31 @@ class KeyIndex:
         return self._index_files[-1].header.end_timestamp if self._index_files else 0
 
     def add(self, rows: Sequence[KeyRow], now_ms: int) -> None:
-        """Enter keys, in the order of the log; what is entered already is skipped.
+        """Enter keys, in the order of the log; records that are entered already are skipped.
 
         Args:
-            rows: one for each key; all keys of a record, in the same order each time.
+            rows: one for each key; all keys of a record.
             now_ms: wall clock, ms, for the name of a new file.
 
         Raises:
-            DiskFullError: a file could not be made. The keys that the former one had room for are
-                entered, perhaps some of a record only; the same rows may be given again.
+            DiskFullError: all are entered, and too much waits for room; the same rows may be given
+                again.
         """
         known_end = self.end_physical_offset
         if rows and rows[0][2] <= known_end:
-            last = [row for row in rows if row[2] == known_end]
             rows = [row for row in rows if row[2] > known_end]
-            if last:
-                rows = last[self._entered_at(known_end) :] + rows
         if not rows:
             return
+        count = len(rows)
         if index_loops.COMPILED:
             while rows:
                 file = self._file_with_room(now_ms)
                 keys = rows[: file.room]
-                file.add_keys(self._files.writable(self._path(file)), keys)
+                file.add_keys(keys)
                 rows = rows[len(keys) :]
                 if not file.room:
                     self.full_timestamp = file.header.end_timestamp
+            self._files.made(count)
             return
         entries: list[IndexRow] = [
             (unsigned if unsigned < _SIGN else positive_hash(unsigned), row[2], row[3])
@@ -145,22 +144,11 @@ class KeyIndex:
         while entries:
             file = self._file_with_room(now_ms)
             part = entries[: file.room]
-            file.add(self._files.writable(self._path(file)), part)
+            file.add(part)
             entries = entries[len(part) :]
             if not file.room:
                 self.full_timestamp = file.header.end_timestamp
-
-    def _entered_at(self, place: int) -> int:
-        """Return how many keys of the last record, which stands at a place, are entered."""
-        count = 0
-        for file in reversed(self._index_files):
-            if file.header.next_number == 1:
-                continue
-            first = file.count_below(self._files.buffer(self._path(file)), place)
-            count += file.header.next_number - first
-            if first > 1:
-                break
-        return count
+        self._files.made(count)
 
     def lookup(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
         """Return physical offsets for a key, from the newest file to the oldest, unsorted.
@@ -175,11 +163,11 @@ class KeyIndex:
         found: list[int] = []
         links_left = LOOKUP_LINKS_MAX
         for file in reversed(self._index_files):
+            file.forget_read()
             header = file.header
             if header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
-                buffer = self._files.buffer(self._path(file))
                 places, links = file.lookup(
-                    buffer, key_hash, count_max - len(found), begin_ms, end_ms, links_left
+                    key_hash, count_max - len(found), begin_ms, end_ms, links_left
                 )
                 found += places
                 links_left -= links
@@ -201,6 +189,8 @@ class KeyIndex:
         # Where the record of the moment may be entered, and what `hashes_at` said of each file.
         files: list[IndexFile] = []
         hashes_of_file: dict[str, set[int]] = {}
+        for file in self._index_files:
+            file.forget_read()
         for unsigned, row in zip(hashes_of(rows), rows, strict=True):
             place = row[2]
             if place > end:
@@ -211,11 +201,10 @@ class KeyIndex:
             key_hash = positive_hash(unsigned)
             # At the seam of two files either may have it.
             for file in files:
-                buffer = self._files.buffer(self._path(file))
-                is_there = file.holds(buffer, key_hash, place)
+                is_there = file.holds(key_hash, place)
                 if is_there is None:
                     if file.name not in hashes_of_file:
-                        hashes_of_file[file.name] = file.hashes_at(buffer, place)
+                        hashes_of_file[file.name] = file.hashes_at(place)
                     is_there = key_hash in hashes_of_file[file.name]
                 if is_there:
                     break
@@ -240,7 +229,7 @@ class KeyIndex:
         for file in self._index_files[:-1]:
             if file.header.end_physical_offset >= physical_offset:
                 break
-            self._files.remove(self._directory, file.name)
+            file.remove()
             count += 1
         del self._index_files[:count]
         return count
@@ -269,7 +258,7 @@ class KeyIndex:
         for name in list(present):
             path = f"{self._directory}/{name}"
             if name not in names or self._file_system.size_bytes(path) != size_bytes:
-                self._files.remove(self._directory, name)
+                self._files.remove(path)
                 present.remove(name)
         if mark is None:
             return True
@@ -278,18 +267,25 @@ class KeyIndex:
         if not kept or kept != names[len(names) - len(kept) :]:
             self.clear()
             return False
+        try:
+            is_sound = self._restore_files(mark, kept, is_clean=is_clean, log_start=log_start)
+        except DamagedFileError:
+            is_sound = False
+        if not is_sound:
+            self.clear()
+        return is_sound
+
+    def _restore_files(
+        self, mark: IndexMark, kept: list[str], *, is_clean: bool, log_start: int
+    ) -> bool:
         for name in kept:
-            header = IndexHeader.read(self._files.buffer(f"{self._directory}/{name}"))
-            file = IndexFile(name, header, self._slot_count, self._entry_count)
+            file = self._new_file(name, IndexHeader())
+            file.load()
             self._index_files.append(file)
-        is_front_gone = kept != names
+        is_front_gone = kept != mark.names
         if is_front_gone and self._index_files[0].header.begin_physical_offset > log_start:
-            self.clear()
             return False
-        if not self._restore_last(mark.header, is_clean=is_clean):
-            self.clear()
-            return False
-        return True
+        return self._restore_last(mark.header, is_clean=is_clean)
 
     def _restore_last(self, header: IndexHeader, *, is_clean: bool) -> bool:
         begin = header.begin_physical_offset
@@ -298,19 +294,20 @@ class KeyIndex:
                 return False
             begin = former.header.begin_physical_offset
         file = self._index_files[-1]
-        path = self._path(file)
         if is_clean and file.header == header:
+            if file.room:
+                file.load_slots()
             return True
         last = header.next_number - 1
-        if last > 0 and file.entry_offset(self._files.buffer(path), last) != (
-            header.end_physical_offset
-        ):
+        if last > 0 and file.stored_offset(last) != header.end_physical_offset:
             return False
-        file.restore(self._files.writable(path), header)
+        file.restore(header)
         return True
 
     def cut_at(self, physical_offset: int) -> bool:
         """Drop the entries of records at `physical_offset` and behind it: the log lost its end.
+
+        All entries are in files: this is for a store that opens.
 
         Returns: False when a whole file would have to go: then the index has to be made again.
         """
@@ -319,26 +316,32 @@ class KeyIndex:
         file = self._index_files[-1]
         if file.header.begin_physical_offset >= physical_offset:
             return False
-        buffer = self._files.writable(self._path(file))
-        number = file.count_below(buffer, physical_offset)
+        number = file.count_below(physical_offset)
         header = file.header
         file.restore(
-            buffer,
             IndexHeader(
                 header.begin_timestamp,
                 header.end_timestamp,
                 header.begin_physical_offset,
-                file.entry_offset(buffer, number - 1),
+                file.entry_offset(number - 1),
                 header.slots_used,
                 number,
             ),
         )
         return True
 
+    def settle(self) -> None:
+        """Have the next flush write all there is: the store is closed with it."""
+        if self._index_files and self._index_files[-1].room:
+            self._index_files[-1].settles = True
+            self._files.touch(self._index_files[-1])
+
     def clear(self) -> None:
         """Remove all files."""
+        for file in self._index_files:
+            file.remove()
         for name in self._file_system.names(self._directory):
-            self._files.remove(self._directory, name)
+            self._files.remove(f"{self._directory}/{name}")
         self._index_files = []
 
     def _file_with_room(self, now_ms: int) -> IndexFile:
@@ -358,14 +361,13 @@ class KeyIndex:
             while name <= former.name:
                 now_ms += 1
                 name = max(file_name(now_ms), f"{int(former.name) + 1:0{INDEX_NAME_DIGITS}d}")
-        size_bytes = index_file_bytes(self._slot_count, self._entry_count)
-        header.write(self._files.create(self._directory, name, size_bytes))
-        file = IndexFile(name, header, self._slot_count, self._entry_count)
+        file = self._new_file(name, header)
         self._index_files.append(file)
         return file
 
-    def _path(self, file: IndexFile) -> str:
-        return f"{self._directory}/{file.name}"
+    def _new_file(self, name: str, header: IndexHeader) -> IndexFile:
+        slot_count, entry_count = self._slot_count, self._entry_count
+        return IndexFile(self._files, self._directory, name, slot_count, entry_count, header)
 
 
 def unsigned_hash_of(text: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.errors import LogOffsetError
 from ledgermq.commitlog.key_index import KeyIndex
@@ -161,16 +162,22 @@ class MixedDispatcher(Dispatcher):
         log: MixedLog,
         row_maker: RowMaker,
         key_index: KeyIndex,
+        files: DerivedFiles,
         clock_ms: Callable[[], int],
         *,
         pending_records_max: int,
     ) -> None:
         super().__init__(
-            log.ledger, row_maker, key_index, clock_ms, pending_records_max=pending_records_max
+            log.ledger,
+            row_maker,
+            key_index,
+            files,
+            clock_ms,
+            pending_records_max=pending_records_max,
         )
         self._plain_log = log.plain
         self._plain = PlainDispatcher(
-            log.plain, row_maker, key_index, clock_ms, pending_records_max=0
+            log.plain, row_maker, key_index, files, clock_ms, pending_records_max=0
         )
 
     def restart(self) -> None:
@@ -213,6 +220,7 @@ class MixedMessageStore(MessageStore):
             self._mixed_log,
             self._row_maker,
             self._key_index,
+            self._files,
             self._clock_ms,
             pending_records_max=self._config.pending_records_max,
         )

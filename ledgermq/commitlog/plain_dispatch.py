@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ledgermq.commitlog.byte_indexed_log import ByteIndexedLog
 from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.dispatch import READ_BYTES, ROWS_MAX, Dispatcher, rows_for
 from ledgermq.commitlog.errors import DamagedFileError
 from ledgermq.commitlog.key_index import KeyIndex
@@ -36,6 +37,7 @@ class PlainDispatcher(Dispatcher):
         log: PlainCommitLog,
         row_maker: RowMaker,
         key_index: KeyIndex,
+        files: DerivedFiles,
         clock_ms: Callable[[], int],
         *,
         pending_records_max: int,
@@ -44,6 +46,7 @@ class PlainDispatcher(Dispatcher):
             ByteIndexedLog(log),
             row_maker,
             key_index,
+            files,
             clock_ms,
             pending_records_max=pending_records_max,
         )

@@ -57,6 +57,7 @@ class PlainMessageStore(MessageStore):
             self.log,
             self._row_maker,
             self._key_index,
+            self._files,
             self._clock_ms,
             pending_records_max=self._config.pending_records_max,
         )

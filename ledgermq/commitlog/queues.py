@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.protocol.record import TOPIC_BYTES_MAX
 
@@ -29,7 +29,7 @@ class ConsumeQueues:
     """The queues, made when they are first named."""
 
     def __init__(
-        self, file_system: FileSystem, directory: str, files: OpenFiles, segment_bytes: int
+        self, file_system: FileSystem, directory: str, files: DerivedFiles, segment_bytes: int
     ) -> None:
         """Bind the folder; nothing is read before `load`.
 

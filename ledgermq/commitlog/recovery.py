@@ -10,8 +10,10 @@ log do not fit together, files are made again, never repaired:
     the log ends before that entry                      cut at the log's end
     a queue's files are gone or too short               that queue
     key index files are gone or are others              the key index
+    a file cannot be read                               everything
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledgermq.commitlog.byte_indexed_log import ByteIndexedLog
@@ -58,23 +60,36 @@ class Recovery:
         queues: ConsumeQueues,
         key_index: KeyIndex,
         dispatcher: Dispatcher,
+        tell: Callable[[DispatchMark], None],
     ) -> None:
+        """Bind the parts.
+
+        Args:
+            tell: replaces the checkpoint, durably.
+        """
         self._store = store
         self._queues = queues
         self._key_index = key_index
         self._dispatcher = dispatcher
+        self._tell = tell
 
-    def run(self, mark: DispatchMark | None) -> StoreReport:
+    def run(self, mark: DispatchMark | None, damage: str = "") -> StoreReport:
         """Bring queues, key index and dispatch to the committed index that the log knows of.
+
+        Args:
+            mark: of the last checkpoint that can be trusted, None when there is none.
+            damage: why another run ended with a `DamagedFileError`; then everything is made again.
 
         Raises:
             DispatchError: the log and the files do not fit; nothing can be dispatched.
+            DamagedFileError: a file cannot be read.
         """
         self._queues.load()
-        reason = self._reason_to_rebuild(mark)
+        reason = damage or self._reason_to_rebuild(mark)
         rebuilt: list[ConsumeQueue] = []
         index_rebuilt = False
         if mark is None or reason:
+            self._trust_nothing(mark)
             self._clear(mark)
         else:
             rebuilt = self._restore_queues(mark)
@@ -84,6 +99,7 @@ class Recovery:
             index_rebuilt |= self._cut_surplus(mark)
             self._dispatcher.dispatched_timestamp = mark.timestamp
             if rebuilt or index_rebuilt:
+                self._trust_nothing(mark)
                 self._rebuild(mark, rebuilt, with_keys=index_rebuilt)
             drop_before(self._queues, self._key_index, self._store.first_position)
         before = self._dispatcher.dispatched_index
@@ -116,6 +132,27 @@ class Recovery:
         if found != (mark.term, mark.end_position):
             return f"entry {mark.index} is another one than was dispatched"
         return ""
+
+    def _trust_nothing(self, mark: DispatchMark | None) -> None:
+        """Have a start that comes before this one has ended make everything again.
+
+        Files are about to be replaced by ones that are filled little by little, and the checkpoint
+        would call them whole.
+        """
+        if mark is None:
+            return
+        empty = [queue for queue in mark.queues if queue[2] == queue[3]]
+        first_index, position = self._store.first_index, self._store.first_position
+        self._tell(
+            DispatchMark(
+                index=first_index - 1,
+                term=-1,
+                end_position=position,
+                timestamp=mark.timestamp,
+                is_clean=False,
+                queues=empty,
+            )
+        )
 
     def _clear(self, mark: DispatchMark | None) -> None:
         """Start from the log's first entry; only the numbers of deleted queues are kept."""

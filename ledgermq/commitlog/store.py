@@ -22,17 +22,22 @@ from dataclasses import replace
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.derived_files import HELD_MAX, DerivedFiles
 from ledgermq.commitlog.dispatch import Dispatcher, Watcher
 from ledgermq.commitlog.dledger_commit_log import DLedgerCommitLog, Ledger
 from ledgermq.commitlog.encoding import AppendMessage
-from ledgermq.commitlog.errors import DispatchError, LeaderNotReadyError
+from ledgermq.commitlog.errors import (
+    DamagedFileError,
+    DispatchError,
+    FilesBehindError,
+    LeaderNotReadyError,
+)
 from ledgermq.commitlog.flush import FlushJob, begin_flush
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.layout import QUEUE_UNIT
 from ledgermq.commitlog.light_queues import is_light_queue
 from ledgermq.commitlog.look_up import LookUp, QueryResult
 from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.proof import OnDamage
 from ledgermq.commitlog.queue_ends import (
     QUEUES_TOPIC,
@@ -87,7 +92,7 @@ class MessageStore:
         self._file_system = file_system
         self._clock_ms = clock_ms
         self._read_at = read_at
-        self._files = OpenFiles(file_system, config.open_files_max)
+        self._files = DerivedFiles(file_system, config.open_files_max)
         self._queues = ConsumeQueues(
             file_system, f"{config.root}/consumequeue", self._files, config.queue_segment_bytes
         )
@@ -133,6 +138,7 @@ class MessageStore:
             self._store,
             self._row_maker,
             self._key_index,
+            self._files,
             self._clock_ms,
             pending_records_max=self._config.pending_records_max,
         )
@@ -152,13 +158,30 @@ class MessageStore:
         """
         self._file_system.make_directory(self._config.root)
         mark = self._checkpoints.read()
-        report = Recovery(self._store, self._queues, self._key_index, self._dispatcher).run(mark)
+        # Here nobody waits: what is made again is written as it comes.
+        self._files.held_max = min(HELD_MAX, self._config.flush_records)
+        recovery = Recovery(
+            self._store,
+            self._queues,
+            self._key_index,
+            self._dispatcher,
+            self._checkpoints.write,
+        )
+        try:
+            report = recovery.run(mark)
+        except DamagedFileError as damage:
+            if not damage.is_derived:
+                raise
+            report = recovery.run(mark, str(damage))
+        self._files.held_max = HELD_MAX
         is_saved = before_mark is None or not report.dispatched_count or before_mark()
         # From here on files change: the mark on disk must not call them clean.
         if is_saved:
             self.flush()
-        elif mark is not None and mark.is_clean:
-            self._checkpoints.write(replace(mark, is_clean=False))
+        else:
+            told = self._checkpoints.read()
+            if told is not None and told.is_clean:
+                self._checkpoints.write(replace(told, is_clean=False))
         return report
 
     def attach(self, ledger: Ledger) -> None:
@@ -185,9 +208,15 @@ class MessageStore:
     # --- writing ---
 
     def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
-        """Append a turn's messages: see DLedgerCommitLog.append."""
+        """Append a turn's messages: see MessageWriter.append.
+
+        Raises:
+            FilesBehindError: too much waits for a flush that does not end.
+        """
         if self._commit_log is None or self._dispatcher.failure is not None:
             raise LeaderNotReadyError()
+        if self._files.is_behind:
+            raise FilesBehindError(self._files.held_count, self._files.held_max)
         return self._commit_log.append(messages)
 
     def committed(self, start_index: int, end_index: int) -> None:
@@ -231,7 +260,7 @@ class MessageStore:
 
     def on_damage(self, notify: OnDamage) -> None:
         """Have `notify` called when a read comes upon damage, before the read fails."""
-        self._reader.on_damage = notify
+        self._reader.on_damage = self._files.on_damage = notify
 
     def make_scrub(self) -> Scrub:
         """Return a scrub of this store's log and of what derives from it."""
@@ -381,13 +410,13 @@ class MessageStore:
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Tell whether a flush should begin; `now_ms` is the clock that begin_flush was given."""
-        if self._flush_is_running or not self._dispatcher.unflushed_records:
+        unflushed_records = self._dispatcher.unflushed_records
+        if self._flush_is_running or not (unflushed_records or self._files.has_removals):
             return False
         return (
             # A clock that was set back puts nothing off.
             not 0 <= now_ms - self._flushed_at_ms < self._config.flush_interval_ms
-            or self._dispatcher.unflushed_records >= self._config.flush_records
-            or self._files.dirty_count >= self._config.open_files_max
+            or unflushed_records >= self._config.flush_records
         )
 
     def begin_flush(self, now_ms: int) -> FlushJob:
@@ -401,7 +430,9 @@ class MessageStore:
         self._flush_is_running = True
         self._dispatcher.unflushed_records = 0
         mark = self._mark(is_clean=is_clean)
-        return begin_flush(mark, self._files, self._file_system, self._checkpoints)
+        if is_clean:
+            self._key_index.settle()
+        return begin_flush(mark, self._files, self._checkpoints)
 
     def begin_log_sync(self) -> DiskJob | None:
         """Begin to make the log itself durable, before a checkpoint tells of it.
@@ -414,12 +445,12 @@ class MessageStore:
         """Note that the job's run has returned; after an error it is not called."""
         self._flushed_position = job.mark.end_position
         self._flush_is_running = False
-        self._files.synced()
+        self._files.landed(job.changes)
 
     def take_back_flush(self) -> None:
         """Note that there was no room for the flush: it is done again when it is due."""
         self._flush_is_running = False
-        self._files.not_synced()
+        self._files.take_back()
         self._dispatcher.unflushed_records += 1
 
     def flush(self) -> None:

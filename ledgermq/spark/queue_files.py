@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.commitlog.config import DEFAULT_DELAYS_MS, SCHEDULE_TOPIC
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.key_index import KeyIndex, KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import may_be_delivery_time
 from ledgermq.dledger.store.filesystem import RealFileSystem
@@ -149,13 +149,13 @@ def write_queues(directory: Path, queues: dict[QueueName, QueueUnits], segment_b
         segment_bytes: size of a file, mappedFileSizeConsumeQueue.
     """
     file_system = RealFileSystem()
-    files = OpenFiles(file_system, _FILES_OPEN_MAX)
+    files = DerivedFiles(file_system, _FILES_OPEN_MAX)
     made = ConsumeQueues(file_system, str(directory / "consumequeue"), files, segment_bytes)
     count = 0
     for (topic, queue_id), units in sorted(queues.items()):
         made.get(topic, queue_id).put(units.first_offset, bytes(units.units), -1)
         count += units.end_offset - units.first_offset
-        _sync(files)
+        files.write_out()
     files.close()
     return count
 
@@ -172,18 +172,11 @@ def write_key_index(
         entry_count: of each file, maxIndexNum.
     """
     file_system = RealFileSystem()
-    files = OpenFiles(file_system, _FILES_OPEN_MAX)
+    files = DerivedFiles(file_system, _FILES_OPEN_MAX)
     index = KeyIndex(file_system, str(directory / "index"), files, slot_count, entry_count)
     rows = list(keys)
     index.add(rows, time.time_ns() // 1_000_000)
-    _sync(files)
+    index.settle()
+    files.write_out()
     files.close()
     return len(rows)
-
-
-def _sync(files: OpenFiles) -> None:
-    """Syncs what was written, so that files may be closed again."""
-    written, _ = files.take_dirty()
-    for file in written:
-        file.sync()
-    files.synced()

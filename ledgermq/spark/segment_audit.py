@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.key_index import KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.store.filesystem import RealFileSystem
@@ -69,7 +69,7 @@ def audit_segment(
     """
     found = SegmentFindings(path=wanted.path)
     file_system = RealFileSystem()
-    files = OpenFiles(file_system, _FILES_OPEN_MAX)
+    files = DerivedFiles(file_system, _FILES_OPEN_MAX)
     # Names queues only: nothing is opened below this directory.
     queues = ConsumeQueues(file_system, "", files, PIECE_BYTES)
     rows = RowMaker(queues, delays_ms=delays_ms, index_enabled=wants_keys)

@@ -54,6 +54,9 @@ class RecordedFile:
         if last != self.content:
             self.history.append((self.disk.next_time(), bytes(self.content)))
 
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        return bytes(self.content[offset : offset + size_bytes])
+
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         done = self.disk.first_part(len(data))
         if done:
@@ -78,9 +81,6 @@ class RecordedFile:
 
     def rewrite(self, offset: int, end: int) -> None:
         """No write of this disk fails and counts as done."""
-
-    def read_pages_singly(self) -> None:
-        """Nothing is read ahead here."""
 
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         yield offset, len(self.content)
@@ -239,6 +239,10 @@ class RecordingDisk:
         if path not in self.names_now:
             raise FileNotFoundError(path)
         return self.names_now[path]
+
+    # What is mapped and what is not makes no difference here.
+    reserve = create
+    open = map
 
     def read(self, path: str) -> bytes | None:
         file = self.names_now.get(path)

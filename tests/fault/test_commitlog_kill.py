@@ -10,7 +10,7 @@ import pytest
 
 from ledgermq.protocol.record import decode_record
 from tests.unit.commitlog.single_member import Broker
-from tests.unit.commitlog.test_dispatch import derived
+from tests.unit.commitlog.test_dispatch import files_of
 
 SIZES = {
     "segment_bytes": 1 << 20,
@@ -79,8 +79,8 @@ def test_killed_writer_loses_nothing_it_acknowledged(tmp_path, seed):
 def test_what_a_kill_left_equals_what_the_log_gives(tmp_path):
     write_and_kill(tmp_path, 99, 60)
     Broker(tmp_path, **SIZES).lead().close()
-    recovered = derived(tmp_path)
+    recovered = files_of(tmp_path)
     shutil.rmtree(tmp_path / "consumequeue")
     shutil.rmtree(tmp_path / "index")
     Broker(tmp_path, **SIZES).close()
-    assert derived(tmp_path) == recovered
+    assert files_of(tmp_path) == recovered

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgermq.commitlog import AppendMessage
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.errors import MessageIllegalError
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
 from ledgermq.commitlog.row import TopicQueue
 from ledgermq.dledger.store.filesystem import RealFileSystem
@@ -22,7 +22,7 @@ STORED_MS = 1_700_000_000_000
 
 def begun_queue(topic: str, queue_id: int) -> TopicQueue:
     """A queue whose next message gets the offset 100."""
-    files = OpenFiles(RealFileSystem(), 10)
+    files = DerivedFiles(RealFileSystem(), 10)
     queues = ConsumeQueues(RealFileSystem(), "/nowhere", files, 6_000_000)
     if is_queue_name(topic, queue_id):
         queues.get(topic, queue_id).restore(100, 100)

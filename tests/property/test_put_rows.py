@@ -1,8 +1,11 @@
-"""Units of many queues, put by one call: what `ConsumeQueue.put` makes of them one by one, into
-files that are open and known to the next flush.
+"""Units of many queues, put by one call: what `ConsumeQueue.put` makes of them one by one, in
+memory and, by flushes that may overlap with all else, in their files.
 """
 
+import os
 import tempfile
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -11,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgermq.commitlog.consume_queue import ConsumeQueue
+from ledgermq.commitlog.derived_files import Changes, DerivedFiles
 from ledgermq.commitlog.errors import DispatchError
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.row import Row
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from tests.kernel_forms import forms_of
+from tests.unit.commitlog.flushed import flush
 
 FORMS = forms_of("ledgermq.commitlog.row_loops")
 SEGMENT_BYTES = 4 * QUEUE_UNIT_BYTES
@@ -28,7 +32,7 @@ _steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), _turns),
         st.tuples(st.just("put"), _turns),
-        st.tuples(st.sampled_from(["begin", "end", "reopen"]), st.none()),
+        st.tuples(st.sampled_from(["begin", "step", "end", "take_back", "write_out"]), st.none()),
         st.tuples(st.sampled_from(["read", "delete", "cut", "drop"]), st.integers(0, QUEUES - 1)),
     ),
     max_size=20,
@@ -48,16 +52,17 @@ def no_light(row: Row, index: int) -> None:
 
 
 class Folder:
-    """Some queues over few open files, what they must hold, and what the next flush must sync."""
+    """Some queues over few open files, and what they must hold."""
 
     def __init__(self, path: str) -> None:
-        self.files = OpenFiles(RealFileSystem(), 2)
+        self.files = DerivedFiles(RealFileSystem(), 2)
         self.queues = [
             ConsumeQueue("T", number, f"{path}/{number}", self.files, SEGMENT_BYTES)
             for number in range(QUEUES)
         ]
-        self.in_flush = False
-        self.written: set[str] = set()
+        # The flush under way, and what is left of it.
+        self.changes: Changes | None = None
+        self.steps: Iterator[Callable[[], None]] = iter(())
 
     def put(self, loops: ModuleType, turn: list[tuple[int, int]]) -> None:
         ends = [queue.max_offset for queue in self.queues]
@@ -66,11 +71,6 @@ class Folder:
             queue, first = self.queues[number], ends[number]
             ends[number] += count
             rows += [row(queue, offset) for offset in range(first, first + count)]
-            start = first * QUEUE_UNIT_BYTES // SEGMENT_BYTES * SEGMENT_BYTES
-            self.written |= {
-                f"{queue._directory}/{at:020d}"
-                for at in range(start, ends[number] * QUEUE_UNIT_BYTES, SEGMENT_BYTES)
-            }
         arrivals: list[tuple[str, int, int, int]] = []
         assert loops.put_rows(rows, 0, arrivals, no_light) == []
         assert [queue.max_offset for queue in self.queues] == ends
@@ -78,14 +78,30 @@ class Folder:
         assert arrivals == told
 
     def begin(self) -> None:
-        if not self.in_flush:
-            self.files.take_dirty()
-            self.in_flush, self.written = True, set()
+        if self.changes is None:
+            self.changes = self.files.take()
+            self.steps = chain(self.changes.steps(), self.changes.removal_steps())
+
+    def step(self) -> None:
+        step = next(self.steps, None)
+        if step is not None:
+            step()
 
     def end(self) -> None:
-        if self.in_flush:
-            self.files.synced()
-            self.in_flush = False
+        if self.changes is not None:
+            for step in self.steps:
+                step()
+            self.files.landed(self.changes)
+            self.changes = None
+
+    def take_back(self) -> None:
+        if self.changes is not None:
+            self.files.take_back()
+            self.changes, self.steps = None, iter(())
+
+    def write_out(self) -> None:
+        if self.changes is None:
+            self.files.write_out()
 
     def change(self, step: str, queue: ConsumeQueue) -> None:
         if step == "read":
@@ -102,11 +118,34 @@ class Folder:
             held = range(queue.min_offset, queue.max_offset)
             assert queue.units(queue.min_offset, 1000) == b"".join(map(unit, held))
 
+    def check_files(self, path: str) -> None:
+        """What another process finds: the queues' segments, no other files, no other bytes."""
+        for queue in self.queues:
+            directory = Path(path) / str(queue.queue_id)
+            names = sorted(os.listdir(directory)) if directory.exists() else []
+            assert bool(names) == queue.has_files
+            starts = [int(name) for name in names]
+            if starts:
+                assert starts == list(range(starts[0], starts[-1] + 1, SEGMENT_BYTES))
+            if queue.min_offset < queue.max_offset:
+                assert starts[0] <= queue.min_offset * QUEUE_UNIT_BYTES
+                assert queue.max_offset * QUEUE_UNIT_BYTES <= starts[-1] + SEGMENT_BYTES
+            for start in starts:
+                content = (directory / f"{start:020d}").read_bytes()
+                assert len(content) == SEGMENT_BYTES
+                for at in range(0, SEGMENT_BYTES, QUEUE_UNIT_BYTES):
+                    offset = (start + at) // QUEUE_UNIT_BYTES
+                    found = content[at : at + QUEUE_UNIT_BYTES]
+                    if offset >= queue.max_offset:
+                        assert found == bytes(QUEUE_UNIT_BYTES)
+                    elif offset >= queue.min_offset:
+                        assert found == unit(offset)
+
 
 @forms
 @settings(max_examples=150, deadline=None)
 @given(steps=_steps)
-def test_queues_hold_what_was_put_and_the_next_flush_knows_the_files(
+def test_queues_hold_what_was_put_and_files_what_was_flushed(
     loops: ModuleType, steps: list[tuple[str, object]]
 ) -> None:
     with tempfile.TemporaryDirectory() as path:
@@ -116,18 +155,14 @@ def test_queues_hold_what_was_put_and_the_next_flush_knows_the_files(
                 folder.put(loops, detail)
             elif isinstance(detail, int):
                 folder.change(step, folder.queues[detail])
-            elif step == "reopen":
-                folder.files.close()
-                folder.in_flush, folder.written = False, set()
-                folder.files.synced()
             else:
                 getattr(folder, step)()
+            folder.check()
         folder.end()
-        is_there = {name for name in folder.written if Path(name).exists()}
-        known = set(folder.files._dirty)
+        flush(folder.files)
         folder.check()
+        folder.check_files(path)
         folder.files.close()
-        assert is_there <= known
 
 
 @forms

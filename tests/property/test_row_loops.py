@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ledgermq.commitlog import rows
 from ledgermq.commitlog.config import DEFAULT_DELAYS_MS, StoreConfig
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.dledger_commit_log import AppendedRun, DLedgerCommitLog
 from ledgermq.commitlog.encoding import AppendMessage
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import RowMaker
@@ -75,7 +75,7 @@ _flips = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=
 
 
 def _maker(*, index_enabled: bool = True) -> RowMaker:
-    files = OpenFiles(RealFileSystem(), 10)
+    files = DerivedFiles(RealFileSystem(), 10)
     queues = ConsumeQueues(RealFileSystem(), "/nowhere", files, 6_000_000)
     maker = RowMaker(queues, delays_ms=DEFAULT_DELAYS_MS, index_enabled=index_enabled)
     maker.watch("Watched")

@@ -1,9 +1,10 @@
 """What the stores ask of a disk: one seam, so that a simulated disk can stand below the same code.
 
-Three kinds of files pass it. Segments have a fixed size from their first moment; they are read
-through a mapping, and written through it or by `write` (`create`, `map`, `written_ranges`). Small
-files are replaced as a whole, durably (`read`, `replace`). Directories are listed and synced. Paths
-are strings that `RealFileSystem` hands to the operating system as they are.
+Three kinds of files pass it. Segments have a fixed size from their first moment; those of a log are
+read through a mapping, and written through it or by `write` (`create`, `map`), others are never
+mapped (`reserve`, `open`). Small files are replaced as a whole, durably (`read`, `replace`).
+Directories are listed and synced. Paths are strings that `RealFileSystem` hands to the operating
+system as they are.
 
 What may be assumed after a crash: bytes written to a mapped file may be on disk in part and in any
 order until `sync` returned; a name that was made, replaced or removed may be there or not until
@@ -19,16 +20,20 @@ from typing import Protocol
 from ledgermq.dledger.store.errors import DiskFullError
 
 
-class MappedFile(Protocol):
-    """One open file of fixed size; its maker owns the mapping and ends all views before `close`."""
+class File(Protocol):
+    """An open file of fixed size. Nobody closes it: its descriptor goes with the last reference."""
 
-    # All of the file, writable.
-    buffer: memoryview
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Returns so many bytes, fewer at the end of the file.
+
+        Raises:
+            OSError: they cannot be read.
+        """
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """Puts bytes where `buffer` has them at once, as if through it; they fit.
+        """Puts bytes where `read`, and the mapping if there is one, have them at once; they fit.
 
-        Cheaper than the mapping for a log that grows: there each new page costs a fault, a look at
+        Cheaper than a mapping for a log that grows: there each new page costs a fault, a look at
         the disk, and zeros that are written over.
 
         Raises:
@@ -38,11 +43,19 @@ class MappedFile(Protocol):
     def sync(self) -> None:
         """Returns when all bytes written before the call are on disk; may run in another thread.
 
-        After `close` it does nothing.
-
         Raises:
             OSError: what is on disk is unknown from here on; asking again proves nothing.
         """
+
+    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Yields ranges from `offset` on; outside of them the file was never written: zeros."""
+
+
+class MappedFile(File, Protocol):
+    """A file that is mapped; its maker owns the mapping and ends all views before `close`."""
+
+    # All of the file, writable.
+    buffer: memoryview
 
     def rewrite(self, offset: int, end: int) -> None:
         """Writes the bytes from `offset` up to `end` anew, as they are.
@@ -51,18 +64,11 @@ class MappedFile(Protocol):
         are read from memory and are not on disk.
         """
 
-    def read_pages_singly(self) -> None:
-        """Says that the file is read and written a page here and a page there.
-
-        Without it the first touch of a page makes the system read, or fill with zeros, as much as
-        the disk reads ahead: of a new queue's file all 6 MB, 3 ms and as much of the page cache.
-        """
-
-    def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
-        """Yields ranges from `offset` on; outside of them the file was never written: zeros."""
-
     def close(self) -> None:
-        """Gives the mapping back. A view that is still held keeps the memory, not the file name."""
+        """Gives the mapping back; a `sync` does nothing from here on.
+
+        A view that is still held keeps the memory, not the file name.
+        """
 
 
 class FileSystem(Protocol):
@@ -101,6 +107,12 @@ class FileSystem(Protocol):
     def map(self, path: str) -> MappedFile:
         """Maps a file that exists, at its present size."""
 
+    def reserve(self, path: str, size_bytes: int) -> File:
+        """Makes a file as `create` does, without a mapping."""
+
+    def open(self, path: str) -> File:
+        """Opens a file that exists, without a mapping."""
+
     def read(self, path: str) -> bytes | None:
         """Returns a whole file, or None when there is no such file."""
 
@@ -130,41 +142,35 @@ class _Descriptor:
         os.close(self.number)
 
 
-class _RealMappedFile:
-    """A file mapped into memory."""
+class _RealFile:
+    """A file by its descriptor."""
 
-    __slots__ = ("_descriptor", "_mapping", "buffer")
+    __slots__ = ("_descriptor",)
 
-    def __init__(self, number: int, size_bytes: int) -> None:
+    def __init__(self, number: int) -> None:
         self._descriptor: _Descriptor | None = _Descriptor(number)
-        self._mapping = mmap.mmap(number, size_bytes)
-        self.buffer = memoryview(self._mapping)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        descriptor = self._held()
+        return os.pread(descriptor.number, size_bytes, offset)
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        descriptor = self._descriptor
-        if descriptor is None:
-            raise OSError(errno.EBADF, "the file is closed")
+        descriptor = self._held()
         written = os.pwrite(descriptor.number, data, offset)
         while written < len(data):
-            written += os.pwrite(descriptor.number, memoryview(data)[written:], offset + written)
+            rest = memoryview(data)[written:]
+            written += os.pwrite(descriptor.number, rest, offset + written)
 
     def sync(self) -> None:
         descriptor = self._descriptor
         if descriptor is not None:
             os.fdatasync(descriptor.number)
 
-    def rewrite(self, offset: int, end: int) -> None:
-        buffer = self.buffer
-        for at in range(offset - offset % mmap.PAGESIZE, end, mmap.PAGESIZE):
-            buffer[at] = buffer[at]
-
-    def read_pages_singly(self) -> None:
-        self._mapping.madvise(mmap.MADV_RANDOM)
-
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
-        descriptor, end = self._descriptor, len(self.buffer)
+        descriptor = self._descriptor
         if descriptor is None:
             return
+        end = os.fstat(descriptor.number).st_size
         while offset < end:
             try:
                 start = os.lseek(descriptor.number, offset, os.SEEK_DATA)
@@ -174,6 +180,29 @@ class _RealMappedFile:
                     return
                 raise
             yield start, offset
+
+    def _held(self) -> _Descriptor:
+        """Returns the descriptor, which cannot be closed while somebody refers to it."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise OSError(errno.EBADF, "the file is closed")
+        return descriptor
+
+
+class _RealMappedFile(_RealFile):
+    """A file mapped into memory."""
+
+    __slots__ = ("_mapping", "buffer")
+
+    def __init__(self, number: int, size_bytes: int) -> None:
+        super().__init__(number)
+        self._mapping = mmap.mmap(number, size_bytes)
+        self.buffer = memoryview(self._mapping)
+
+    def rewrite(self, offset: int, end: int) -> None:
+        buffer = self.buffer
+        for at in range(offset - offset % mmap.PAGESIZE, end, mmap.PAGESIZE):
+            buffer[at] = buffer[at]
 
     def close(self) -> None:
         self._descriptor = None
@@ -215,22 +244,17 @@ class RealFileSystem:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def create(self, path: str, size_bytes: int) -> MappedFile:
-        # Beside the directory, not in it: every name inside a segment directory must be a segment.
-        directory = os.path.dirname(path)
-        temporary = f"{directory}-{os.path.basename(path)}.tmp"
-        number = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            os.posix_fallocate(number, 0, size_bytes)
-            os.rename(temporary, path)
-        except OSError as error:
-            os.close(number)
-            os.unlink(temporary)
-            raise disk_error(error, path, size_bytes) from error
-        return _RealMappedFile(number, size_bytes)
+        return _RealMappedFile(_reserve(path, size_bytes), size_bytes)
 
     def map(self, path: str) -> MappedFile:
         number = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return _RealMappedFile(number, os.fstat(number).st_size)
+
+    def reserve(self, path: str, size_bytes: int) -> File:
+        return _RealFile(_reserve(path, size_bytes))
+
+    def open(self, path: str) -> File:
+        return _RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -262,6 +286,22 @@ class RealFileSystem:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+def _reserve(path: str, size_bytes: int) -> int:
+    """Makes a file of zeros with its blocks; returns its descriptor."""
+    # Beside the directory, not in it: every name inside a segment directory must be a segment.
+    directory = os.path.dirname(path)
+    temporary = f"{directory}-{os.path.basename(path)}.tmp"
+    number = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.posix_fallocate(number, 0, size_bytes)
+        os.rename(temporary, path)
+    except OSError as error:
+        os.close(number)
+        os.unlink(temporary)
+        raise disk_error(error, path, size_bytes) from error
+    return number
 
 
 def disk_error(error: OSError, path: str, needed_bytes: int) -> Exception:

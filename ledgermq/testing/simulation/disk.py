@@ -38,7 +38,7 @@ class DiskThread(Protocol):
 
 
 class SimFile:
-    """A mapped file: its pages in memory, and its content on the platter."""
+    """A file, mapped or not: its pages in memory, and its content on the platter."""
 
     def __init__(self, disk: "SimDisk", path: str, content: bytes) -> None:
         self.disk = disk
@@ -49,8 +49,12 @@ class SimFile:
         # Sectors whose write failed, with what should have been written: clean, and lost.
         self.lost: dict[int, bytes] = {}
 
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """As in File."""
+        return bytes(self.content[offset : offset + size_bytes])
+
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """As in MappedFile."""
+        """As in File."""
         disk = self.disk
         if disk.write_errors > 0:
             disk.write_errors -= 1
@@ -65,7 +69,7 @@ class SimFile:
         self.buffer[offset + done : offset + len(data)] = data[done:]
 
     def sync(self) -> None:
-        """As in MappedFile."""
+        """As in File."""
         disk = self.disk
         began = bytes(self.content)
         disk.step("sync", self.path)
@@ -96,11 +100,8 @@ class SimFile:
         for at in range(offset - offset % PAGE_BYTES, end, SECTOR_BYTES):
             self.lost.pop(at, None)
 
-    def read_pages_singly(self) -> None:
-        """As in MappedFile: nothing is read ahead here."""
-
     def written_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
-        """As in MappedFile."""
+        """As in File."""
         yield offset, len(self.content)
 
     def close(self) -> None:
@@ -307,15 +308,26 @@ class SimDisk:
 
     def create(self, path: str, size_bytes: int) -> SimFile:
         """As in FileSystem."""
-        self.step("create", path)
-        self._take_room(path, size_bytes)
-        file = self.files[path] = SimFile(self, path, bytes(size_bytes))
+        file = self.reserve(path, size_bytes)
         self.mapped.add(path)
         return file
 
     def map(self, path: str) -> SimFile:
         """As in FileSystem."""
         self.mapped.add(path)
+        return self.files[path]
+
+    def reserve(self, path: str, size_bytes: int) -> SimFile:
+        """As in FileSystem."""
+        self.step("create", path)
+        self._take_room(path, size_bytes)
+        file = self.files[path] = SimFile(self, path, bytes(size_bytes))
+        return file
+
+    def open(self, path: str) -> SimFile:
+        """As in FileSystem."""
+        if path not in self.files:
+            raise FileNotFoundError(path)
         return self.files[path]
 
     def read(self, path: str) -> bytes | None:

@@ -8,8 +8,6 @@ import random
 from collections.abc import Iterator
 
 from ledgermq.commitlog import MessageStore
-from ledgermq.commitlog.index_file import IndexFile
-from ledgermq.commitlog.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
 from ledgermq.testing.simulation.disk import SimDisk, SimFile
 from ledgermq.testing.simulation.invariants import demand
 from ledgermq.testing.simulation.member import SimMember
@@ -70,13 +68,7 @@ def _compare_keys(member_id: str, live: MessageStore, made: MessageStore) -> Non
 def _used_bytes(messages: MessageStore) -> Iterator[bytes]:
     key_index = messages._key_index
     for file in key_index._index_files:
-        buffer = key_index._files.buffer(key_index._path(file))
-        yield bytes(buffer[: _used_size(file)])
-
-
-def _used_size(file: IndexFile) -> int:
-    slots = INDEX_HEADER_BYTES + INDEX_SLOT_BYTES * file.slot_count
-    return slots + INDEX_ENTRY_BYTES * file.header.next_number
+        yield file.used_bytes()
 
 
 def _ignore(name: str) -> None:

@@ -10,7 +10,6 @@ I34  retention drops nothing behind the mark on disk: only the mark tells where 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ledgermq.commitlog.open_files import CROWD_SHARE
 from ledgermq.dledger.dispatcher import LATE_FRAMES_MAX
 from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.messages import Message
@@ -92,16 +91,15 @@ class ServiceWatch:
             demand(waited_ms <= limit_ms, "I29 not answered", member_id, request, waited_ms)
 
     def check_end(self) -> None:
-        """I31: what is mapped when all is quiet."""
+        """I31: what is open and mapped when all is quiet."""
         for member in self._members.values():
             store, broker = member.store, member.broker
             if store is None or broker is None:
                 continue
             files = broker.messages._files
-            limit = OPEN_FILES_MAX + max(1, OPEN_FILES_MAX // CROWD_SHARE)
-            limit += files.dirty_count + len(files._in_flush)
-            demand(files.open_count <= limit, "I31 files", member.id, files.open_count, limit)
-            held = files.open_count
+            is_bounded = files.open_count <= OPEN_FILES_MAX
+            demand(is_bounded, "I31 files", member.id, files.open_count, OPEN_FILES_MAX)
+            held = 0
             for segments in (store.data, store._index.segments):
                 held += len(segments._open) + len(segments._ahead)
             mapped = len(member.disk.mapped)

@@ -3,10 +3,12 @@
 import os
 import random
 import struct
+from pathlib import Path
 
 import pytest
 
 from ledgermq.commitlog import key_index
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.errors import KeyChainTooLongError
 from ledgermq.commitlog.index_file import IndexFile
 from ledgermq.commitlog.key_index import (
@@ -18,17 +20,17 @@ from ledgermq.commitlog.key_index import (
     topic_hash,
 )
 from ledgermq.commitlog.layout import index_file_bytes
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.java_hash import java_string_hash
+from tests.unit.commitlog.flushed import flush
 
 NOW_MS = 1_700_000_000_000
 FOREVER = 1 << 60
 
 
 def opened(path, *, slots=50, entries=100) -> KeyIndex:
-    return KeyIndex(RealFileSystem(), str(path), OpenFiles(RealFileSystem(), 9), slots, entries)
+    return KeyIndex(RealFileSystem(), str(path), DerivedFiles(RealFileSystem(), 9), slots, entries)
 
 
 def rows(keys, *, topic=b"T", first=0, at=NOW_MS):
@@ -41,7 +43,11 @@ def found(index, key, count=10, begin=0, end=FOREVER, topic="T"):
     return index.lookup(topic, key, count, begin, end)
 
 
-def content(path) -> list[bytes]:
+def content(index) -> list[bytes]:
+    """The files as they are when a store is closed."""
+    index.settle()
+    flush(index._files)
+    path = Path(index._directory)
     return [(path / name).read_bytes() for name in sorted(os.listdir(path))]
 
 
@@ -79,7 +85,7 @@ def test_file_has_the_bytes_that_java_writes(tmp_path):
     expected += struct.pack(">iqii", 2745031, 1048, 0, 0)
     expected += struct.pack(">iqii", 2745031, 2000, 2, 1)
     expected += bytes(40)
-    assert content(tmp_path / "i") == [expected]
+    assert content(index) == [expected]
     assert len(expected) == index_file_bytes(10, 5)
 
 
@@ -116,10 +122,12 @@ def test_chains_through_shared_slots_find_each_key(tmp_path):
 def test_full_file_is_followed_by_another(tmp_path):
     index = opened(tmp_path / "i", entries=10)
     index.add(rows(["a"] * 25), NOW_MS)
-    assert len(os.listdir(tmp_path / "i")) == 3
-    assert found(index, "a", count=100) == [1000 * n for n in reversed(range(25))]
+    places = [1000 * n for n in reversed(range(25))]
+    assert found(index, "a", count=100) == places
     assert index.full_timestamp == NOW_MS + 17
-    second = content(tmp_path / "i")[1]
+    assert len(content(index)) == 3
+    assert found(index, "a", count=100) == places
+    second = content(index)[1]
     # Times of its first entry count from the end of the file before.
     assert struct.unpack(">qq", second[:16]) == (NOW_MS + 9, NOW_MS + 17)
 
@@ -127,9 +135,9 @@ def test_full_file_is_followed_by_another(tmp_path):
 def test_record_that_is_entered_already_is_skipped(tmp_path):
     index = opened(tmp_path / "i")
     index.add(rows(["a", "b"]), NOW_MS)
-    before = content(tmp_path / "i")
+    before = content(index)
     index.add(rows(["a", "b"]), NOW_MS)
-    assert content(tmp_path / "i") == before
+    assert content(index) == before
     index.add(rows(["a", "b", "c"]), NOW_MS)
     assert found(index, "c") == [2000]
     assert found(index, "a") == [0]
@@ -140,46 +148,50 @@ class SmallDisk(RealFileSystem):
 
     is_full = False
 
-    def create(self, path, size_bytes):
+    def reserve(self, path, size_bytes):
         if self.is_full:
             raise DiskFullError(path, size_bytes)
-        return super().create(path, size_bytes)
+        return super().reserve(path, size_bytes)
 
 
 @pytest.mark.parametrize("known_count", [1, 3, 4, 5])
-def test_keys_of_a_record_that_found_no_room_for_a_file_are_entered_later(tmp_path, known_count):
+def test_keys_of_a_record_that_found_no_room_for_a_file_are_entered_once(tmp_path, known_count):
     """The end of a file may split a record's keys, and the next file be long in coming."""
     disk = SmallDisk()
-    index = KeyIndex(disk, str(tmp_path), OpenFiles(disk, 9), 50, 6)
+    files = DerivedFiles(disk, 9)
+    files.held_max = 5
+    index = KeyIndex(disk, str(tmp_path), files, 50, 6)
     index.add(rows(f"a{i}" for i in range(known_count)), NOW_MS)
     place = 9_000
     keys = [(topic_hash(b"T"), b"k%d" % i, place, NOW_MS) for i in range(7)]
     behind = (topic_hash(b"T"), b"behind", place + 1, NOW_MS)
     disk.is_full = True
-    for _ in range(2):
-        with pytest.raises(DiskFullError):
-            index.add([*keys, behind], NOW_MS)
+    with pytest.raises(DiskFullError):
+        index.add([*keys, behind], NOW_MS)
+    assert files.is_behind
     disk.is_full = False
     index.add([*keys, behind], NOW_MS)
     assert index.find_missing([*keys, behind]) is None
-    assert [found(index, f"k{i}") for i in range(7)] == [[place]] * 7
-    assert found(index, "behind") == [place + 1]
+    for _ in range(2):
+        assert [found(index, f"k{i}") for i in range(7)] == [[place]] * 7
+        assert found(index, "behind") == [place + 1]
+        flush(files)
 
 
 def test_restore_after_a_crash_makes_the_slots_again(tmp_path):
     index = opened(tmp_path / "i")
     index.add(rows([f"k{n % 7}" for n in range(30)]), NOW_MS)
-    mark, before = index.mark(), content(tmp_path / "i")
+    mark, before = index.mark(), content(index)
     index.add(rows(["k1"] * 20, first=30), NOW_MS)
+    flush(index._files)
     again = opened(tmp_path / "i")
     assert again.restore(mark, is_clean=False)
-    assert content(tmp_path / "i")[0][:240] == before[0][:240]
+    assert content(again)[0][:240] == before[0][:240]
     assert found(again, "k1") == [29_000, 22_000, 15_000, 8_000, 1_000]
     again.add(rows(["k1"] * 20, first=30), NOW_MS)
-    index_now = content(tmp_path / "i")
     assert again.end_physical_offset == 49_000
     assert found(again, "k1", count=99)[:20] == [1000 * n for n in reversed(range(30, 50))]
-    assert index_now[0][240:] == content(tmp_path / "i")[0][240:]
+    assert content(again)[0][240:860] == before[0][240:860]
 
 
 def test_restore_removes_files_made_after_the_checkpoint(tmp_path):
@@ -187,9 +199,10 @@ def test_restore_removes_files_made_after_the_checkpoint(tmp_path):
     index.add(rows(["a"] * 5), NOW_MS)
     mark = index.mark()
     index.add(rows(["a"] * 20, first=5), NOW_MS)
+    assert len(content(index)) == 3
     again = opened(tmp_path / "i", entries=10)
     assert again.restore(mark, is_clean=False)
-    assert len(os.listdir(tmp_path / "i")) == 1
+    assert len(content(again)) == 1
     assert found(again, "a") == [4000, 3000, 2000, 1000, 0]
 
 
@@ -198,8 +211,10 @@ def test_other_files_than_the_checkpoint_names_are_not_trusted(tmp_path):
     index.add(rows(["a"] * 5), NOW_MS)
     mark = index.mark()
     shifted = IndexMark(mark.names, mark.header.__class__(1, 2, 3, 99, 5, 6))
-    assert not opened(tmp_path / "i").restore(shifted, is_clean=False)
-    assert os.listdir(tmp_path / "i") == []
+    content(index)
+    again = opened(tmp_path / "i")
+    assert not again.restore(shifted, is_clean=False)
+    assert content(again) == []
     assert not opened(tmp_path / "i").restore(mark, is_clean=True)
     assert opened(tmp_path / "i").restore(None, is_clean=True)
 
@@ -210,6 +225,7 @@ def test_first_file_may_be_gone_by_retention(tmp_path):
     mark = index.mark()
     assert index.drop_before(10_000) == 1
     assert index.drop_before(1 << 40) == 1
+    content(index)
     again = opened(tmp_path / "i", entries=10)
     assert again.restore(mark, is_clean=True, log_start=20_000)
     assert found(again, "a", count=99) == [1000 * n for n in reversed(range(18, 25))]
@@ -219,6 +235,7 @@ def test_a_missing_first_file_that_the_log_still_needs_is_noticed(tmp_path):
     index = opened(tmp_path / "i", entries=10)
     index.add(rows(["a"] * 25), NOW_MS)
     mark = index.mark()
+    content(index)
     os.remove(tmp_path / "i" / mark.names[0])
     assert not opened(tmp_path / "i", entries=10).restore(mark, is_clean=True, log_start=500)
 
@@ -226,6 +243,7 @@ def test_a_missing_first_file_that_the_log_still_needs_is_noticed(tmp_path):
 def test_cut_drops_entries_of_records_that_the_log_lost(tmp_path):
     index = opened(tmp_path / "i")
     index.add(rows(["a", "b"] * 10), NOW_MS)
+    flush(index._files)
     assert index.cut_at(15_000)
     assert found(index, "b")[0] == 13_000
     assert index.end_physical_offset == 14_000
@@ -255,10 +273,12 @@ def test_index_that_was_cut_and_filled_again_is_the_one_that_never_was(tmp_path)
     straight.mkdir()
     index = opened(cut)
     index.add(entered, NOW_MS)
+    flush(index._files)
     assert index.cut_at(entered[8][2])
     index.add(entered, NOW_MS)
-    opened(straight).add(entered, NOW_MS)
-    assert content(cut) == content(straight)
+    other = opened(straight)
+    other.add(entered, NOW_MS)
+    assert content(index) == content(other)
 
 
 def test_query_looks_at_a_bounded_number_of_entries(tmp_path, monkeypatch):
@@ -287,10 +307,10 @@ def test_of_a_key_that_many_messages_bear_no_whole_chain_is_walked(tmp_path, mon
     read_count = 0
     read_entry = IndexFile._entry
 
-    def counted(file, buffer, number):
+    def counted(file, number):
         nonlocal read_count
         read_count += 1
-        return read_entry(file, buffer, number)
+        return read_entry(file, number)
 
     monkeypatch.setattr(IndexFile, "_entry", counted)
     assert index.find_missing(entered) is None

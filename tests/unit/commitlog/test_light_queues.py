@@ -211,6 +211,7 @@ def test_offset_that_does_not_follow_is_left_out(broker):
 @pytest.mark.parametrize("byte", [6, 11])
 def test_flipped_bit_in_a_light_queue_is_found(broker, byte):
     broker.send(light(b"1", A, B))
+    broker.store.flush()
     scrub = broker.store.make_scrub()
     while scrub.step(1 << 20):
         pass

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.unit.commitlog.single_member import Broker, message
-from tests.unit.commitlog.test_dispatch import derived, some_messages
+from tests.unit.commitlog.test_dispatch import derived, files_of, some_messages
 
 SMALL = {"segment_bytes": 65_536, "index_slot_count": 20, "index_entry_count": 50}
 
@@ -27,21 +27,22 @@ def reopened(broker):
 
 def test_clean_stop_changes_no_file(broker):
     broker.close()
-    before = derived(broker.root)
+    before = files_of(broker.root)
     again = reopened(broker)
     assert again.report.was_clean
     assert (again.report.dispatched_count, again.report.rebuilt_queues) == (0, [])
-    assert derived(broker.root) == before
+    assert files_of(broker.root) == before
     again.close()
+    assert files_of(broker.root) == before
 
 
 def test_kill_leaves_no_hole(broker):
-    expected = derived(broker.root)
+    expected = derived(broker)
     broker.kill()
     again = reopened(broker)
     assert not again.report.was_clean
     assert again.report.dispatched_count == 60
-    assert derived(broker.root) == expected
+    assert derived(again) == expected
     again.lead(2).send(*some_messages(6, 120))
     assert again.pull("Topic0", 0, 20).message_count == 1
     again.close()
@@ -49,7 +50,7 @@ def test_kill_leaves_no_hole(broker):
 
 def test_what_was_written_after_the_checkpoint_is_not_trusted(broker):
     """A power cut may leave any part of the pages written since the last flush."""
-    expected = derived(broker.root)
+    expected = derived(broker)
     broker.kill()
     path = f"{broker.root}/consumequeue/Topic0/0/{0:020d}"
     with open(path, "r+b") as file:
@@ -58,46 +59,46 @@ def test_what_was_written_after_the_checkpoint_is_not_trusted(broker):
         file.seek(90 * 20)
         file.write(b"\xee" * 20)
     again = reopened(broker)
-    assert derived(broker.root) == expected
+    assert derived(again) == expected
     again.close()
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_removed_queues_are_made_again_byte_for_byte(broker, is_clean):
-    expected = derived(broker.root)
+    expected = derived(broker)
     broker.close() if is_clean else broker.kill()
     shutil.rmtree(f"{broker.root}/consumequeue")
     again = reopened(broker)
     assert len(again.report.rebuilt_queues) == 6
-    assert derived(broker.root) == expected
+    assert derived(again) == expected
     again.close()
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_one_removed_queue_is_made_again(broker, is_clean):
-    expected = derived(broker.root)
+    expected = derived(broker)
     broker.close() if is_clean else broker.kill()
     shutil.rmtree(f"{broker.root}/consumequeue/Topic1/1")
     again = reopened(broker)
     assert again.report.rebuilt_queues == ["Topic1-1"]
-    assert derived(broker.root) == expected
+    assert derived(again) == expected
     again.close()
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_removed_key_index_is_made_again(broker, is_clean):
-    expected = derived(broker.root)
+    expected = derived(broker)
     broker.close() if is_clean else broker.kill()
     shutil.rmtree(f"{broker.root}/index")
     again = reopened(broker)
     assert again.report.rebuilt_key_index
-    assert derived(broker.root) == expected
+    assert derived(again) == expected
     again.close()
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "garbage"])
 def test_without_a_checkpoint_everything_is_made_again(broker, damage):
-    expected = derived(broker.root)
+    expected = derived(broker)
     broker.kill()
     path = f"{broker.root}/dispatch.checkpoint"
     if damage == "removed":
@@ -107,18 +108,18 @@ def test_without_a_checkpoint_everything_is_made_again(broker, damage):
             file.truncate(50) if damage == "cut" else file.write(b"garbage")
     again = reopened(broker)
     assert again.report.rebuilt_because
-    assert derived(broker.root) == expected
+    assert derived(again) == expected
     again.close()
 
 
 def test_file_of_another_size_is_made_again(broker):
-    expected = derived(broker.root)
+    expected = derived(broker)
     broker.close()
     with open(f"{broker.root}/consumequeue/Topic0/0/{0:020d}", "ab") as file:
         file.write(b"x")
     again = reopened(broker)
     assert again.report.rebuilt_queues == ["Topic0-0"]
-    assert derived(broker.root) == expected
+    assert derived(again) == expected
     again.close()
 
 
@@ -134,8 +135,8 @@ def test_log_that_lost_its_end_takes_the_queues_with_it(broker):
     assert again.store.dispatched_index == end - 30
     clean = Broker(f"{broker.root}-clean", **SMALL).lead()
     clean.send(*some_messages(90))
-    queues = {key: data for key, data in derived(broker.root).items() if "queue" in key}
-    assert queues == {key: data for key, data in derived(clean.root).items() if "queue" in key}
+    queues = {key: data for key, data in derived(again).items() if "queue" in key}
+    assert queues == {key: data for key, data in derived(clean).items() if "queue" in key}
     again.lead(2).send(*some_messages(30, 90))
     assert again.store.max_offset("Topic0", 0) == 20
     assert len(again.store.query("Topic1", "k119", 9, 0, 1 << 60).parts) == 1
@@ -160,8 +161,8 @@ def test_log_with_other_entries_than_were_dispatched_is_dispatched_anew(broker):
     broker.kill()
     again = reopened(broker)
     assert "another one" in again.report.rebuilt_because
-    queues = {key: data for key, data in derived(again.root).items() if "queue" in key}
-    assert queues == {key: data for key, data in derived(other.root).items() if "queue" in key}
+    queues = {key: data for key, data in derived(again).items() if "queue" in key}
+    assert queues == {key: data for key, data in derived(other).items() if "queue" in key}
     again.close()
     other.close()
 
@@ -190,11 +191,11 @@ def test_uncommitted_end_is_not_dispatched_at_opening(broker):
 def test_opening_twice_is_opening_once(broker):
     broker.kill()
     first = reopened(broker)
-    expected = derived(broker.root)
+    expected = derived(first)
     first.kill()
     second = reopened(broker)
     assert second.report.dispatched_count == 0
-    assert derived(broker.root) == expected
+    assert derived(second) == expected
     second.close()
 
 

@@ -114,6 +114,9 @@ def test_expired_segments_go_with_their_units_and_keys(tmp_path):
     assert broker.pull(offset=0).next_begin_offset == low
     assert store.query("TopicTest", "k1", 9, 0, 1 << 60).parts == []
     assert len(store.query("TopicTest", "k59", 9, 0, 1 << 60).parts) == 1
+    # The files go when no checkpoint names them any more.
+    assert store.is_flush_due(now_ms)
+    store.flush()
     assert len(os.listdir(tmp_path / "index")) < 6
     assert f"{0:020d}" not in os.listdir(tmp_path / "consumequeue" / "TopicTest" / "0")
     assert first.store_timestamp > now_ms - (72 + 1 + 10) * HOUR_MS

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from ledgermq.commitlog.config import DEFAULT_DELAYS_MS
+from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.layout import QUEUE_UNIT
-from ledgermq.commitlog.open_files import OpenFiles
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.entry import EntryCodec
@@ -22,7 +22,7 @@ AT_MS = 1_700_000_000_005
 
 @pytest.fixture
 def maker(tmp_path):
-    files = OpenFiles(RealFileSystem(), 10)
+    files = DerivedFiles(RealFileSystem(), 10)
     queues = ConsumeQueues(RealFileSystem(), str(tmp_path), files, 6_000_000)
     return RowMaker(queues, delays_ms=DEFAULT_DELAYS_MS, index_enabled=True)
 
