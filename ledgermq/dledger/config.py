@@ -111,6 +111,9 @@ class Config:
     # Members that found a new group, all of them together (dLegerFounderIds); none named: all.
     founder_ids: tuple[str, ...] = ()
     # Members that should lead when they can (preferredLeaderIds); may be empty.
+    # Whether what the checkpoint of an earlier run calls committed is so for ever: without a sync
+    # before each acknowledgement, the other members may have lost it with their power.
+    trusts_checkpoint: bool = True
     preferred_leader_ids: tuple[str, ...] = ()
     # A follower that lacks this many entries is not asked to lead (maxLeadershipTransferWaitIndex).
     transfer_lag_max: int = 1000

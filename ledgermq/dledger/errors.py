@@ -139,3 +139,22 @@ class BrokenInvariantError(LedgerError):
         self.expected = expected
         self.found = found
         super().__init__(f"broken invariant: {invariant} (expected {expected}, found {found})")
+
+
+class AppliedEntriesCutError(LedgerError):
+    """The group went on without entries that this member had applied: a power cut took them.
+
+    Under ASYNC_FLUSH only. The log is cut; whatever was made of those entries is made again from it
+    by the next start.
+    """
+
+    def __init__(self, from_index: int, applied_index: int) -> None:
+        super().__init__(from_index, applied_index)
+        self.from_index = from_index
+        self.applied_index = applied_index
+
+    def __str__(self) -> str:
+        return (
+            f"entries {self.from_index} to {self.applied_index} were lost by a majority: cut here,"
+            " too; start this member again"
+        )

@@ -123,8 +123,8 @@ class Raft:
             Phase.WAITING, NEVER if recovering and not is_new else first_round_ms
         )
         # What retention has removed was committed.
-        checkpoint = max(store.read_checkpoint(), store.first_index - 1)
-        self.commit_index = min(checkpoint, store.last_index)
+        checkpoint = store.read_checkpoint() if config.trusts_checkpoint else -1
+        self.commit_index = min(max(checkpoint, store.first_index - 1), store.last_index)
         self.applied_index = -1
         self._told = Told(self.commit_index, self.role, self.term)
 

@@ -31,7 +31,7 @@ from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
-from ledgermq.dledger.errors import NotLeaderError
+from ledgermq.dledger.errors import AppliedEntriesCutError, NotLeaderError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
 from ledgermq.dledger.raft import Raft
@@ -487,7 +487,9 @@ class Replica:
 
     def _carry_on(self, ready: Ready, raft: Raft) -> None:
         """Does the steps of one Ready that no disk holds up."""
-        store = self.store
+        store, cut = self.store, ready.truncate_from
+        if cut is not None and cut <= self._applying.applied_index:
+            raise AppliedEntriesCutError(cut, self._applying.applied_index)
         if ready.reset_to is not None:
             self._applying.skip_to(ready.reset_to[0])
         for entries in ready.entries:  # 3

@@ -12,9 +12,10 @@ from twisted.python.threadpool import ThreadPool
 from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
-from ledgermq.dledger.errors import NotLeaderError
+from ledgermq.dledger.errors import AppliedEntriesCutError, NotLeaderError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import AppendRequest, HeartBeatRequest, PeerDialect
+from ledgermq.dledger.ready import Ready
 from ledgermq.dledger.replica import FlushDiskType, Replica, ReplicaConfig
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.errors import DiskFullError, VoteStateLostError
@@ -451,3 +452,18 @@ def test_a_follower_without_room_says_whom_it_follows_when_there_is_some(
     assert roles[-1] == ("FOLLOWER", 1, "n1", False)
     assert rig.replica.role is Role.FOLLOWER and rig.store.last_index == 0
     rig.stop()
+
+
+def test_a_cut_of_what_was_applied_is_done_and_ends_the_member(errors: list[Any]) -> None:
+    """Under ASYNC_FLUSH a power cut may take from a majority what this member has applied."""
+    rig = Rig()
+    rig.start()
+    rig.replica.propose([b"x", b"y"])
+    rig.clock.pass_ms(20)
+    assert rig.replica.applied_index == 2
+    rig.replica._carry_out(Ready(truncate_from=2), rig.replica._raft)  # type: ignore[arg-type]
+    assert rig.store.last_index == 1
+    assert isinstance(rig.journal.failure, AppliedEntriesCutError)
+    assert "entries 2 to 2 were lost by a majority" in str(rig.journal.failure)
+    rig.stop()
+    assert errors == [rig.journal.failure]
