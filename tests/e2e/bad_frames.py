@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ledgermq.dledger.replica.wire_binary import BinaryCode
+from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
 from ledgermq.protocol.batch import BatchMessage, encode_batch
 from ledgermq.protocol.codes import RequestCode
 from tests.e2e.wire_client import frame, pull_fields, request, send_fields
@@ -114,7 +114,7 @@ def commit(offset: object, **changes: str) -> bytes:
 
 WHOLE = encode_batch([BatchMessage(0, b"a", b""), BatchMessage(0, b"b", b"")])
 TOO_MANY = encode_batch([BatchMessage(0, b"", b"")] * 10_001)
-NOT_DIGITS = "allowed: 'a number"
+NOT_DIGITS = "allowed: 'a whole number"
 ILLEGAL = "contains illegal characters"
 
 # A request, the code of its answer, and what the remark must say.
@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[bytes, int, list[str]]] = {
 
 def hello(**changes: Any) -> bytes:
     body = {
-        "version": 1, "group": "broker-a", "sender": "n1", "target": "n0",
+        "version": WIRE_VERSION, "group": "broker-a", "sender": "n1", "target": "n0",
         "segment_bytes": 16_777_216, **changes,
     }  # fmt: skip
     return request(BinaryCode.HELLO.value, None, repr(body).replace("'", '"').encode())
