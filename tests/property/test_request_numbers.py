@@ -98,7 +98,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Processor]:
             clients=parts.clients, locks=parts.state.locks, parked=parts.parked,
             proposals=parts.proposals, messages=messages, rates=nothing, rules=rules,
             store_host=HOST, machine_memory_bytes=1 << 30, clean_soon=nothing,
-            relay_offset=nothing, now_ms=lambda: parts.now_ms, clock_ms=lambda: 0.0,
+            relay_offset=nothing, now_ms=lambda: parts.now_ms, expiry_ms=lambda: parts.now_ms,
+            clock_ms=lambda: 0.0,
             soon=nothing, rng=Random(1),
         )
     ).table  # fmt: skip
