@@ -6,9 +6,8 @@ new one; each name that was made, renamed or removed without a sync of its direc
 not, one by one. `replace` and `create` go through the same steps as the real file system: a file
 beside, its sync, the rename, the sync of the directory.
 
-`on_point`, when set, is called before and behind each operation, and between its steps: a machine
-may stop there. Mapped files are written without telling anybody, as real mappings are; what they
-contain is noted at each point.
+`on_point`, when set, is called before and behind each operation but a write, and between its steps:
+a machine may stop there. What files contain is noted at each point.
 
 A write may be done in parts, and a sync takes its time: both let go of the interpreter, and another
 thread may run there (`on_let_go`). Of what was written after a sync began, the cut that follows
@@ -42,7 +41,7 @@ class RecordedFile:
     def __init__(self, disk: "RecordingDisk", content: bytes, synced: bytes) -> None:
         self.disk = disk
         self.content = bytearray(content)
-        self.buffer = memoryview(self.content)
+        self.buffer = memoryview(self.content).toreadonly()
         # On the platter, and what it contained since, oldest first, with the time of each.
         self.synced = synced
         self.synced_at = 0
@@ -60,10 +59,10 @@ class RecordedFile:
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         done = self.disk.first_part(len(data))
         if done:
-            self.buffer[offset : offset + done] = data[:done]
+            self.content[offset : offset + done] = data[:done]
             self.disk.point("part of a write")
             self.disk.let_go()
-        self.buffer[offset + done : offset + len(data)] = data[done:]
+        self.content[offset + done : offset + len(data)] = data[done:]
 
     def sync(self) -> None:
         self.disk.point("sync")

@@ -82,7 +82,7 @@ def test_a_failed_write_counts_as_clean() -> None:
     disk = new_disk()
     file = disk.create("/store/x", 4096)
     disk.sync_directory("/store")
-    file.buffer[:4] = b"lost"
+    file.write(0, b"lost")
     disk.sync_errors = 1
     with pytest.raises(OSError, match="Input/output error"):
         file.sync()

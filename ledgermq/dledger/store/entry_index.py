@@ -103,12 +103,11 @@ class EntryIndex:
     def write(self, entries: EntrySlice) -> None:
         """Writes the units of these entries; their files were reserved."""
         position, tail = entries.first_index * INDEX_UNIT_BYTES, self._tail
-        if tail is not None and self._has_room(entries):
-            pack_units(tail.buffer, position - tail.start_offset, entries)
-            tail.note_write()
-            return
         packed = memoryview(bytearray(entries.count * INDEX_UNIT_BYTES))
         pack_units(packed, 0, entries)
+        if tail is not None and self._has_room(entries):
+            tail.write(position - tail.start_offset, packed)
+            return
         self.segments.end_position = position
         self.segments.append(packed)
         self._tail = self.segments.segment_at(self.segments.end_position - 1)

@@ -1,8 +1,8 @@
 """What the stores ask of a disk: one seam, so that a simulated disk can stand below the same code.
 
 Three kinds of files pass it. Segments have a fixed size from their first moment; those of a log are
-read through a mapping, and written through it or by `write` (`create`, `map`), others are never
-mapped (`reserve`, `open`). Small files are replaced as a whole, durably (`read`, `replace`).
+read through a mapping and written by `write` (`create`, `map`), others are never mapped (`reserve`,
+`open`). Small files are replaced as a whole, durably (`read`, `replace`).
 Directories are listed and synced. Paths are strings that `RealFileSystem` hands to the operating
 system as they are.
 
@@ -54,7 +54,7 @@ class File(Protocol):
 class MappedFile(File, Protocol):
     """A file that is mapped; its maker owns the mapping and ends all views before `close`."""
 
-    # All of the file, writable.
+    # All of the file, to be read: a store into it could end the process where a write is an error.
     buffer: memoryview
 
     def rewrite(self, offset: int, end: int) -> None:
@@ -62,6 +62,9 @@ class MappedFile(File, Protocol):
 
         Pages whose writing failed count as clean afterwards, and no later sync writes them: they
         are read from memory and are not on disk.
+
+        Raises:
+            OSError: some of them may be.
         """
 
     def close(self) -> None:
@@ -196,13 +199,13 @@ class _RealMappedFile(_RealFile):
 
     def __init__(self, number: int, size_bytes: int) -> None:
         super().__init__(number)
-        self._mapping = mmap.mmap(number, size_bytes)
+        self._mapping = mmap.mmap(number, size_bytes, access=mmap.ACCESS_READ)
         self.buffer = memoryview(self._mapping)
 
     def rewrite(self, offset: int, end: int) -> None:
-        buffer = self.buffer
+        # A byte makes its page dirty. One page after the other: in whole they may be a gigabyte.
         for at in range(offset - offset % mmap.PAGESIZE, end, mmap.PAGESIZE):
-            buffer[at] = buffer[at]
+            self.write(at, self.buffer[at : at + 1])
 
     def close(self) -> None:
         self._descriptor = None

@@ -1,10 +1,11 @@
 """Segment: one mapped file of fixed size; it owns its mapping.
 
 A segment of a log is named by the absolute offset of its first byte, in 20 digits. It has its full
-size from creation, all zeros, its blocks reserved, so that a write to the mapping cannot fail for
-lack of room. Writes are visible at once to every reader of the file and survive a kill of the
-process; `sync` makes them survive a power cut. The owner of the bytes knows how far they are valid;
-a segment does not.
+size from creation, all zeros, its blocks reserved, so that a write hardly fails for lack of room.
+Where a disk writes each block to a new place it may: then `write` raises, where a store into the
+mapping would end the process, so the mapping is for reading only. Writes are visible at once to
+every reader of the file and survive a kill of the process; `sync` makes them survive a power cut.
+The owner of the bytes knows how far they are valid; a segment does not.
 """
 
 import os
@@ -70,7 +71,7 @@ class Segment:
             self._file = file_system.map(path)
         else:
             raise StoreFormatError(path, "size", segment_bytes, found)
-        # The whole file. Whoever writes through it calls `note_write` afterwards.
+        # The whole file, to be read.
         self.buffer = self._file.buffer
         # How many writes have ended. The reactor writes, and raises it when the bytes are there: a
         # write lets go of the interpreter, so that a sync may run in the midst of it.
@@ -91,7 +92,7 @@ class Segment:
             self.written += 1
 
     def note_write(self) -> None:
-        """Takes the news that bytes were put into `buffer`: the next sync covers them."""
+        """Takes the news that an earlier process may have written: the next sync covers it."""
         self.written += 1
 
     @property

@@ -1,7 +1,7 @@
 """A simulated disk: what a program sees, what is on the platter, and what may go wrong between.
 
-A mapped file is written without telling anybody, as a real mapping is. At a power cut, what differs
-from the synced content is kept or lost sector by sector (512 bytes), in any combination; names that
+At a power cut, what differs of a file's content from the synced one is kept or lost sector by
+sector (512 bytes), in any combination; names that
 were made or removed without a sync of their directory are kept or lost one by one; a file under
 replacement has its old content or its new one. A killed process loses nothing that it has written.
 
@@ -45,7 +45,7 @@ class SimFile:
         self.path = path
         self.content = bytearray(content)
         self.durable = bytes(content)
-        self.buffer = memoryview(self.content)
+        self.buffer = memoryview(self.content).toreadonly()
         # Sectors whose write failed, with what should have been written: clean, and lost.
         self.lost: dict[int, bytes] = {}
 
@@ -60,13 +60,13 @@ class SimFile:
             disk.write_errors -= 1
             disk.hit("write EIO hit")
             done = disk.part_of(len(data))
-            self.buffer[offset : offset + done] = data[:done]
+            self.content[offset : offset + done] = data[:done]
             raise OSError(5, "Input/output error", self.path)
         done = disk.part_before_others(len(data))
         if done:
-            self.buffer[offset : offset + done] = data[:done]
+            self.content[offset : offset + done] = data[:done]
             disk.let_thread_on()
-        self.buffer[offset + done : offset + len(data)] = data[done:]
+        self.content[offset + done : offset + len(data)] = data[done:]
 
     def sync(self) -> None:
         """As in File."""
@@ -133,7 +133,7 @@ class SimFile:
     def _become(self, content: bytes) -> None:
         # A new object: whoever still holds the old mapping belongs to a program that is gone.
         self.content = bytearray(content)
-        self.buffer = memoryview(self.content)
+        self.buffer = memoryview(self.content).toreadonly()
         self.durable = content
         self.lost.clear()
 

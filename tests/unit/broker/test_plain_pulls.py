@@ -196,7 +196,8 @@ def flip(both: Both, offset: int, at: int) -> None:
     assert queue is not None
     place = queue.unit(offset).physical_offset + at
     segment = both.broker.ledger_store.data.segment_at(place)
-    segment.buffer[place - segment.start_offset] ^= 1
+    at = place - segment.start_offset
+    segment.write(at, bytes([segment.buffer[at] ^ 1]))
 
 
 @pytest.mark.parametrize("at", [-12, -8, -1, 15, 27, 35, 60])

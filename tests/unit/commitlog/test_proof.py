@@ -20,15 +20,12 @@ def broker(tmp_path):
 
 
 def flip(broker, path, offset):
-    for file in (broker.file_system.map(str(path)),):
-        file.buffer[offset] ^= 4
-        file.close()
+    file = broker.file_system.open(str(path))
+    file.write(offset, bytes([file.read(offset, 1)[0] ^ 4]))
 
 
 def write_at(broker, path, offset, data):
-    file = broker.file_system.map(str(path))
-    file.buffer[offset : offset + len(data)] = data
-    file.close()
+    broker.file_system.open(str(path)).write(offset, data)
 
 
 def point_at(broker, path, queue_offset, place):
