@@ -73,6 +73,7 @@ class MemberProcess(LineReceiver):
                 self_id=options.self_id,
                 peers=options.peers,
                 flush_disk_type=FlushDiskType(options.flush),
+                founder_ids=tuple(options.founders),
                 throttle_far_bytes=options.throttle_far_bytes,
                 throttle_quota_bytes=options.throttle_quota_bytes,
             ),
@@ -197,6 +198,7 @@ def main() -> None:
     for name in ("--self-id", "--peers", "--directory", "--run-id"):
         parser.add_argument(name, default="")
     parser.add_argument("--flush", default="SYNC_FLUSH")
+    parser.add_argument("--founders", nargs="*", default=(), help="who must be there at the birth")
     parser.add_argument("--feed", action="store_true")
     parser.add_argument("--throttle-far-bytes", type=int, default=300 * MIB)
     parser.add_argument("--throttle-quota-bytes", type=int, default=20 * MIB)

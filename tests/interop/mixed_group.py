@@ -61,6 +61,8 @@ class MixedGroup:
         # Followers that lack so much are brought up at so many bytes a second, by both kinds.
         self.throttle_far_bytes = 300 * MIB
         self.throttle_quota_bytes = 20 * MIB
+        # Members whose presence a birth needs; none named: all of them.
+        self.founder_ids: tuple[str, ...] = ()
         # Lines of members of ours that answer nothing: failures.
         self.complaints: list[str] = []
 
@@ -86,6 +88,7 @@ class MixedGroup:
         words += ["--peers", self.peers, "--directory", str(self.directory)]
         words += ["--throttle-far-bytes", str(self.throttle_far_bytes)]
         words += ["--throttle-quota-bytes", str(self.throttle_quota_bytes)]
+        words += ["--founders", *self.founder_ids]
         self.members[member_id] = LineProcess(words, log_path, self.complaints.append)
 
     def kill(self, member_id: str) -> None:

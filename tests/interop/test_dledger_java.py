@@ -38,6 +38,8 @@ def test_our_member_follows_a_java_leader(group: MixedGroup, is_batch_pushing: b
 
 
 def test_java_member_follows_our_leader(group: MixedGroup) -> None:
+    # The others do not wait for it with the birth of their group.
+    group.founder_ids = ("n0", "n1")
     group.start(PYTHON, PYTHON)
     first_prefix = LONG_PREFIX + ":"
     group.append(1000, first_prefix)
