@@ -1,8 +1,8 @@
 """``ledgermq doctor [-c FILE] [key=value ...]``: would a broker with this configuration work here?
 
-Checks the configuration, the addresses and ports, accounts and certificates, the disk (space, speed
-of a durable write), the store that lies there, the clock, the members of the group and the name
-servers. Prints one line for each check; exit code 1 when one of them failed.
+Checks the configuration, the addresses and ports, accounts and certificates, the disk (space, file
+system, speed of a durable write), the store that lies there, the clock, the members of the group
+and the name servers. Prints one line for each check; exit code 1 when one of them failed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_
 from ledgermq.broker.errors import AccessRulesError, ConfigError
 from ledgermq.cli.descriptors import descriptors_to_have
 from ledgermq.cli.failure import fail
+from ledgermq.cli.file_systems import MOUNTS, doubts_of, find_mount, is_seen_in_mapping
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.security import Security
 from ledgermq.cli.settings import parse_settings
@@ -72,8 +73,8 @@ def run(options: argparse.Namespace) -> int:
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
         _check_kernel, _check_address, _check_ports, _check_outgoing_ports, _check_access,
-        _check_tls, _check_space, _check_descriptors, _check_sync, _check_store, _check_clock,
-        _check_members, _check_master, _check_name_servers,
+        _check_tls, _check_space, _check_file_systems, _check_descriptors, _check_sync,
+        _check_store, _check_clock, _check_members, _check_master, _check_name_servers,
     )  # fmt: skip
     for check in checks:
         findings += check(config)
@@ -178,9 +179,36 @@ def _check_space(config: BrokerConfig) -> list[Finding]:
     return [Finding("disk space", "good", text)]
 
 
+def _check_file_systems(config: BrokerConfig) -> list[Finding]:
+    """Of the store, and of a plain log that lies elsewhere."""
+    try:
+        mounts = MOUNTS.read_text()
+    except OSError:
+        mounts = ""
+    findings: dict[Finding, None] = {}
+    for path in (config.store_root, config.commit_log_path):
+        directory = _existing_parent(path.absolute()).resolve()
+        try:
+            is_seen = is_seen_in_mapping(directory)
+        except OSError as error:
+            findings[Finding("file system", "failed", f"{directory}: {error.strerror}")] = None
+            continue
+        if not is_seen:
+            text = f"{directory}: what is written to a file is not seen in a mapping of it"
+            findings[Finding("file system", "failed", text)] = None
+        mount = find_mount(directory, mounts)
+        doubts = doubts_of(mount) if mount is not None else []
+        for doubt in doubts:
+            findings[Finding("file system", "warning", f"{directory}: {doubt}")] = None
+        if is_seen and mount is not None and not doubts:
+            text = f"{mount.kind} ({mount.source}) at {mount.point}"
+            findings[Finding("file system", "good", text)] = None
+    return list(findings)
+
+
 def _check_descriptors(config: BrokerConfig) -> list[Finding]:
     count = descriptors_to_have()
-    text = f"a broker may have {count}: one for a connection, two for a queue in use"
+    text = f"a broker may have {count}: one for a connection, one for a queue in use"
     verdict = "good" if count >= DESCRIPTORS_MIN else "warning"
     return [Finding("descriptors", verdict, text)]
 

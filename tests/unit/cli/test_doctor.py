@@ -46,6 +46,7 @@ def test_an_empty_directory_is_good(tmp_path: Path, capsys: pytest.CaptureFixtur
         "kernel": found["kernel"]["verdict"],
         "address": "good",
         "disk space": found["disk space"]["verdict"],
+        "file system": found["file system"]["verdict"],
         "descriptors": found["descriptors"]["verdict"],
         "durable write": found["durable write"]["verdict"],
         "store": "good",
@@ -161,7 +162,7 @@ def test_findings_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["good", "configuration"]
-    assert len(lines) == 9
+    assert len(lines) == 10
 
 
 def test_an_uncompiled_kernel_is_told(
