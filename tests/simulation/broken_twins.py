@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from ledgermq.commitlog.store import MessageStore
-from ledgermq.dledger import votes
+from ledgermq.dledger import birth, census, election, strangers, votes
+from ledgermq.dledger.census import Census
 from ledgermq.dledger.config import Config
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.election import LeaderElector
 from ledgermq.dledger.handler import EntryHandler
 from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.log import RaftLog
-from ledgermq.dledger.member_state import Candidate, Follower, Phase
+from ledgermq.dledger.member_state import Candidate, Follower, MemberState, Phase
 from ledgermq.dledger.messages import (
     AppendRequest,
     DLedgerCode,
@@ -277,6 +278,41 @@ def waits_never_fall_back() -> list[Patch]:
         return longest[self]
 
     return [(Pace, "stretch", stretch)]
+
+
+def members_without_a_birth_elect() -> list[Patch]:
+    """As before births: an empty disk votes for a candidate that is empty, too, and counts."""
+    return [
+        (MemberState, "may_vote", property(lambda self: not self.recovering)),
+        (election, "are_kin", lambda one, other: True),
+        (strangers, "are_kin", lambda one, other: True),
+    ]
+
+
+def birth_without_catching_up() -> list[Patch]:
+    """Who is given the birth by its leader counts as if it had been there all the time."""
+
+    def meet(self: Any, leader_birth: Any) -> None:
+        if leader_birth is not None and leader_birth.is_agreed:
+            self._state.birth, self._state.is_new = leader_birth, False
+
+    return [(Census, "meet", meet)]
+
+
+def birth_by_a_majority() -> list[Patch]:
+    """A new group does not wait for its last member, though nobody has allowed that."""
+
+    def next_birth(self_id: str, claims: Any, *, members: Any, founders: Any, draw_id: Any) -> Any:
+        held = [claim.birth for claim in claims.values() if claim.birth is not None]
+        if held:
+            founders = held[0].members
+        elif len(claims) > len(members) // 2:
+            founders = sorted(claims)
+        return birth.next_birth(
+            self_id, claims, members=members, founders=founders, draw_id=draw_id
+        )
+
+    return [(census, "next_birth", next_birth)]
 
 
 Twin = Callable[[], list[Patch]]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.simulation import broken_store_twins as store_twins
 from tests.simulation import broken_twins as twins
-from tests.simulation.scripts import brokers, disks, elections, new_group, pushes, starved
+from tests.simulation.scripts import births, brokers, disks, elections, new_group, pushes, starved
 
 Script = Callable[[], None]
 
@@ -82,6 +82,15 @@ _SYNC_ERRORS: dict[str, object] = {
 _WRITE_ERRORS: dict[str, object] = {
     **_GROUP,
     "fault_weights": (("write_error", 3.0), ("power", 1.0)),
+}
+# Two of three on empty disks again and again, and put back.
+_BIRTHS: dict[str, object] = {
+    **_GROUP,
+    "member_count": 3,
+    "founder_ids": (),
+    "victims": ("n1",),
+    "fault_every_ms": 500.0,
+    "fault_weights": (("swap", 3.0), ("kill", 2.0), ("older", 1.0), ("cut", 1.0)),
 }
 _CLOCKS: dict[str, object] = {**_GROUP, "fault_weights": (("clock", 1.0), ("kill", 1.0))}
 _RETENTION: dict[str, object] = {
@@ -445,6 +454,30 @@ MUTATIONS = (
         disks.checkpoint_during_a_sync,
         200,
         _POWER,
+    ),
+    Mutation(
+        "M52",
+        "members without a birth elect",
+        twins.members_without_a_birth_elect,
+        births.two_new_disks_beside_the_log,
+        60,
+        _BIRTHS,
+    ),
+    Mutation(
+        "M53",
+        "a birth counts without catching up",
+        twins.birth_without_catching_up,
+        births.new_disk_that_has_the_birth_only,
+        60,
+        _DAMAGE,
+    ),
+    Mutation(
+        "M54",
+        "a new group is born by a majority",
+        twins.birth_by_a_majority,
+        births.group_that_waits_for_its_last_member,
+        60,
+        _BIRTHS,
     ),
 )
 

@@ -38,6 +38,10 @@ FLOORS = {
     "torn record at tail": 5,
     "RECOVERING left": 10,
     "CQ rebuilt": 50,
+    "group born": 70,
+    "birth brought by a leader": 50,
+    "majority on empty disks": 3,
+    "older store born": 2,
 }
 
 

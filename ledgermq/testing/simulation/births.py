@@ -1,7 +1,7 @@
 """The statements about the birth of a group, as a watcher of what members save.
 
-    I34  a group has one birth, from the moment at which the first member knows it as agreed
-    I35  nobody leads a group that has a birth without it, nor by less than a majority that has it
+    I36  a group has one birth, from the moment at which the first member knows it as agreed
+    I37  nobody leads a group that has a birth without it, nor by less than a majority that has it
 
 Where a Java member is in the group there is no birth.
 """
@@ -50,13 +50,13 @@ class BirthWatch:
             self.agreed_id = None
 
     def on_elected(self, member: SimMember) -> None:
-        """I35: a member leads."""
+        """I37: a member leads."""
         if self.agreed_id is None or member.plan.java_ids:
             return
         holders = [i for i, birth in self._held.items() if birth.group_id == self.agreed_id]
-        demand(member.id in holders, "I35 leads without the birth", member.id, self.agreed_id)
+        demand(member.id in holders, "I37 leads without the birth", member.id, self.agreed_id)
         is_majority = len(holders) > len(self._members) // 2
-        demand(is_majority, "I35 no majority has the birth", member.id, holders)
+        demand(is_majority, "I37 no majority has the birth", member.id, holders)
 
     def _take(self, member: SimMember, birth: Birth | None) -> None:
         if birth is None or member.id in self.foreign_ids:
@@ -66,8 +66,10 @@ class BirthWatch:
             if self.agreed_id is None:
                 self.agreed_id = birth.group_id
                 self._hit("group born")
+                for each in self._members.values():
+                    each.founder_ids = ()
             is_one = self.agreed_id == birth.group_id
-            demand(is_one, "I34 two births", member.id, self.agreed_id, birth)
+            demand(is_one, "I36 two births", member.id, self.agreed_id, birth)
 
     def _count(self, member: SimMember, before: Birth | None, birth: Birth | None) -> None:
         raft = member.raft

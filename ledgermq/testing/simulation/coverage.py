@@ -76,6 +76,13 @@ FLOORS: Final[Mapping[str, int]] = {
     "all members starved at once": 400,
     "second of a member with more patience than configured": 30,
     "process of a peer found ended": 10_000,
+    "member started late": 200,
+    "group born": 700,
+    "birth brought by a leader": 500,
+    "majority on empty disks": 40,
+    "all stores older than births": 10,
+    "older store born": 20,
+    "birth forgotten": 10,
 }
 _BETTER_LOG: Final = (
     VoteResult.REJECT_SMALL_LEDGER_END_INDEX,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from ledgermq.testing.simulation.disk_swaps import DiskSwaps
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.scene import Scene
 
@@ -40,6 +41,8 @@ class DiskFaults:
         scene: Scene,
         end: Callable[[SimMember, float], None],
         on_lost: Callable[[SimMember, int | None], None],
+        on_forgotten: Callable[[str], None],
+        swaps: DiskSwaps,
     ) -> None:
         """Binds the world.
 
@@ -47,10 +50,14 @@ class DiskFaults:
             scene: what is changed.
             end: kills a process, which is started again after so many ms.
             on_lost: told of a member that may have lost what it held.
+            on_forgotten: told of a member whose disk holds no birth any more.
+            swaps: while they have disks out, none is lost for good.
         """
         self._scene = scene
         self._end = end
         self._on_lost = on_lost
+        self._on_forgotten = on_forgotten
+        self._swaps = swaps
         self.makers: dict[str, Callable[[random.Random], None]] = {
             "clock": self._clock,
             "slow_disk": self._slow_disk,
@@ -117,6 +124,8 @@ class DiskFaults:
 
     def _rot(self, rng: random.Random) -> None:
         scene = self._scene
+        if self._swaps.has_disks_out:
+            return
         victim = scene.members[rng.choice(scene.plan.victims)]
         if victim.is_running:
             self._end(victim, rng.uniform(10, 500))
@@ -157,8 +166,11 @@ class DiskFaults:
         scene = self._scene
         victim = scene.members[rng.choice(scene.plan.victims)]
         others = [member for member in scene.members.values() if member is not victim]
-        if any(member.durable_end()[0] < 0 for member in others):
-            # Nobody can tell an emptied member from one that is new, while others are new, too.
+        is_second = len(scene.plan.victims) > 1
+        if is_second and any(member.durable_end()[0] < 0 for member in others):
+            # Two disks that are lost while the group is born: a person has to look.
+            return
+        if self._swaps.has_disks_out:
             return
         self._end(victim, rng.uniform(10, 1_000))
         self.wipe(victim)
@@ -167,6 +179,7 @@ class DiskFaults:
         """A disk is replaced by an empty one."""
         self._on_lost(member, None)
         member.disk.wipe()
+        self._on_forgotten(member.id)
         self._scene.coverage.on_wiped(member.id)
         self._scene.note("wipe", member.id)
         self._scene.hit("disk wiped")

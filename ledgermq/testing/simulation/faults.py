@@ -14,6 +14,8 @@ from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import AppendRequest
 from ledgermq.testing.simulation.disk_faults import DiskFaults
+from ledgermq.testing.simulation.disk_swaps import DiskSwaps
+from ledgermq.testing.simulation.invariants import RaftWatch
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network_faults import NetworkFaults
 from ledgermq.testing.simulation.plan import Plan
@@ -55,17 +57,19 @@ class FaultMaker:
     def __init__(
         self,
         scene: Scene,
-        on_lost: Callable[[SimMember, int | None], None],
         on_ended: Callable[[SimMember], None],
         send_to: Callable[[SimMember, int], None],
+        watch: RaftWatch,
+        on_forgotten: Callable[[str], None],
     ) -> None:
         """Binds the world.
 
         Args:
             scene: what is changed.
-            on_lost: told of a member that may have lost what it held.
             on_ended: told of a process that is about to end.
             send_to: has producers send so many messages to one member.
+            watch: told of members that lose what they held.
+            on_forgotten: told of a member whose disk holds no birth any more.
         """
         self._scene = scene
         self._on_ended = on_ended
@@ -75,7 +79,8 @@ class FaultMaker:
         # Who was asked to lead the term after this one, and how often it goes on at once.
         self._transfers: dict[int, str] = {}
         self._hops_left = 0
-        self._disks = DiskFaults(scene, self._kill_for, on_lost)
+        self.swaps = DiskSwaps(scene, self._end_for, watch, on_forgotten)
+        self._disks = DiskFaults(scene, self._kill_for, watch.on_lost, on_forgotten, self.swaps)
         self._links = NetworkFaults(scene, send_to)
         self.starvation = Starvation(scene)
         self._makers: dict[str, Callable[[random.Random], None]] = {
@@ -90,6 +95,7 @@ class FaultMaker:
             "assertion": self._break_assertion,
             **self._links.makers,
             **self._disks.makers,
+            **self.swaps.makers,
         }
         for member in scene.members.values():
             self._watch_disk(member)
@@ -205,6 +211,13 @@ class FaultMaker:
         self._scene.hit("stop inside an operation")
         member.disk.is_stopped = False
         self.end(member, is_power_cut=is_power_cut, down_ms=self._rng.uniform(10, 1_000))
+
+    def _end_for(self, member: SimMember, down_ms: float, is_power_cut: bool) -> None:
+        """Ends a process that runs, and starts it later in any case."""
+        if member.is_running:
+            self.end(member, is_power_cut=is_power_cut, down_ms=down_ms)
+        else:
+            self._scene.timeline.at(down_ms, self.start, member)
 
     def _kill_for(self, member: SimMember, down_ms: float) -> None:
         self.end(member, is_power_cut=False, down_ms=down_ms)

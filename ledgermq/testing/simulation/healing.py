@@ -84,6 +84,7 @@ class Healing:
         scene.note("heal", "")
         scene.is_healed = scene.network.is_healed = True
         scene.network.cuts.clear()
+        self._faults.swaps.put_all_back()
         for member in scene.members.values():
             if member.id in self._watchers.raft.losers:
                 # What no read has found, a scrub finds in time.

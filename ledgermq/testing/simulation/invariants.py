@@ -65,6 +65,15 @@ class Loss(NamedTuple):
     held: dict[int, int]
 
 
+class Aside(NamedTuple):
+    """What was known of a disk that was taken out, and will be put back."""
+
+    loss: Loss
+    disk_term: int
+    acked: int
+    rotten: dict[int, int] | None
+
+
 class RaftWatch:
     """What the group did so far, and what must therefore never change."""
 
@@ -107,6 +116,8 @@ class RaftWatch:
         # Members that lost their disk once; what they acknowledged before may be gone.
         self.losers: set[str] = set()
         self._losses: dict[str, list[Loss]] = {}
+        # Members that run on an empty disk while theirs is out.
+        self.aside: set[str] = set()
         # What stood on a disk before it rotted, terms by index, and may be unreadable since: its
         # member goes on as if it were there, until it finds out.
         self._rotten: dict[str, dict[int, int]] = {}
@@ -212,6 +223,29 @@ class RaftWatch:
         for key in [key for key in self.votes if key[0] == member.id]:
             del self.votes[key]
 
+    def set_aside(self, member: SimMember) -> Aside:
+        """A disk is about to be taken out: what it held may be counted, for it comes back; what the
+        member does without it may not.
+        """
+        loss = self._loss_of(member)
+        self._losses.setdefault(member.id, []).append(loss)
+        self.aside.add(member.id)
+        return Aside(
+            loss,
+            self._disk_terms.pop(member.id, -1),
+            self._acked.get(member.id, -1),
+            self._rotten.pop(member.id, None),
+        )
+
+    def put_back(self, member: SimMember, aside: Aside) -> None:
+        """The disk is in its place again."""
+        self.aside.discard(member.id)
+        self._losses[member.id].remove(aside.loss)
+        self._disk_terms[member.id] = aside.disk_term
+        self._acked[member.id] = aside.acked
+        if aside.rotten is not None:
+            self._rotten[member.id] = aside.rotten
+
     def on_damage_found(self, member: SimMember) -> None:
         """A member knows of all damage of its log, and does not vouch for it any more."""
         self._rotten.pop(member.id, None)
@@ -268,6 +302,8 @@ class RaftWatch:
         """A message leaves a process: I2, I13."""
         if isinstance(message, PushResponse):
             if message.code is DLedgerCode.SUCCESS and not message.recovering:
+                is_aside = message.sender in self.aside
+                demand(not is_aside, "I37 an empty disk acknowledges", message.sender)
                 if message.index is not None:
                     before = self._acked.get(message.sender, -1)
                     self._acked[message.sender] = max(before, message.index + message.count - 1)
@@ -278,6 +314,7 @@ class RaftWatch:
             return
         sender = self._members[message.sender]
         key = (message.sender, message.round_term)
+        demand(message.sender not in self.aside, "I37 an empty disk votes", key, message.target)
         known = self.votes.setdefault(key, message.target)
         demand(known == message.target, "I2 voted for two", key, known, message.target)
         needed = self._needed.get(message.sender)

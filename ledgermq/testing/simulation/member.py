@@ -89,6 +89,9 @@ class SimMember:
         self.sync_ms = plan.sync_ms
         # Counts processes.
         self.incarnation = 0
+        # As configured when the process starts; whoever runs the group takes it away when that is
+        # born, as they are told to.
+        self.founder_ids = plan.founder_ids
         # The invariant that a forged message wants to break in this process; empty: none was sent.
         self.deceived_about = ""
         # When the process went on after it was stopped for a while.
@@ -293,7 +296,7 @@ class SimMember:
             timing_with_java=plan.java_timing,
             proposals_max=PROPOSALS_MAX,
             push_bytes_max=2_000,
-            founder_ids=plan.founder_ids,
+            founder_ids=self.founder_ids,
             preferred_leader_ids=plan.preferred_ids,
         )
         peer_ids = tuple(peer for peer in plan.ids if peer != self.id)

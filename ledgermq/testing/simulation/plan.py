@@ -14,6 +14,10 @@ from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, Timing
 # Kinds of faults that can be taken away from a run, in the order in which a failure is made
 # smaller.
 FAULT_KINDS: Final = (
+    "late",
+    "swap",
+    "older",
+    "forget",
     "rot",
     "wipe",
     "full_disk",
@@ -103,6 +107,8 @@ class Plan:
     preferred_ids: tuple[str, ...] = ()
     # Members that found the group; none named: all.
     founder_ids: tuple[str, ...] = ()
+    # Members that start so many ms after the others.
+    late_starts: tuple[tuple[str, float], ...] = ()
     # Members whose disk may rot or be replaced: never a majority.
     victims: tuple[str, ...] = ()
 
@@ -143,6 +149,32 @@ class Plan:
             strand_chance=rng.choice((0.3, 0.6, 0.9)) if count >= 3 else 0.0,
             preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
             victims=tuple(rng.sample(ids, (count - 1) // 2)),
+        )._with_births()
+
+    def _with_births(self) -> Self:
+        """Draws who starts late, who founds the group, and what becomes of births; of its own, for
+        the other draws stay.
+        """
+        rng, ids = random.Random(f"births {self.seed}"), self.ids
+        if self.member_count < 3:
+            return self
+        late_starts: tuple[tuple[str, float], ...] = ()
+        founder_ids: tuple[str, ...] = ()
+        if rng.random() < 0.2:
+            late_ids = rng.sample(ids, rng.randint(1, (self.member_count - 1) // 2))
+            late_starts = tuple((i, rng.uniform(0, self.chaos_ms / 2)) for i in sorted(late_ids))
+            if rng.random() < 0.5:
+                founder_ids = tuple(i for i in ids if i not in late_ids)
+        weights = list(self.fault_weights)
+        if not self.java_ids and self.is_sync_flush:
+            for kind in ("swap", "older", "forget"):
+                if rng.random() < 0.25:
+                    weights.append((kind, rng.choice((1.0, 3.0))))
+        return replace(
+            self,
+            late_starts=late_starts,
+            founder_ids=founder_ids,
+            fault_weights=tuple(weights),
         )
 
     @classmethod
@@ -182,6 +214,8 @@ class Plan:
             self = replace(self, stop_chance=0.0)
         if kind == "strand":
             self = replace(self, strand_chance=0.0)
+        if kind == "late":
+            return replace(self, late_starts=(), founder_ids=())
         if kind == "duplication":
             return replace(self, duplication=0.0)
         weights = tuple((name, weight) for name, weight in self.fault_weights if name != kind)

@@ -82,7 +82,7 @@ class World:
         self.network.on_read = self._on_read
         self.scene = self._new_scene()
         self.faults = FaultMaker(
-            self.scene, self.raft_watch.on_lost, self.coverage.on_end, self._send_to
+            self.scene, self.coverage.on_end, self._send_to, self.raft_watch, self.births.forget
         )
         self._endings = Endings(
             self.scene,
@@ -319,8 +319,12 @@ class World:
         Raises:
             Violation: a statement does not hold.
         """
+        late_ms = dict(self.plan.late_starts)
         for member in self.members.values():
-            self.timeline.at(self._work.uniform(0, 200), self.faults.start, member)
+            start_ms = self._work.uniform(0, 200) + late_ms.get(member.id, 0.0)
+            self.timeline.at(start_ms, self.faults.start, member)
+            if member.id in late_ms:
+                self.hit("member started late")
         for producer in self.producers:
             self._again(producer)
         for consumer in self._consumers:

@@ -4,7 +4,12 @@ from collections.abc import Callable
 from itertools import permutations
 
 from ledgermq.dledger.birth import Birth
-from ledgermq.dledger.messages import BirthReport
+from ledgermq.dledger.messages import (
+    AppendRequest,
+    BirthReport,
+    CompareRequest,
+    TruncateRequest,
+)
 from ledgermq.dledger.store.text_file import seal, unseal
 from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.stage import Stage, group
@@ -25,13 +30,13 @@ def group_that_waits_for_its_last_member() -> None:
     stage.run(_LONG_MS)
     for member_id in ("n1", "n2"):
         waits_for = stage[member_id].raft.census.waits_for()
-        demand(waits_for == {"n0": "not reached"}, "I34 waits", member_id, waits_for)
-        demand(stage[member_id].raft.term == 0, "I34 somebody has asked for votes", member_id)
+        demand(waits_for == {"n0": "not reached"}, "I36 waits", member_id, waits_for)
+        demand(stage[member_id].raft.term == 0, "I36 somebody has asked for votes", member_id)
     began_ms = stage.world.timeline.now_ms
     stage.start("n0")
     stage.until(lambda: len(_agreed_ids(stage)) == 3, "all are born")
     took_ms = stage.world.timeline.now_ms - began_ms
-    demand(took_ms < _SOON_MS, "I34 born late", took_ms)
+    demand(took_ms < _SOON_MS, "I36 born late", took_ms)
     stage.lead("n0")
     stage.send_all("n0")
     stage.settle()
@@ -76,11 +81,33 @@ def two_new_disks_before_the_log_is_there() -> None:
     stage.run(_LONG_MS)
     for member_id in ("n1", "n2"):
         raft = stage[member_id].raft
-        demand(raft.birth is None, "I34 another birth", member_id, raft.birth)
+        demand(raft.birth is None, "I36 another birth", member_id, raft.birth)
         reason = raft.census.waits_for()["n0"]
-        demand(birth.group_id in reason, "I34 it says what it waits for", member_id, reason)
-    demand(stage["n0"].raft.birth == birth, "I34 the birth stays", stage["n0"].raft.birth)
+        demand(birth.group_id in reason, "I36 it says what it waits for", member_id, reason)
+    demand(stage["n0"].raft.birth == birth, "I36 the birth stays", stage["n0"].raft.birth)
     demand(not any(map(stage.is_leader, stage.ids)), "I6 somebody leads")
+
+
+def new_disk_that_has_the_birth_only() -> None:
+    """Its leader has told it of the birth, and dies before it sent an entry: it gives no vote."""
+    stage = group()
+    stage.isolate("n1")
+    stage.send_all("n0", 3)
+    stage.holds_all("n0", "n2")
+    stage.kill("n2")
+    stage.world.faults.wipe(stage["n2"])
+    stage.hold((AppendRequest, CompareRequest, TruncateRequest), "n0", "n2")
+    stage["n0"].replica.peer_lost("n2")
+    stage.start("n2")
+    stage.until(lambda: _held_id(stage, "n2") is not None, "n2 is told of the birth")
+    stage.kill("n0")
+    stage.heal()
+    stage.favorite = "n1"
+    stage.run(_LONG_MS)
+    demand(not stage.is_leader("n1"), "I6 n1 leads without what was acknowledged")
+    stage.start("n0")
+    stage.lead("n0")
+    stage.settle()
 
 
 def member_that_stops_while_it_is_born() -> None:
@@ -97,7 +124,7 @@ def member_that_stops_while_it_is_born() -> None:
             stage.lead("n0")
             stage.send_all("n0")
             stage.settle()
-            demand(len(set(_agreed_ids(stage))) == 1, "I34 births", _agreed_ids(stage))
+            demand(len(set(_agreed_ids(stage))) == 1, "I36 births", _agreed_ids(stage))
 
 
 def disk_lost_while_the_group_is_born() -> None:
@@ -114,7 +141,7 @@ def disk_lost_while_the_group_is_born() -> None:
     from_next.stop()
     stage.start("n0")
     stage.lead("n0")
-    demand(set(_agreed_ids(stage)) == {drawn}, "I34 births", drawn, _agreed_ids(stage))
+    demand(set(_agreed_ids(stage)) == {drawn}, "I36 births", drawn, _agreed_ids(stage))
     stage.send_all("n0")
     stage.settle()
 
@@ -141,10 +168,10 @@ def report_of_a_former_life() -> None:
     for held in late:
         held.release()
     stage.run(400)
-    demand(_held_id(stage, "n1") is None, "I34 n1 believes the dead", drawn)
+    demand(_held_id(stage, "n1") is None, "I36 n1 believes the dead", drawn)
     second.stop()
     stage.lead("n0")
-    demand(drawn not in _agreed_ids(stage), "I34 births", drawn, _agreed_ids(stage))
+    demand(drawn not in _agreed_ids(stage), "I36 births", drawn, _agreed_ids(stage))
     stage.send_all("n0")
     stage.settle()
 
@@ -159,12 +186,12 @@ def older_stores_get_a_birth() -> None:
     stage.lead("n0")
     stage.send_all("n0", 3)
     stage.run(_LONG_MS)
-    demand(_held_id(stage, "n0") is None, "I34 n2 may have another one")
+    demand(_held_id(stage, "n0") is None, "I36 n2 may have another one")
     term = stage["n0"].raft.term
     stage.start("n2")
     stage.until(lambda: len(_agreed_ids(stage)) == 3, "all are born")
-    demand(len(set(_agreed_ids(stage))) == 1, "I34 births", _agreed_ids(stage))
-    demand(stage["n0"].raft.term == term, "I34 the birth has ended a leadership", term)
+    demand(len(set(_agreed_ids(stage))) == 1, "I36 births", _agreed_ids(stage))
+    demand(stage["n0"].raft.term == term, "I36 the birth has ended a leadership", term)
     stage.send_all("n0", 3)
     stage.holds_all(*stage.ids)
     stage.hand_over("n0", "n2")
@@ -187,7 +214,7 @@ def leader_of_older_stores_dies_while_they_are_born() -> None:
         stage.lead("n1")
         stage.send_all("n1")
         stage.settle()
-        demand(len(set(_agreed_ids(stage))) == 1, "I34 births", _agreed_ids(stage))
+        demand(len(set(_agreed_ids(stage))) == 1, "I36 births", _agreed_ids(stage))
 
 
 def new_disk_among_older_stores() -> None:
@@ -219,7 +246,7 @@ def member_that_lost_its_birth() -> None:
     for favorite in ("n2", "n1"):
         stage.favorite = favorite
         stage.run(_LONG_MS)
-        demand(not any(map(stage.is_leader, stage.ids)), "I35 a vote without a birth counts")
+        demand(not any(map(stage.is_leader, stage.ids)), "I37 a vote without a birth counts")
     stage.start("n0")
     stage.lead("n0")
     stage.until(lambda: not stage["n2"].raft.recovering and _held_id(stage, "n2"), "n2 counts")
@@ -242,16 +269,16 @@ def members_of_two_groups() -> None:
     stage.send_all("n0", 3)
     stage.favorite = "n2"
     stage.run(_LONG_MS)
-    demand(stage.is_leader("n0"), "I35 n0 leads on")
-    demand(stage["n2"].raft.leader_id is None, "I35 n2 follows a leader of another group")
-    demand(stage.last_index("n2") == last_index, "I35 n2 takes entries of another group")
+    demand(stage.is_leader("n0"), "I37 n0 leads on")
+    demand(stage["n2"].raft.leader_id is None, "I37 n2 follows a leader of another group")
+    demand(stage.last_index("n2") == last_index, "I37 n2 takes entries of another group")
     found = {peer: birth.group_id for peer, birth in stage["n2"].raft.census.strangers.items()}
-    demand(found == {"n0": group_id}, "I34 n2 names both", found)
+    demand(found == {"n0": group_id}, "I36 n2 names both", found)
     found = {peer: birth.group_id for peer, birth in stage["n0"].raft.census.strangers.items()}
-    demand(found == {"n2": _OTHER_ID}, "I34 n0 names both", found)
+    demand(found == {"n2": _OTHER_ID}, "I36 n0 names both", found)
     stage.kill("n1")
     stage.run(_LONG_MS)
-    demand(not stage.is_leader("n0"), "I35 n0 counts n2")
+    demand(not stage.is_leader("n0"), "I37 n0 counts n2")
     stage.kill("n2")
     stage.world.faults.wipe(stage["n2"])
     stage.start()
@@ -267,7 +294,7 @@ def group_with_a_java_member() -> None:
     stage.send_all("n0", 3)
     stage.start("n1")
     stage.holds_all(*stage.ids)
-    demand(not _agreed_ids(stage) and _held_id(stage, "n0") is None, "I34 a birth beside Java")
+    demand(not _agreed_ids(stage) and _held_id(stage, "n0") is None, "I36 a birth beside Java")
     stage.kill("n0")
     stage.lead("n1")
     stage.send_all("n1")
