@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.waiting import wait_until
 
 _ANSWER_S = 60.0
-_ANSWERS = ("counts", "state ", "appended ", "left ", "digest ", "stopped")
+_ANSWERS = ("counts", "birth ", "state ", "appended ", "left ", "digest ", "stopped")
 
 
 class MemberStatus(NamedTuple):

@@ -17,6 +17,7 @@ import argparse
 import gc
 import hashlib
 import random
+import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 
 from twisted.internet import reactor as _reactor
 from twisted.internet import stdio
+from twisted.logger import globalLogBeginner, textFileLogObserver
 from twisted.protocols.basic import LineReceiver
 
 from ledgermq.dledger.config import MIB
@@ -115,6 +117,8 @@ class MemberProcess(LineReceiver):
         elif command == "counts":
             is_whole = self.replica.leader_id is not None and not self.replica.is_recovering
             self._say(f"counts {'yes' if is_whole else 'no'}")
+        elif command == "birth":
+            self._say(f"birth {self.replica.birth_text}")
         elif command == "append":
             self._append(int(words[0]), words[1].encode())
         elif command == "leave":
@@ -202,6 +206,7 @@ def main() -> None:
     parser.add_argument("--feed", action="store_true")
     parser.add_argument("--throttle-far-bytes", type=int, default=300 * MIB)
     parser.add_argument("--throttle-quota-bytes", type=int, default=20 * MIB)
+    globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
     # A step of the wall clock must not stall the member.
     reactor.seconds = time.monotonic
     stdio.StandardIO(MemberProcess(parser.parse_args()))
