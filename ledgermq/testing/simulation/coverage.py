@@ -82,7 +82,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "majority on empty disks": 40,
     "all stores older than births": 10,
     "older store born": 20,
-    "birth forgotten": 10,
+    "birth forgotten": 3,
 }
 _BETTER_LOG: Final = (
     VoteResult.REJECT_SMALL_LEDGER_END_INDEX,

@@ -20,7 +20,7 @@ from ledgermq.testing.simulation.scene import Scene
 # Longest wait before a process is started again, and longest time on an empty disk.
 _DOWN_MS: Final = 1_500.0
 _AWAY_MS: Final = 5_000.0
-# How often it is tried to find all members whole, and the time between.
+# How often it is looked for enough members that are whole, and the time between.
 _TRIES_MAX: Final = 20
 _AGAIN_MS: Final = 150.0
 
@@ -103,7 +103,10 @@ class DiskSwaps:
         members = list(scene.members.values())
         if scene.is_healed or tries_left == 0:
             return
-        if self._shelves or not all(map(_is_whole, members)):
+        # A store without a log cannot be told from a new disk then.
+        have_logs = all(member.durable_end()[0] >= 0 for member in members)
+        whole_count = sum(map(_is_whole, members))
+        if self._shelves or not have_logs or whole_count <= len(members) // 2:
             scene.timeline.at(_AGAIN_MS, self._make_older, rng, tries_left - 1)
             return
         scene.note("older", "")
@@ -113,10 +116,15 @@ class DiskSwaps:
             self._end(member, rng.uniform(10, _DOWN_MS) + late_ms, False)
             self._forget(member)
 
-    def _forget_one(self, rng: random.Random) -> None:
+    def _forget_one(self, rng: random.Random, tries_left: int = _TRIES_MAX) -> None:
         scene = self._scene
+        if scene.is_healed or tries_left == 0:
+            return
         victim = scene.members[rng.choice(scene.plan.victims)]
-        if self._shelves or not all(map(_is_whole, scene.members.values())):
+        # The others have it: all but those whose disks may be lost, too.
+        others = [m for m in scene.members.values() if m.id not in scene.plan.victims]
+        if self._shelves or not all(map(_is_whole, [victim, *others])):
+            scene.timeline.at(_AGAIN_MS, self._forget_one, rng, tries_left - 1)
             return
         scene.note("forget", victim.id)
         scene.hit("birth forgotten")

@@ -37,18 +37,19 @@ class Fault(NamedTuple):
 
 def draw_schedule(plan: Plan) -> list[Fault]:
     """Returns the faults of a run, in the order of their time."""
+    added = random.Random(f"added {plan.seed}")
+    schedule = [Fault(at_ms, kind, added.getrandbits(48)) for at_ms, kind in plan.added_faults]
     if not plan.fault_weights:
-        return []
+        return sorted(schedule)
     rng = random.Random(f"faults {plan.seed}")
     kinds = [kind for kind, _ in plan.fault_weights]
     weights = [weight for _, weight in plan.fault_weights]
-    schedule = []
     at_ms = rng.expovariate(1 / plan.fault_every_ms) + rng.choice((0.0, 1_500.0))
     while at_ms < plan.chaos_ms:
         kind = rng.choices(kinds, weights)[0]
         schedule.append(Fault(at_ms, kind, rng.getrandbits(48)))
         at_ms += rng.expovariate(1 / plan.fault_every_ms)
-    return schedule
+    return sorted(schedule)
 
 
 class FaultMaker:

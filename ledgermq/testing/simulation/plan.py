@@ -109,6 +109,8 @@ class Plan:
     founder_ids: tuple[str, ...] = ()
     # Members that start so many ms after the others.
     late_starts: tuple[tuple[str, float], ...] = ()
+    # Faults besides those that the weights bring: when, and their kinds.
+    added_faults: tuple[tuple[float, str], ...] = ()
     # Members whose disk may rot or be replaced: never a majority.
     victims: tuple[str, ...] = ()
 
@@ -165,16 +167,16 @@ class Plan:
             late_starts = tuple((i, rng.uniform(0, self.chaos_ms / 2)) for i in sorted(late_ids))
             if rng.random() < 0.5:
                 founder_ids = tuple(i for i in ids if i not in late_ids)
-        weights = list(self.fault_weights)
-        if not self.java_ids and self.is_sync_flush:
-            for kind in ("swap", "older", "forget"):
-                if rng.random() < 0.25:
-                    weights.append((kind, rng.choice((1.0, 3.0))))
+        added = []
+        if not self.java_ids and self.is_sync_flush and rng.random() < 0.35:
+            for _ in range(rng.choice((1, 1, 2))):
+                kind = rng.choice(("swap", "swap", "older", "forget"))
+                added.append((rng.uniform(0.1, 0.9) * self.chaos_ms, kind))
         return replace(
             self,
             late_starts=late_starts,
             founder_ids=founder_ids,
-            fault_weights=tuple(weights),
+            added_faults=tuple(added),
         )
 
     @classmethod
@@ -190,6 +192,7 @@ class Plan:
             fault_weights=tuple(weights.items()),
             trigger_chance=0.0,
             strand_chance=0.0,
+            added_faults=(),
             send_every_ms=4_000.0,
             pull_every_ms=4_000.0,
             producer_count=1,
@@ -219,7 +222,8 @@ class Plan:
         if kind == "duplication":
             return replace(self, duplication=0.0)
         weights = tuple((name, weight) for name, weight in self.fault_weights if name != kind)
-        return replace(self, fault_weights=weights)
+        added = tuple((at_ms, name) for at_ms, name in self.added_faults if name != kind)
+        return replace(self, fault_weights=weights, added_faults=added)
 
 
 def _draw_weights(
