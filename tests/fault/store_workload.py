@@ -185,7 +185,7 @@ class Workload:
             )
             for i, start in enumerate(run.starts):
                 end = run.starts[i + 1] if i + 1 < run.count else len(run.data)
-                assert bytes(run.data[start:end]) in self.written[index + i]
+                assert bytes(run.data[start:end]) in self.written.get(index + i, ())
                 assert store.term_at(index + i) == run.term_at(index + i)
             previous, chain, index = run.last_id, run.last_chain_crc, run.last_index + 1
         if store.last_index >= store.first_index:

@@ -68,6 +68,10 @@ class BirthWatch:
                 self._hit("group born")
                 for each in self._members.values():
                     each.founder_ids = ()
+            if len(self._members) == 1:
+                # One that loses its power before the birth is on its disk is born again: nobody was
+                # told of the other one.
+                self.agreed_id = birth.group_id
             is_one = self.agreed_id == birth.group_id
             demand(is_one, "I36 two births", member.id, self.agreed_id, birth)
 
