@@ -25,10 +25,11 @@ def test_nobody_can_store_into_a_mapping(segment: Segment) -> None:
 
 
 def test_no_file_of_a_store_is_mapped_for_writing(tmp_path: Path) -> None:
-    made = RealFileSystem().create(str(tmp_path / "made"), SIZE)
-    found = RealFileSystem().map(str(tmp_path / "made"))
-    lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if "made" in line]
-    assert [line.split()[1] for line in lines] == ["r--s", "r--s"]
+    path = str(tmp_path / "made")
+    made = RealFileSystem().create(path, SIZE)
+    found = RealFileSystem().map(path)
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    assert [line[1] for line in lines if line[-1] == path] == ["r--s", "r--s"]
     made.close()
     found.close()
 
