@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from ledgermq.dledger.birth import Birth, is_agreed
+from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.census import Census
 from ledgermq.dledger.config import NEVER, Config
 from ledgermq.dledger.election import LeaderElector
@@ -55,7 +55,12 @@ from ledgermq.dledger.messages import (
 from ledgermq.dledger.pace import Pace, Wait
 from ledgermq.dledger.ready import Ready, RoleChange, Told
 from ledgermq.dledger.storage import HardState, LedgerStore
-from ledgermq.dledger.strangers import is_stranger, raises_term, refuse_heart_beat
+from ledgermq.dledger.strangers import (
+    is_stranger,
+    needs_heart_beat,
+    raises_term,
+    refuse_heart_beat,
+)
 from ledgermq.dledger.transfer import PreferredLeaders, Takeover, Transfer
 
 
@@ -566,7 +571,7 @@ class Raft:
         if request.sender in state.dialects and request.term >= self.term:
             # A push does not tell of its sender's birth: a heart beat comes first.
             is_known = isinstance(self._duty, Follower)
-            if is_known or state.is_mixed or not is_agreed(state.birth):
+            if is_known or not needs_heart_beat(request.sender, state):
                 follower = self._follow(request.sender)
         if follower is None:
             self._handler.refuse(request, is_leader=isinstance(self._duty, Leader))

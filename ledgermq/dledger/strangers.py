@@ -3,7 +3,7 @@
 Pure functions of a message and of what its receiver knows.
 """
 
-from ledgermq.dledger.birth import are_kin, disagree, is_agreed, may_lead
+from ledgermq.dledger.birth import Birth, are_kin, disagree, is_agreed, may_lead
 from ledgermq.dledger.member_state import MemberState
 from ledgermq.dledger.messages import (
     BirthReport,
@@ -11,6 +11,7 @@ from ledgermq.dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     Message,
+    PeerDialect,
     PushResponse,
     TransferResponse,
     VoteRequest,
@@ -69,12 +70,31 @@ def raises_term(message: Message, state: MemberState) -> bool:
             return True
 
 
+def is_undecided(sender: str, birth: Birth | None, state: MemberState) -> bool:
+    """Tells whether a new member does not know yet what the leader means that it hears of.
+
+    One of LedgerMQ without a birth has an older group, in which this member has lost its disk. One
+    of Java has a group in which an empty disk counts, and for good: so this member waits until it
+    knows which, some milliseconds as a rule.
+    """
+    if not state.is_new or state.is_mixed or birth is not None:
+        return False
+    return state.dialects[sender] is PeerDialect.UNKNOWN
+
+
+def needs_heart_beat(sender: str, state: MemberState) -> bool:
+    """Tells whether a push, which names no birth, comes too early to follow its sender for it."""
+    if state.is_mixed:
+        return False
+    return is_agreed(state.birth) or is_undecided(sender, None, state)
+
+
 def refuse_heart_beat(request: HeartBeatRequest, state: MemberState) -> tuple[DLedgerCode, int]:
     """Decides whether a heart beat is one of a leader that this member may follow.
 
     Returns:
-        SUCCESS, or why it is not, and the term of the answer. TERM_NOT_READY comes with a Java
-        member in the group only: the receiver enters the term then.
+        SUCCESS, or why it is not, and the term of the answer. TERM_NOT_READY comes where a Java
+        member is in the group, or may be: the receiver enters the term then.
 
     Source: DLedgerLeaderElector.handleHeartBeat.
     """
@@ -88,4 +108,6 @@ def refuse_heart_beat(request: HeartBeatRequest, state: MemberState) -> tuple[DL
     if is_stranger(request, state):
         return DLedgerCode.UNKNOWN_GROUP, state.term
     is_present = request.term == state.term
+    if is_undecided(request.sender, request.birth, state):
+        is_present = False
     return DLedgerCode.SUCCESS if is_present else DLedgerCode.TERM_NOT_READY, request.term

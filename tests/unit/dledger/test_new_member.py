@@ -20,10 +20,13 @@ from tests.unit.dledger.lab import (
     Lab,
     acked,
     answer_to,
+    append,
     appends_of,
     beat,
     only_beat_response,
+    only_push_response,
     only_vote_response,
+    run_of,
     vote,
 )
 
@@ -107,6 +110,26 @@ def test_under_a_java_leader_it_counts() -> None:
     lab = Lab(is_new=True, dialect=PeerDialect.JAVA)
     lab.take(beat(0))
     assert not lab.raft.recovering
+
+
+def test_a_leader_whose_kind_is_not_known_yet_is_followed_a_little_later() -> None:
+    """The heart beat of a Java leader may come before this member has a connection to it; taken for
+    a sign that its disk is lost, it silenced two of three for good when that leader died."""
+    lab = Lab(is_new=True, dialect=PeerDialect.UNKNOWN)
+    (entry,) = run_of([1])
+    assert only_push_response(lab.take(append(1, entry, None))).code is not DLedgerCode.SUCCESS
+    response = only_beat_response(lab.take(beat(1)))
+    assert response.code is DLedgerCode.TERM_NOT_READY
+    assert lab.raft.leader_id is None and not lab.raft.recovering
+    lab.raft.set_dialect("n1", PeerDialect.JAVA)
+    lab.take(beat(1))
+    assert lab.raft.leader_id == "n1" and not lab.raft.recovering
+
+
+def test_a_leader_that_names_a_birth_is_none_of_java() -> None:
+    lab = Lab(is_new=True, dialect=PeerDialect.UNKNOWN)
+    lab.take(brought(1))
+    assert lab.raft.leader_id == "n1" and lab.raft.recovering
 
 
 def test_an_idle_leader_proposes_one_entry_for_a_recovering_follower() -> None:
