@@ -32,7 +32,7 @@ class DispatchMark:
     term: int
     # Position behind that entry.
     end_position: int
-    # Store time of the last record that was dispatched, 0 for none.
+    # Latest store time of all records that were dispatched, 0 for none.
     timestamp: int
     # Whether nothing was written after this mark: the store was closed.
     is_clean: bool

@@ -64,7 +64,8 @@ class Dispatcher:
         # Its term, and the position behind it.
         self.dispatched_term = -1
         self.dispatched_position = 0
-        # Store time of the last record, 0 for none.
+        # Latest store time of all records up to there, 0 for none: that of the last one, but where
+        # a Java leader's clock was set back.
         self.dispatched_timestamp = 0
         # Records dispatched since this was last set to 0.
         self.unflushed_records = 0
@@ -145,6 +146,7 @@ class Dispatcher:
     def restart(self) -> None:
         """Begin again with the log's first entry: queues and key index are empty."""
         self.start_at(self._store.first_index - 1)
+        self.dispatched_timestamp = 0
 
     def rebuild(self, queues: set[ConsumeQueue], *, with_keys: bool, end_index: int) -> None:
         """Make some queues, and perhaps the key index, again from the log's start to `end_index`.
@@ -223,20 +225,19 @@ class Dispatcher:
             for at, row in enumerate(rows):
                 if row[5] is not None:
                     self._apply(rows[start : at + 1], first + start, arrivals)
-                    self._advance(first + at, rows[at][6], at + 1 - start)
+                    self._advance(first + at, at + 1 - start)
                     start = at + 1
                     topic, body = row[5]
                     self.watchers[topic](body, first + at)
         if start < len(rows):
             self._apply(rows[start:] if start else rows, first + start, arrivals)
-            self._advance(first + len(rows) - 1, rows[-1][6], len(rows) - start)
+            self._advance(first + len(rows) - 1, len(rows) - start)
 
-    def _advance(self, index: int, timestamp: int, count: int) -> None:
+    def _advance(self, index: int, count: int) -> None:
         head = self._store.head_at(index)
         self.dispatched_index = index
         self.dispatched_term = head.term
         self.dispatched_position = head.position + head.size
-        self.dispatched_timestamp = timestamp
         self.unflushed_records += count
 
     def _apply(
@@ -247,7 +248,9 @@ class Dispatcher:
         *,
         with_keys: bool = True,
     ) -> None:
-        key_rows = put_rows(rows, first, arrivals, _put_light)
+        key_rows, latest = put_rows(rows, first, arrivals, _put_light)
+        if latest > self.dispatched_timestamp:
+            self.dispatched_timestamp = latest
         if key_rows and with_keys:
             self._key_index.add(key_rows, self._clock_ms())
         self._files.made(len(rows))

@@ -97,8 +97,12 @@ class MessageWriter:
         self._topic_queues: dict[tuple[str, int], TopicQueue] = {}
         # Light queues in which this turn claimed offsets.
         self._light_claimed: list[TopicQueue] = []
-        # Store time of the last append; it never falls, whatever the clock does.
+        # Latest store time of the log: the next one is not earlier, whatever the clock says.
         self._last_timestamp = 0
+
+    def go_on_from(self, timestamp: int) -> None:
+        """Begin to append behind records of which the latest was stored at a time."""
+        self._last_timestamp = timestamp
 
     def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
         """Append the messages of a whole turn, in order, at once.

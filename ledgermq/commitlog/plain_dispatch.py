@@ -128,19 +128,18 @@ class PlainDispatcher(Dispatcher):
                 if row[5] is not None:
                     self._apply(rows[start : at + 1], starts[start], arrivals)
                     end = starts[at + 1] if at + 1 < len(rows) else behind
-                    self._advance_to(end, row[6], at + 1 - start)
+                    self._advance_to(end, at + 1 - start)
                     start = at + 1
                     topic, body = row[5]
                     self.watchers[topic](body, starts[at])
         if start < len(rows):
             self._apply(rows[start:] if start else rows, starts[start], arrivals)
-            self._advance_to(behind, rows[-1][6], len(rows) - start)
+            self._advance_to(behind, len(rows) - start)
         elif not rows:
-            self._advance_to(behind, self.dispatched_timestamp, 0)
+            self._advance_to(behind, 0)
 
-    def _advance_to(self, offset: int, timestamp: int, count: int) -> None:
+    def _advance_to(self, offset: int, count: int) -> None:
         self.dispatched_index = offset - 1
         self.dispatched_term = 0
         self.dispatched_position = offset
-        self.dispatched_timestamp = timestamp
         self.unflushed_records += count

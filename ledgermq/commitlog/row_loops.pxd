@@ -43,9 +43,9 @@ cpdef list appended_rows(
 
 @cython.locals(
     key_rows=list, row=object, queue=ConsumeQueue, queue_offset="long long", unit=bytes,
-    lease="long long",
+    lease="long long", stored="long long", latest="long long",
 )
-cpdef list put_rows(object rows, object index, list arrivals, object put_light)
+cpdef tuple put_rows(object rows, object index, list arrivals, object put_light)
 
 @cython.locals(
     body_at="Py_ssize_t", topic_at="Py_ssize_t", topic_end="Py_ssize_t",

@@ -211,7 +211,7 @@ def put_rows(
     index: int,
     arrivals: list[Arrival] | None,
     put_light: Callable[[Row, int], None],
-) -> list[KeyRow]:
+) -> tuple[list[KeyRow], int]:
     """Puts the units of rows, each into its queue.
 
     Args:
@@ -221,12 +221,13 @@ def put_rows(
         put_light: takes a row that stands in light queues, and `index`.
 
     Returns:
-        The keys to be entered.
+        The keys to be entered, and the latest store time.
 
     Raises:
         DispatchError: see `ConsumeQueue.put`; the rows before that one are put.
     """
     key_rows: list[KeyRow] = []
+    latest = 0
     lease = _NO_LEASE
     if COMPILED:
         for row in rows:
@@ -234,7 +235,9 @@ def put_rows(
             if queue is not None:
                 queue.fetch_end()
     for row in rows:
-        queue, queue_offset, unit, tags_code, keys, _, _, light = row
+        queue, queue_offset, unit, tags_code, keys, _, stored, light = row
+        if stored > latest:
+            latest = stored
         if queue is not None:
             if not queue.add(queue_offset, unit, lease):
                 queue.put(queue_offset, unit, index)
@@ -250,7 +253,7 @@ def put_rows(
                 arrivals += [
                     (other.topic, other.queue_id, at + 1, tags_code) for other, at in light
                 ]
-    return key_rows
+    return key_rows, latest
 
 
 def _is_usual(p: bytes, at: int, stop: int, total: int) -> bool:

@@ -62,6 +62,8 @@ from ledgermq.commitlog.scrub import Scrub
 from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.record import decode_record_head
 
 
 class MessageStore:
@@ -207,6 +209,18 @@ class MessageStore:
 
     # --- writing ---
 
+    def store_time_behind(self, last_record: bytes) -> int:
+        """Return the store time of a record that is appended now: no earlier than any in the log.
+
+        Args:
+            last_record: of the log, which need not be dispatched; b"" when there is none.
+        """
+        latest = max(self._clock_ms(), self._dispatcher.dispatched_timestamp)
+        try:
+            return max(latest, decode_record_head(last_record).store_timestamp)
+        except RemoteProtocolError:
+            return latest
+
     def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
         """Append a turn's messages: see MessageWriter.append.
 
@@ -238,6 +252,8 @@ class MessageStore:
             raise self._dispatcher.failure
         if self._dispatcher.dispatched_index < self._store.last_index:
             raise LeaderNotReadyError()
+        if self._commit_log is not None:
+            self._commit_log.go_on_from(self._dispatcher.dispatched_timestamp)
         self._queue_offsets.open()
 
     def resign(self) -> None:
@@ -381,7 +397,10 @@ class MessageStore:
 
     @property
     def dispatched_timestamp(self) -> int:
-        """Return the store time of the newest record that readers may see; 0 when there is none."""
+        """Return the latest store time of all records that readers may see; 0 when there is none.
+
+        Those of the log never fall, but where a Java leader's clock was set back.
+        """
         return self._dispatcher.dispatched_timestamp
 
     @property

@@ -43,6 +43,10 @@ RECOVERY_BEAT_MS: Final = 20
 # Rounds of heart beats whose answers still tell how long they took.
 _ROUNDS_KEPT: Final = 64
 
+# Makes the body of the record that opens a term: from the term, and the body of the entry before
+# it, b"" in an empty log.
+MakeOpening = Callable[[int, bytes], bytes]
+
 
 class Leader:
     """The leader of one term.
@@ -65,13 +69,13 @@ class Leader:
         voters: Collection[str],
         commit_index: int,
         now_ms: float,
-        make_opening: Callable[[int], bytes] | None,
+        make_opening: MakeOpening | None,
     ) -> None:
         """Begins the leadership of the present term; nothing is sent yet.
 
         Args:
             voters: peers that gave their vote, as members with this leader's birth.
-            make_opening: makes the body of the record that opens a term; None when there is none.
+            make_opening: makes the record that opens the term; None when there is none.
         """
         config = state.config
         self._state = state
@@ -118,9 +122,12 @@ class Leader:
             self._append_opening(self._make_opening)
             self.opening_index = self.ready_index = self._log.last_index
 
-    def _append_opening(self, make_body: Callable[[int], bytes]) -> None:
-        term = self._state.term
-        self._log.encode([make_body(term)], term)
+    def _append_opening(self, make_body: MakeOpening) -> None:
+        log, term = self._log, self._state.term
+        last = b""
+        if log.first_index <= log.last_index:
+            last = bytes(next(log.read(log.last_index, 1, 1).bodies()))
+        log.encode([make_body(term, last)], term)
 
     def propose(
         self, bodies: Sequence[bytes], commit_index: int, segment_bytes: int, now_ms: float

@@ -11,7 +11,7 @@ be Java, votes, heart beats and times follow DLedger 0.3.1.2, but for what its p
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from ledgermq.dledger.birth import Birth
@@ -21,7 +21,7 @@ from ledgermq.dledger.election import LeaderElector
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
 from ledgermq.dledger.handler import EntryHandler
-from ledgermq.dledger.leader import Leader
+from ledgermq.dledger.leader import Leader, MakeOpening
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import (
     Candidate,
@@ -82,7 +82,7 @@ class Raft:
         hard_state: HardState | None,
         rng: random.Random,
         now_ms: float,
-        opening_body: Callable[[int], bytes] | None = None,
+        opening_body: MakeOpening | None = None,
         recovering: bool = False,
         is_new: bool = False,
     ) -> None:
@@ -95,8 +95,8 @@ class Raft:
             hard_state: as saved; None when there is none.
             rng: source of election jitter.
             now_ms: monotonic time.
-            opening_body: makes the body of the record that opens a term this member leads; None
-                when there is none to make.
+            opening_body: makes the record that opens a term this member leads; None when there is
+                none to make.
             recovering: this member has lost state. It gives no votes, does not stand for election
                 and tells leaders not to count it, until it has caught up (`end_recovery`). A log
                 without a hard state to match makes it so, too.

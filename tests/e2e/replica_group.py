@@ -23,7 +23,7 @@ GROUP = "test-group"
 _POLL_S = 0.01
 
 
-def opening_body(term: int) -> bytes:
+def opening_body(term: int, last: bytes = b"") -> bytes:
     return b"term %d opens" % term
 
 

@@ -92,7 +92,7 @@ class StoreMember:
             codec,
             random.Random(self.config.self_id),
             self,
-            lambda term: opening_record(term, HOST, START_MS),
+            lambda term, last: opening_record(term, HOST, START_MS),
             repair_mark=self.mark,
         )
         self.messages.attach(self.replica)

@@ -44,7 +44,7 @@ def unit(offset: int) -> bytes:
 
 
 def row(queue: ConsumeQueue, offset: int) -> Row:
-    return Row(queue, offset, unit(offset), 0, (), None, 0)
+    return Row(queue, offset, unit(offset), 0, (), None, 7 * offset % 50)
 
 
 def no_light(row: Row, index: int) -> None:
@@ -71,8 +71,9 @@ class Folder:
             queue, first = self.queues[number], ends[number]
             ends[number] += count
             rows += [row(queue, offset) for offset in range(first, first + count)]
+        latest = max([row.store_timestamp for row in rows], default=0)
         arrivals: list[tuple[str, int, int, int]] = []
-        assert loops.put_rows(rows, 0, arrivals, no_light) == []
+        assert loops.put_rows(rows, 0, arrivals, no_light) == ([], latest)
         assert [queue.max_offset for queue in self.queues] == ends
         told = [(queue.topic, queue.queue_id, offset + 1, 0) for queue, offset, *_ in rows if queue]
         assert arrivals == told

@@ -11,6 +11,7 @@ from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.service.flushes import Flushes
 from ledgermq.commitlog import reading
 from ledgermq.commitlog import store as message_store
+from ledgermq.commitlog.message_writer import MessageWriter
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.recovery import Recovery
 from ledgermq.commitlog.rows import RowMaker
@@ -397,3 +398,22 @@ def blank_before_a_torn_entry_counts() -> list[Patch]:
             state.position = start + len(buffer)
 
     return [(opening, "walk", walk)]
+
+
+def store_times_by_the_own_clock() -> list[Patch]:
+    def ignore(self: Any, timestamp: int) -> None:
+        self._last_timestamp = 0
+
+    def own_time(self: Any, last_record: bytes) -> int:
+        return int(self._clock_ms())
+
+    return [(MessageWriter, "go_on_from", ignore), (MessageStore, "store_time_behind", own_time)]
+
+
+def opening_behind_what_is_dispatched() -> list[Patch]:
+    original = MessageStore.store_time_behind
+
+    def without_tail(self: Any, last_record: bytes) -> int:
+        return original(self, b"")
+
+    return [(MessageStore, "store_time_behind", without_tail)]

@@ -106,7 +106,7 @@ class TraceMember:
             self.hard_state,
             random.Random(rng.random()),
             now_ms,
-            opening_body=lambda term: b"open %d" % term,
+            opening_body=lambda term, last: b"open %d" % term,
         )
         for peer_id in self.config.peer_ids:
             self.raft.set_dialect(peer_id, PeerDialect.LEDGERMQ)

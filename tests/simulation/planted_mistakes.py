@@ -479,6 +479,20 @@ MUTATIONS = (
         60,
         _BIRTHS,
     ),
+    Mutation(
+        "M55",
+        "a new leader stores by its own clock",
+        store_twins.store_times_by_the_own_clock,
+        brokers.store_times_over_clocks_that_differ,
+        20,
+        _CLOCKS,
+    ),
+    Mutation(
+        "M56",
+        "a term opens by what is dispatched, not behind the log",
+        store_twins.opening_behind_what_is_dispatched,
+        brokers.store_times_over_clocks_that_differ,
+    ),
 )
 
 

@@ -358,7 +358,9 @@ class BrokerService:
                 is_slave=config.broker_role == "SLAVE",
                 is_sync_flush=config.flush_disk_type == "SYNC_FLUSH",
                 self_id=config.ledger_self_id,
-                opening_record=lambda: opening_record(1, store_host, self._now_ms()),
+                opening_record=lambda: opening_record(
+                    1, store_host, self._messages.store_time_behind(b"")
+                ),
                 keeper=storage.keeper,
             )
             if self._replication is not None:
@@ -372,7 +374,9 @@ class BrokerService:
             storage.codec,
             self._rng,
             self._applier,
-            lambda term: opening_record(term, store_host, self._now_ms()),
+            lambda term, last: opening_record(
+                term, store_host, self._messages.store_time_behind(last)
+            ),
             keeper=storage.keeper,
             repair_mark=storage.repair_mark,
         )

@@ -18,7 +18,7 @@ disk without room is waited for. Any other error of the disk or of the core stop
 good: it falls silent, the others elect.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -32,6 +32,7 @@ from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import AppliedEntriesCutError, NotLeaderError
+from ledgermq.dledger.leader import MakeOpening
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
 from ledgermq.dledger.raft import Raft
@@ -74,7 +75,7 @@ class Replica:
         codec: EntryCodec,
         rng: Random,
         applier: Applier,
-        opening_body: Callable[[int], bytes] | None,
+        opening_body: MakeOpening | None,
         *,
         make_links: MakeLinks = Connections,
         keeper: Keeper | None = None,
@@ -90,7 +91,7 @@ class Replica:
             codec: as the group's other members have it.
             rng: draws election times.
             applier: told what is committed.
-            opening_body: makes the body of the entry that opens a term; None: no such entry.
+            opening_body: makes the entry that opens a term; None: no such entry.
             make_links: makes the ways to the other members.
             keeper: does what waits for the disk; its owner stops it. None: one of this member.
             repair_mark: of the same store; None: what was forgotten is forgotten by a restart.

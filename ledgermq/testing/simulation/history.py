@@ -5,7 +5,7 @@ I17  and can be read at its offset            I22  a queue offset names one mess
 I18  nothing is read that nobody sent         I23  order in a queue is order in time
 I19  a record knows its own place             I24  a reader sees each offset once, unchanged
 I20  no queue is ahead of the commit          I28  one answer for each request
-I12  nothing uncommitted is shown
+I12  nothing uncommitted is shown             I38  store times never fall along the log
 """
 
 from collections.abc import Sequence
@@ -41,9 +41,16 @@ class Ack(NamedTuple):
 class BrokerWatch:
     """What clients did and what the log says about it."""
 
-    def __init__(self, tables: TableWatch) -> None:
-        """Nothing was sent; `tables` is told of committed records of the broker's state."""
+    def __init__(self, tables: TableWatch, *, has_java: bool) -> None:
+        """Nothing was sent; `tables` is told of committed records of the broker's state.
+
+        Args:
+            has_java: a leader may be a member of Java, whose store times follow its clock back.
+        """
         self._tables = tables
+        self._has_java = has_java
+        # Latest store time of the committed log.
+        self._latest_ms = 0
         # Committed messages of each queue, by queue offset.
         self.queues: dict[tuple[str, int], list[Message]] = {}
         self.sent: set[bytes] = set()
@@ -57,10 +64,14 @@ class BrokerWatch:
         self.taken: set[tuple[str, int]] = set()
 
     def on_committed(self, index: int, placed: Placed) -> None:
-        """An entry is committed for the first time: I18, I19, I21, I22."""
+        """An entry is committed for the first time: I18, I19, I21, I22, I38."""
         record = decode_record(placed.body)
         place = placed.position + HEAD_BYTES
         demand(record.physical_offset == place, "I19 record does not know its place", index)
+        stored_ms, latest_ms = record.store_timestamp, self._latest_ms
+        is_in_time = stored_ms >= latest_ms or self._has_java
+        demand(is_in_time, "I38 store time falls", index, record.topic, stored_ms, latest_ms)
+        self._latest_ms = max(stored_ms, latest_ms)
         kind = record.sys_flag & TRANSACTION_MASK
         if kind in (0, _COMMIT_FLAG):
             self._take_message(index, record)

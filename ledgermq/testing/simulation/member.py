@@ -314,7 +314,9 @@ class SimMember:
             _CODEC,
             random.Random(self._rng.random()),
             broker,
-            lambda term: opening_record(term, STORE_HOST, self.wall_ms()),
+            lambda term, last: opening_record(
+                term, STORE_HOST, broker.messages.store_time_behind(last)
+            ),
             repair_mark=mark,
             make_links=make_links,
             keeper=keeper,

@@ -67,7 +67,7 @@ class World:
             for member_id in plan.ids
         }
         self.tables = TableWatch(self.hit)
-        self.history = BrokerWatch(self.tables)
+        self.history = BrokerWatch(self.tables, has_java=bool(plan.java_ids))
         self.service = ServiceWatch(self.members, lambda: self.timeline.now_ms)
         self.coverage = Coverage(plan.timing.election_timeout_ms, self.hit)
         self.raft_watch = RaftWatch(

@@ -1,5 +1,7 @@
 """Brokers: queues, queue offsets and group offsets over changes of the leader."""
 
+from typing import Final
+
 from ledgermq.dledger.messages import (
     AppendRequest,
     HeartBeatRequest,
@@ -10,6 +12,8 @@ from ledgermq.dledger.messages import (
 from ledgermq.testing.simulation.clients import GROUP, TOPICS
 from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.stage import Stage, group
+
+_DAY_MS: Final = 86_400_000
 
 
 def _tail_of_n1() -> Stage:
@@ -125,4 +129,37 @@ def reader_of_a_cut_off_leader() -> None:
     stage.holds_all(*stage.ids)
     for member_id in stage.ids:
         stage.read(member_id)
+    stage.settle()
+
+
+def store_times_over_clocks_that_differ() -> None:
+    """Each member's clock is elsewhere, and store times never fall: I38 looks at each record.
+
+    Also where the next leader's log ends with entries that it has not dispatched: it opens its term
+    behind them.
+    """
+    stage = group()
+    members = stage.ids * 4
+    jumps_ms = (_DAY_MS, 60_000, -_DAY_MS, 3 * _DAY_MS, -5 * _DAY_MS, 1_000)
+    for leader_id, next_id, third_id, jump_ms in zip(
+        members, members[1:], members[2:], jumps_ms, strict=False
+    ):
+        stage[leader_id].wall_offset_ms += jump_ms
+        stage.send_all(leader_id)
+        index = stage.last_index(leader_id)
+        held = [
+            stage.hold(AppendRequest, leader_id, third_id),
+            stage.hold(PushResponse, next_id, leader_id),
+        ]
+        stage.send(leader_id, 3)
+        stage.until(
+            lambda m=next_id, i=index + 3: stage.last_index(m) == i, f"{next_id} has the tail"
+        )
+        stage.isolate(leader_id)
+        stage.lead(next_id)
+        for one in held:
+            one.stop()
+        stage.heal()
+        stage.send_all(next_id)
+        stage.holds_all(*stage.ids)
     stage.settle()

@@ -104,7 +104,11 @@ class Broker:
     def lead(self, term=None):
         term = max(1, self.ledger_store.last_term + 1) if term is None else term
         self.ledger.term = term
-        self.ledger.propose([opening_record(term, HOST, self.now_ms)])
+        last = b""
+        if self.ledger_store.last_index >= self.ledger_store.first_index:
+            last = self.ledger_store.read(self.ledger_store.last_index, 1).data[48:]
+        opened_ms = self.store.store_time_behind(last)
+        self.ledger.propose([opening_record(term, HOST, opened_ms)])
         self.commit()
         self.store.become_leader()
         return self

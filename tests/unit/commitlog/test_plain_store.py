@@ -237,3 +237,25 @@ def test_the_scrub_compares_queues_and_keys_with_the_log(plain: Plain) -> None:
         pass
     assert scrub.round_count == 1
     assert scrub.byte_count == plain.store.max_physical_offset
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_store_times_go_on_over_a_restart_with_a_clock_that_is_behind(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    plain = Plain(tmp_path)
+    plain.open()
+    plain.send(3)
+    if is_clean:
+        plain.close()
+    again = Plain(tmp_path)
+    again.now_ms = plain.now_ms - 500_000
+    again.open()
+    assert again.store.store_time_behind(b"") == plain.now_ms
+    again.send(3, start=3)
+    parts = again.store.get_message("T", 0, 0, 32, None).parts
+    assert [decode_record(part).store_timestamp for part in parts] == [plain.now_ms] * 6
+    again.now_ms = plain.now_ms + 1
+    again.send(1, start=6)
+    assert again.store.store_time("T", 0, 6) == again.now_ms
+    again.close()

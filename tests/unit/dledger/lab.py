@@ -124,7 +124,7 @@ class Lab:
             HardState(term, voted_for, birth),
             random.Random(1),
             0.0,
-            opening_body=(lambda t: b"open %d" % t) if opening else None,
+            opening_body=(lambda term, last: b"open %d" % term) if opening else None,
             recovering=recovering,
             is_new=is_new,
         )

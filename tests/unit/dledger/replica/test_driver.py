@@ -127,7 +127,7 @@ class Rig:
             EntryCodec(crc32c),
             random.Random(1),
             self.journal,
-            lambda term: b"opening",
+            lambda term, last: b"opening",
             keeper=Keeper(cast(Any, self.clock), cast(ThreadPool, self.pool)),
         )
 

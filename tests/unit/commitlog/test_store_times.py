@@ -1,0 +1,144 @@
+"""Store times never fall along a log, whatever the clocks of those who write it say."""
+
+import pytest
+
+from ledgermq.commitlog import opening_record
+from ledgermq.protocol.record import decode_record
+from tests.unit.commitlog.single_member import HOST, START_MS, Broker, message
+
+HOUR_MS = 3_600_000
+
+
+def sent(broker: Broker, count: int, first: int = 0) -> None:
+    """So many messages, one a second by the broker's clock, each with a key of its own."""
+    for n in range(first, first + count):
+        broker.send(message(b"%d" % n, properties=b"KEYS\x01k%d all" % n))
+        broker.now_ms += 1000
+
+
+def store_times(broker: Broker) -> list[int]:
+    """Of all records, those in no queue among them."""
+    store, ledger = broker.store, broker.ledger_store
+    places = [ledger.position_at(i) + 48 for i in range(ledger.first_index, ledger.last_index + 1)]
+    return [decode_record(store.record_at(place)).store_timestamp for place in places]
+
+
+def falls(times: list[int]) -> list[tuple[int, int]]:
+    return [pair for pair in zip(times, times[1:], strict=False) if pair[1] < pair[0]]
+
+
+def restarted(broker: Broker, ahead_ms: int, *, is_clean: bool = True) -> Broker:
+    """The next process, by another clock."""
+    now_ms = broker.now_ms
+    if is_clean:
+        broker.close()
+    else:
+        broker.kill()
+    again = Broker(broker.root)
+    again.now_ms = now_ms + ahead_ms
+    return again
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_times_go_on_over_a_restart_with_a_clock_that_is_behind(tmp_path, is_clean):
+    broker = Broker(tmp_path).lead()
+    sent(broker, 20)
+    begun_ms = broker.now_ms
+    broker = restarted(broker, -HOUR_MS, is_clean=is_clean).lead()
+    sent(broker, 20, 20)
+    assert falls(store_times(broker)) == []
+    # As long as the clock is behind nothing else is said of the new ones.
+    assert set(store_times(broker)[21:]) == {begun_ms - 1000}
+    # Of two messages as near to a time the earlier one counts.
+    assert broker.store.offset_by_time("TopicTest", 0, START_MS + 15_000) == 15
+    found = broker.store.query("TopicTest", "all", 99, START_MS, START_MS + 40_000)
+    assert len(found.parts) == 40
+    broker.now_ms += 2 * HOUR_MS
+    sent(broker, 1, 40)
+    assert store_times(broker)[-1] == broker.now_ms - 1000
+    assert falls(store_times(broker)) == []
+    broker.close()
+
+
+def test_a_member_that_followed_goes_on_where_the_leader_was(tmp_path):
+    leader, follower = Broker(tmp_path / "a").lead(), Broker(tmp_path / "b")
+    sent(leader, 5)
+    follower.ledger_store.append(leader.ledger_store.read(0, 1 << 20))
+    follower.now_ms = START_MS - HOUR_MS
+    follower.commit()
+    follower.lead(2)
+    sent(follower, 3, 5)
+    assert falls(store_times(follower)) == []
+    leader.close()
+    follower.close()
+
+
+def test_a_member_that_leads_again_forgets_the_times_of_what_was_cut(tmp_path):
+    broker = Broker(tmp_path).lead()
+    sent(broker, 3)
+    broker.now_ms += 5 * HOUR_MS
+    broker.send(message(b"lost"), commit=False)
+    broker.store.resign()
+    broker.ledger_store.truncate(broker.ledger_store.last_index)
+    broker.now_ms -= 5 * HOUR_MS
+    broker.lead(3)
+    sent(broker, 1, 3)
+    assert store_times(broker)[-1] == broker.now_ms - 1000
+    broker.close()
+
+
+def test_an_opening_record_stands_behind_what_is_not_dispatched(tmp_path):
+    broker = Broker(tmp_path).lead()
+    broker.now_ms += HOUR_MS
+    broker.send(message(b"tail"), commit=False)
+    last = broker.ledger_store.read(broker.ledger_store.last_index, 1).data[48:]
+    broker.now_ms -= 2 * HOUR_MS
+    assert broker.store.store_time_behind(last) == START_MS + HOUR_MS
+    assert broker.store.store_time_behind(b"") == START_MS
+    assert broker.store.store_time_behind(b"no record") == START_MS
+    broker.now_ms += 5 * HOUR_MS
+    assert broker.store.store_time_behind(last) == broker.now_ms
+    broker.commit()
+    broker.close()
+
+
+def test_where_a_java_leader_let_them_fall_the_latest_counts(tmp_path):
+    """Not the last: a batch that is dispatched at once may hold both."""
+    broker = Broker(tmp_path)
+    ledger = broker.ledger
+    for times in ((START_MS, START_MS + 9000, START_MS + 2000), (START_MS + 3000,)):
+        ledger.propose([opening_record(1, HOST, at) for at in times])
+        broker.commit()
+    assert broker.store.dispatched_timestamp == START_MS + 9000
+    broker = restarted(broker, 0)
+    assert broker.store.dispatched_timestamp == START_MS + 9000
+    broker.lead(2)
+    assert store_times(broker)[-1] == START_MS + 9000
+    broker.close()
+
+
+def test_a_log_that_was_made_again_tells_its_latest_time(tmp_path):
+    broker = Broker(tmp_path).lead()
+    sent(broker, 20)
+    latest_ms = broker.store.dispatched_timestamp
+    broker.kill()
+    (tmp_path / "dispatch.checkpoint").unlink()
+    again = Broker(tmp_path)
+    assert again.report.rebuilt_because
+    assert again.store.dispatched_timestamp == latest_ms
+    again.close()
+
+
+def test_a_log_that_was_begun_afresh_has_times_of_its_own(tmp_path):
+    broker = Broker(tmp_path, segment_bytes=65_536).lead()
+    broker.now_ms += 9 * HOUR_MS
+    sent(broker, 2)
+    broker.store.resign()
+    broker.ledger_store.reset(1000, 65_536 * 4)
+    broker.store.reset()
+    broker.ledger.commit_index = 999
+    broker.now_ms = START_MS
+    broker.lead(9)
+    sent(broker, 1)
+    assert store_times(broker) == [START_MS, START_MS]
+    broker.close()
