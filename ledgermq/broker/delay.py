@@ -7,6 +7,10 @@ head of each queue tells the next deadline. The leader looks at the heads that a
 messages again in their real topics, with a plan before them (`queue_progress.py`), and goes on when
 that is committed: one bounded append at a time, however much is due.
 
+A deliver time is the store time and the delay. One that lies further ahead than the delay comes
+from a clock that was ahead of this one, or of a log whose times are (they never fall): such a
+message waits for its delay from when this leader first saw it (`delay_arrivals.py`).
+
 No I/O and no timer of its own: `run` is called from time to time, and looks at no queue whose head
 it knows to lie ahead.
 Source: `ScheduleMessageService.java`.
@@ -18,6 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from twisted.logger import Logger
 
 from ledgermq.broker import names
+from ledgermq.broker.delay_arrivals import NOTES_APART_MS, Arrivals
 from ledgermq.broker.delay_levels import DelayLevels
 from ledgermq.broker.deliveries import Delivered
 from ledgermq.broker.errors import BrokerError, CommitTimeoutError
@@ -135,6 +140,7 @@ class DelayedDelivery:
         *,
         has_room: Callable[[], bool],
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], float],
         soon: Callable[[Callable[[], None]], None],
         body_bytes_max: int,
     ) -> None:
@@ -143,6 +149,7 @@ class DelayedDelivery:
         Args:
             has_room: False while so much waits for its commit that senders are near their limit.
             now_ms: wall clock.
+            clock_ms: monotonic time.
             soon: has a function called at the end of the turn.
             body_bytes_max: what the store takes.
         """
@@ -152,10 +159,13 @@ class DelayedDelivery:
         self._deliveries = deliveries
         self._has_room = has_room
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._soon = soon
         self._body_bytes_max = body_bytes_max
         # Deliver time of the head of a level, where it is known and lies ahead; wall clock.
         self._due_ms: dict[int, int] = {}
+        self._arrivals = Arrivals()
+        self._noted_ms = -NOTES_APART_MS
         # Level that is looked at first: it changes, so that no level can keep the others waiting.
         self._first_level = 1
         self._is_waiting = False
@@ -167,7 +177,10 @@ class DelayedDelivery:
         now_ms = self._now_ms()
         if not self._progress.is_leading:
             self._due_ms.clear()
+            self._arrivals.clear()
+            self._noted_ms = -NOTES_APART_MS
             return
+        self._note_ends()
         if self._is_waiting or 0 < self._paused_until_ms - now_ms <= _PAUSE_MS:
             return
         if not self._has_room():
@@ -200,6 +213,15 @@ class DelayedDelivery:
         }
         return {level: (cursors.get(level, 0), end) for level, end in ends.items() if end}
 
+    def _note_ends(self) -> None:
+        clock_ms = self._clock_ms()
+        if clock_ms - self._noted_ms < NOTES_APART_MS:
+            return
+        self._noted_ms = clock_ms
+        for level in range(1, self._levels.level_max + 1):
+            end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+            self._arrivals.note(level, end, clock_ms)
+
     def _gather(self, now_ms: int) -> Batch:
         batch = Batch()
         count = self._levels.level_max
@@ -212,7 +234,8 @@ class DelayedDelivery:
         return batch
 
     def _gather_level(self, level: int, now_ms: int, batch: Batch) -> None:
-        latest_ms = now_ms + self._levels.delays_ms[level - 1]
+        delay_ms = self._levels.delays_ms[level - 1]
+        latest_ms = now_ms + delay_ms
         # A head further ahead than its delay means that the clock was set back: look again.
         if now_ms < self._due_ms.get(level, 0) <= latest_ms:
             return
@@ -223,11 +246,13 @@ class DelayedDelivery:
         if cursor >= end:
             return
         cursor = max(cursor, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        self._arrivals.forget_before(level, cursor)
         units = store.queue_units(SCHEDULE_TOPIC, queue_id, cursor, DELIVERIES_MAX)
         for physical_offset, _, due_ms in units:
-            # What claims to be due later than possible is due now, as upstream has it.
             if now_ms < due_ms <= latest_ms:
                 self._due_ms[level] = due_ms
+                return
+            if due_ms > latest_ms and not self._has_waited(level, cursor, delay_ms):
                 return
             cursor += 1
             message = self._delivery(physical_offset)
@@ -237,6 +262,13 @@ class DelayedDelivery:
                 batch.deliver(level, cursor, message)
             if batch.is_full:
                 return
+
+    def _has_waited(self, level: int, offset: int, delay_ms: int) -> bool:
+        """Whether a message has waited since it was first seen: its deliver time is no possible
+        one.
+        """
+        seen_ms = self._arrivals.find_time(level, offset)
+        return seen_ms is not None and self._clock_ms() - seen_ms >= delay_ms
 
     def _delivery(self, physical_offset: int) -> AppendMessage | None:
         """The message as it is stored in its real topic; None when it cannot be."""

@@ -135,8 +135,9 @@ class Transactions:
         self._op_offset = 0
         self._op_read = 0
         self._next_round_ms = 0
-        # Start of the round under way.
-        self._round_ms: int | None = None
+        # Of the round under way: the end of the half messages when it began. What came since is
+        # for the next one; store times would not tell, where the log's are ahead of this clock.
+        self._round_end: int | None = None
 
     # The end of a transaction.
 
@@ -243,10 +244,10 @@ class Transactions:
         elif self._former_copies.has_more:
             self._former_copies.read()
             self._soon(self.run)
-        elif self._round_ms is not None:
+        elif self._round_end is not None:
             self._walk(now_ms)
         elif not 0 < self._next_round_ms - now_ms <= self._rules.check_interval_ms:
-            self._round_ms = now_ms
+            self._round_end = self._store.max_offset(names.HALF_TOPIC, 0)
             self._walk(now_ms)
 
     def _adopt_leadership(self) -> None:
@@ -266,7 +267,7 @@ class Transactions:
         first = self._store.min_offset(names.HALF_DONE_TOPIC, 0)
         self._op_offset = max(offsets.find(HALF_GROUP, names.HALF_DONE_TOPIC, 0) or 0, first)
         self._op_read = self._op_offset
-        self._round_ms = None
+        self._round_end = None
         self._next_round_ms = self._now_ms() + self._rules.check_interval_ms
 
     @property
@@ -305,7 +306,7 @@ class Transactions:
             elif self._is_worn_out(half):
                 batch.deliver(HALF_QUEUE, cursor + 1, set_aside(half, self._store_host))
                 copies.append((half, False))
-            elif half.record.store_timestamp >= (self._round_ms or 0):
+            elif cursor >= (self._round_end or 0):
                 break
             else:
                 age_ms = now_ms - half.record.born_timestamp
@@ -320,7 +321,7 @@ class Transactions:
         if batch.runs:
             self._append_walk(batch, copies, now_ms)
         else:
-            self._round_ms = None
+            self._round_end = None
             self._next_round_ms = now_ms + self._rules.check_interval_ms
 
     def _is_worn_out(self, half: HalfMessage) -> bool:

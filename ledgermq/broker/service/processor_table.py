@@ -177,6 +177,7 @@ def _delays(parts: Parts) -> DelayedDelivery:
         Deliveries(parts.proposals, parts.store_host, parts.now_ms),
         has_room=lambda: _has_room(parts),
         now_ms=parts.now_ms,
+        clock_ms=parts.clock_ms,
         soon=parts.soon,
         body_bytes_max=parts.config.message_bytes_max,
     )

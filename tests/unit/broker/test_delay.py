@@ -14,6 +14,7 @@ from ledgermq.broker.delay import (
     target_of,
     waiting_message,
 )
+from ledgermq.broker.delay_arrivals import Arrivals
 from ledgermq.broker.delay_levels import DelayLevels
 from ledgermq.broker.errors import BrokerError, CommitTimeoutError, ConfigError, SystemBusyError
 from ledgermq.broker.queue_progress import QueueProgress, Run
@@ -76,6 +77,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
+        self.clock_ms = 7e6
         self.queues = Queues()
         self.progress = QueueProgress()
         self.appends: list[tuple[Sequence[Run], Sequence[AppendMessage], Delivered]] = []
@@ -88,6 +90,7 @@ class Bench:
             self,
             has_room=lambda: self.has_room,
             now_ms=lambda: self.now_ms,
+            clock_ms=lambda: self.clock_ms,
             soon=self.soon.append,
             body_bytes_max=1000,
         )
@@ -101,6 +104,7 @@ class Bench:
     def run(self, after_ms: int = 0) -> list[bytes]:
         """Lets time pass and runs once; returns the bodies that were appended."""
         self.now_ms += after_ms
+        self.clock_ms += after_ms
         before = len(self.appends)
         self.delivery.run()
         return [sent.body for _, messages, _ in self.appends[before:] for sent in messages]
@@ -223,12 +227,71 @@ def test_queue_that_retention_shortened_goes_on_at_its_first_message() -> None:
     assert bench.progress.cursor(1) == 5
 
 
-def test_clock_set_back_delays_nothing_for_long() -> None:
+def test_clock_set_back_neither_hastens_nor_delays() -> None:
     bench = Bench()
-    bench.queues.add(1, bench.now_ms)
-    bench.run()
-    # The deliver time lies further ahead now than the delay of the level: it is due.
-    assert bench.run(-3_600_000) == [b"b"]
+    bench.queues.add(2, bench.now_ms)
+    assert bench.run() == []
+    bench.now_ms -= 3_600_000
+    assert bench.run(4999) == []
+    # The deliver time lies an hour ahead now, and it has waited for its delay.
+    assert bench.run(1) == [b"b"]
+
+
+@pytest.mark.parametrize("ahead_ms", [1000, 60_000, 10 * 365 * 86_400_000])
+def test_times_of_a_log_that_are_ahead_neither_hasten_nor_delay(ahead_ms: int) -> None:
+    """They never fall: what a leader stores whose clock is behind all has the latest of them."""
+    bench = Bench()
+    latest_ms = bench.now_ms + ahead_ms
+    delivered = {}
+    for step in range(40):
+        if step < 20:
+            bench.queues.add(2, max(bench.now_ms, latest_ms), b"%d" % step)
+        for body in bench.run():
+            delivered[int(body)] = step * 500
+        if bench.appends:
+            bench.commit()
+            bench.appends.clear()
+        bench.run(500)
+        for _, messages, _ in bench.appends:
+            delivered |= {int(message.body): (step + 1) * 500 for message in messages}
+        if bench.appends:
+            bench.commit()
+            bench.appends.clear()
+    waited = {number: at_ms - number * 500 for number, at_ms in delivered.items()}
+    assert sorted(waited) == list(range(20))
+    # It is noted each second where a queue ends; a little late, but never early.
+    late_ms = min(ahead_ms, 1000)
+    assert all(5000 <= ms <= 5000 + late_ms + 500 for ms in waited.values()), waited
+
+
+def test_a_new_leader_counts_from_when_it_saw_a_message() -> None:
+    bench = Bench()
+    bench.queues.add(1, bench.now_ms + 86_400_000)
+    bench.progress.follow()
+    assert bench.run(5000) == []
+    bench.progress.lead()
+    assert bench.run() == []
+    assert bench.run(999) == []
+    assert bench.run(1) == [b"b"]
+
+
+def test_notes_are_bounded_and_make_nothing_early() -> None:
+    arrivals = Arrivals()
+    for number in range(5000):
+        arrivals.note(1, 10 * number + 10, 1000.0 * number)
+        # Nothing new.
+        arrivals.note(1, 10 * number + 10, 1000.0 * number + 500)
+    assert len(arrivals._notes[1][0]) <= 256
+    for offset in range(0, 50_000, 7):
+        seen_ms = arrivals.find_time(1, offset)
+        assert seen_ms is not None
+        assert 1000.0 * (offset // 10) <= seen_ms <= 4_999_000.0
+    assert arrivals.find_time(1, 49_999) == 4_999_000.0
+    assert arrivals.find_time(1, 50_000) is None
+    assert arrivals.find_time(2, 0) is None
+    arrivals.forget_before(1, 49_990)
+    assert arrivals.find_time(1, 49_995) == 4_999_000.0
+    assert len(arrivals._notes[1][0]) == 1
 
 
 def test_progress_is_told_level_by_level() -> None:

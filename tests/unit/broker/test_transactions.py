@@ -208,6 +208,18 @@ def test_producer_is_asked_about_what_is_old_enough() -> None:
     assert bench.asked[1:] == [(b"young", 3), (b"old", 4)]
 
 
+def test_producer_is_asked_where_the_times_of_the_log_are_ahead() -> None:
+    """They never fall: a leader whose clock is behind stores with times that lie ahead of it."""
+    bench = Bench()
+    bench.jump_ms = 365 * 86_400_000
+    bench.send(b"pinned", born_ms=bench.now_ms)
+    bench.jump_ms = 0
+    bench.walk()
+    assert bench.asked == [(b"pinned", 1)]
+    bench.walk()
+    assert bench.asked == [(b"pinned", 1), (b"pinned", 2)]
+
+
 def test_message_that_is_asked_about_too_often_is_put_aside() -> None:
     bench = Bench()
     half = bench.send(b"lost")
