@@ -3,12 +3,20 @@
 Python takes the compiled forms, which stand beside the sources. With `LEDGERMQ_PURE=1` in the
 environment the sources are taken: to see which of them a difference comes from, and for tests,
 which run both ways. Both give the same values for the same arguments. The modules know each other's
-classes, so they are taken all in one form: where one was not compiled, or was changed after it was,
-in a checkout that was brought up to date and not installed again, the sources are taken, too.
+classes, so they are taken all in one form: where one was not compiled, or was compiled of another
+source than the one beside it, as in a checkout that was brought up to date and not installed again,
+the sources are taken, too.
+
+A compiled module says what it was made of: it contains a mark with the digest of its source and of
+the types for C. Dates tell nothing: a copy keeps them or makes them anew, and a checkout of an
+older commit makes old sources new. The mark is read before the module is loaded, for to load it is
+to run it.
 
 Imported with the package itself, so it imports next to nothing.
 """
 
+import hashlib
+import mmap
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +24,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Final
 
-# setup.py compiles the same ones.
+# setup.py compiles them.
 MODULES: Final[tuple[str, ...]] = (
     "ledgermq.broker.answering",
     "ledgermq.broker.gathering",
@@ -31,8 +39,12 @@ MODULES: Final[tuple[str, ...]] = (
 )
 PURE_VARIABLE: Final = "LEDGERMQ_PURE"
 
-# An installation writes its files in any order, but in less time than this.
-_INSTALLATION_S: Final = 60.0
+# In a compiled module this comes before the digest, in hexadecimal digits.
+DIGEST_MARK: Final = b"ledgermq-kernel-digest:"
+# Types for C that several modules share and that have no source.
+SHARED_TYPES: Final[tuple[str, ...]] = ("ledgermq.commitlog.prefetch",)
+
+_DIGITS: Final = 64
 _FOLDER: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -65,12 +77,47 @@ def compiled_of(module: str) -> str | None:
     return next((stem + end for end in EXTENSION_SUFFIXES if os.path.isfile(stem + end)), None)
 
 
+def digest_of(module: str) -> str:
+    """Returns the digest of what a module is compiled of: its source, and all types for C.
+
+    All types, because a compiled module knows the layout of the classes of others.
+
+    Raises:
+        OSError: a file is missing or cannot be read.
+    """
+    digest = hashlib.sha256()
+    types = (source_of(name).removesuffix(".py") + ".pxd" for name in (*MODULES, *SHARED_TYPES))
+    for path in (source_of(module), *types):
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(len(content).to_bytes(8, "big"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
 def is_stale(module: str) -> bool:
-    """Tells whether the source of a module was changed after it was compiled."""
+    """Tells whether a module was compiled of anything else than what stands beside it."""
     compiled = compiled_of(module)
     if compiled is None:
         return False
-    return os.path.getmtime(source_of(module)) - os.path.getmtime(compiled) > _INSTALLATION_S
+    try:
+        return _marked_digest(compiled) != digest_of(module)
+    except OSError:
+        # Without its types nobody can tell; without its source nothing could be taken instead.
+        return os.path.isfile(source_of(module))
+
+
+def _marked_digest(path: str) -> str:
+    """Returns the digest that a compiled module contains; empty when it has none."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return ""
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = content.find(DIGEST_MARK)
+            if found < 0:
+                return ""
+            start = found + len(DIGEST_MARK)
+            return content[start : start + _DIGITS].decode("ascii", "replace")
 
 
 def why_pure() -> str:
@@ -82,7 +129,7 @@ def why_pure() -> str:
         names = "nothing" if len(missing) == len(MODULES) else f"all but {', '.join(missing)}"
         return f"at installation {names} was compiled: a C compiler is needed"
     stale = [module for module in MODULES if is_stale(module)]
-    return f"changed since they were compiled: {', '.join(stale)}" if stale else ""
+    return f"compiled of other sources: {', '.join(stale)}" if stale else ""
 
 
 def choose() -> None:

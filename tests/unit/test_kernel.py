@@ -1,9 +1,9 @@
-"""The kernel: which modules are compiled, that they are fresh, and how the sources are taken."""
+"""The kernel: which modules are compiled, and of what, and how the sources are taken."""
 
-import ast
 import os
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -13,35 +13,22 @@ from ledgermq import kernel
 ROOT = Path(kernel.__file__).parent.parent
 
 
-def test_setup_compiles_the_modules_that_kernel_names() -> None:
-    tree = ast.parse((ROOT / "setup.py").read_text())
-    named = next(
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MODULES"
-    )
-    assert tuple(named) == tuple(kernel.MODULES)
-
-
 def test_every_module_with_types_for_c_is_named() -> None:
     typed = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in (ROOT / "ledgermq").rglob("*.pxd")
-        if path.with_suffix(".py").exists()
     }
-    assert typed == set(kernel.MODULES)
+    assert typed == {*kernel.MODULES, *kernel.SHARED_TYPES}
+    assert not any(Path(kernel.source_of(module)).exists() for module in kernel.SHARED_TYPES)
 
 
 @pytest.mark.parametrize("module", kernel.MODULES)
-def test_compiled_form_is_not_older_than_its_source(module: str) -> None:
-    compiled = kernel.compiled_of(module)
-    if compiled is None:
+def test_compiled_form_is_of_its_source(module: str) -> None:
+    if kernel.compiled_of(module) is None:
         pytest.skip(
             "nothing was compiled: no C compiler at installation (Debian: gcc, python3-dev)"
         )
-    source = Path(kernel.source_of(module))
-    newest = max(source.stat().st_mtime, source.with_suffix(".pxd").stat().st_mtime)
-    assert os.path.getmtime(compiled) >= newest, f"{module} was changed: make install"
+    assert not kernel.is_stale(module), f"{module} was changed: make install"
 
 
 def _files(pure: str) -> tuple[str, list[str]]:
@@ -82,26 +69,68 @@ def test_what_was_compiled_is_taken_otherwise(unset: str) -> None:
         assert files == [kernel.compiled_of(name) for name in kernel.MODULES]
 
 
-def test_source_that_was_changed_after_it_was_compiled_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kernel of two modules, `p.x` and `p.y`, "compiled" of the sources beside them."""
+    folder = tmp_path / "p"
+    folder.mkdir()
+    monkeypatch.setattr(kernel, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(kernel, "MODULES", ("p.x", "p.y"))
+    monkeypatch.setattr(kernel, "SHARED_TYPES", ("p.shared",))
+    monkeypatch.delenv(kernel.PURE_VARIABLE, raising=False)
+    for name in ("x.py", "y.py", "x.pxd", "y.pxd", "shared.pxd"):
+        (folder / name).write_text(f"of {name}")
+    for name in ("x", "y"):
+        digest = kernel.digest_of(f"p.{name}").encode()
+        compiled = b"\x7fELF" + bytes(70) + kernel.DIGEST_MARK + digest + b"\0code"
+        (folder / (name + EXTENSION_SUFFIXES[0])).write_bytes(compiled)
+    return folder
+
+
+def test_a_compiled_form_is_taken_whatever_the_dates_say(sources: Path) -> None:
+    for path in sources.iterdir():
+        os.utime(path, (10**9, 10**9) if path.suffix == ".so" else (2 * 10**9, 2 * 10**9))
+    assert kernel.why_pure() == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [("x.py", "p.x"), ("y.py", "p.y"), ("x.pxd", "p.x, p.y"), ("shared.pxd", "p.x, p.y")],
+)
+def test_sources_are_taken_when_one_byte_differs_and_the_dates_do_not(
+    sources: Path, changed: str, named: str
 ) -> None:
-    source, compiled = tmp_path / "x.py", tmp_path / "x.so"
-    monkeypatch.setattr(kernel, "source_of", lambda module: str(source))
-    monkeypatch.setattr(kernel, "compiled_of", lambda module: str(compiled))
-    source.write_text("")
-    compiled.write_text("")
-    os.utime(compiled, (1_000_000, 1_000_000))
-    os.utime(source, (1_000_030, 1_000_030))
-    assert not kernel.is_stale("x")
-    os.utime(source, (1_000_090, 1_000_090))
-    assert kernel.is_stale("x")
+    path = sources / changed
+    before = path.stat()
+    path.write_text(path.read_text().replace("of", "ot"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert kernel.why_pure() == f"compiled of other sources: {named}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x7fELF without a mark", b"\x7fELF" + kernel.DIGEST_MARK, kernel.DIGEST_MARK * 2],
+)
+def test_a_compiled_form_without_a_digest_is_not_taken(sources: Path, content: bytes) -> None:
+    (sources / ("y" + EXTENSION_SUFFIXES[0])).write_bytes(content)
+    assert kernel.why_pure() == "compiled of other sources: p.y"
+
+
+def test_without_its_types_a_compiled_form_proves_nothing(sources: Path) -> None:
+    (sources / "shared.pxd").unlink()
+    assert kernel.why_pure() == "compiled of other sources: p.x, p.y"
+
+
+def test_stale_forms_are_passed_over_at_import(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sources / "x.py").write_text("changed")
     finders: list[object] = []
     monkeypatch.setattr(sys, "meta_path", finders)
-    monkeypatch.delenv(kernel.PURE_VARIABLE, raising=False)
     kernel.choose()
     (finder,) = finders
     assert tuple(getattr(finder, "modules", ())) == kernel.MODULES
-    assert kernel.describe().startswith("pure Python (changed since")
+    assert kernel.describe() == "pure Python (compiled of other sources: p.x)"
     assert not kernel.is_compiled()
 
 
