@@ -16,9 +16,12 @@ that slept) makes things be kept longer, until the next start. A disk that fills
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from twisted.logger import Logger
+
+from ledgermq.broker.log_times import LogTimes
 
 # What the two clocks may differ by before it is told: more than a time service corrects at a time.
 _TOLD_MS: Final = 60_000
@@ -29,42 +32,37 @@ _log = Logger()
 class ExpiryClock:
     """The clock of one broker's retention and of its open transactions."""
 
-    def __init__(self, wall_ms: Callable[[], int], clock_ms: Callable[[], float] | None) -> None:
+    def __init__(
+        self,
+        wall_ms: Callable[[], int],
+        clock_ms: Callable[[], float] | None,
+        log_times: LogTimes,
+    ) -> None:
         """Begins with the wall clock as it is.
 
         Args:
             wall_ms: ms since 1970.
             clock_ms: monotonic time; None: the wall clock is one that is moved on purpose, and is
                 believed.
+            log_times: what time it is by the log.
         """
         self._wall_ms = wall_ms
         self._clock_ms = clock_ms
-        # How far the wall clock and the log's newest store time are ahead of the monotonic clock.
+        self._log_times = log_times
+        # How far the wall clock was ahead of the monotonic one at the start.
         self._wall_ahead_ms = 0.0 if clock_ms is None else wall_ms() - clock_ms()
-        self._log_ahead_ms: float | None = None
         # By how much the wall clock had been set when that was told last.
         self._told_ms = 0.0
-
-    def log_holds(self, stored_ms: int) -> None:
-        """Takes the store time of the newest record in the log; 0 when there is none."""
-        if self._clock_ms is None or stored_ms <= 0:
-            return
-        ahead_ms = stored_ms - self._clock_ms()
-        if self._log_ahead_ms is None or ahead_ms > self._log_ahead_ms:
-            self._log_ahead_ms = ahead_ms
 
     def now_ms(self) -> int:
         """Returns ms since 1970; what is not too old by now is kept."""
         wall_ms = self._wall_ms()
         if self._clock_ms is None:
             return wall_ms
-        clock_ms = self._clock_ms()
-        steady_ms = clock_ms + self._wall_ahead_ms
+        steady_ms = self._clock_ms() + self._wall_ahead_ms
         self._tell(wall_ms - steady_ms)
-        now_ms = min(float(wall_ms), steady_ms)
-        if self._log_ahead_ms is not None:
-            now_ms = min(now_ms, clock_ms + self._log_ahead_ms)
-        return int(now_ms)
+        log_ms = self._log_times.find_now_ms()
+        return int(min(float(wall_ms), steady_ms, inf if log_ms is None else log_ms))
 
     def _tell(self, jump_ms: float) -> None:
         """Says each jump once, and when it was undone."""

@@ -47,6 +47,8 @@ class Leadership:
         self.repair: str | None = None
         # Whether the group is born, and for whom it waits if not; empty without a ledger.
         self.birth = ""
+        # How far the log's latest store time is ahead of this machine's clock, 0 when it is not.
+        self.log_ahead_ms = 0
         # What of the broker's state cannot be stored, for operators; None while all can.
         self.alarm: str | None = None
 

@@ -10,10 +10,12 @@ from twisted.internet import reactor as installed_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import deferLater
+from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import TestCase
 
 from ledgermq.broker.config import load_broker_config
 from ledgermq.broker.service import BrokerService, storage
+from ledgermq.broker.service.broker_service import wall_clock_ms
 from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.topics import TopicConfig
 from ledgermq.cli.main import main
@@ -96,7 +98,10 @@ class BrokerServiceTest(TestCase):
         self.addCleanup(folder.cleanup)
         return Path(folder.name)
 
-    def service_on(self, folder: Path, **settings: str) -> tuple[BrokerService, Deferred[None]]:
+    def service_on(
+        self, folder: Path, *, ahead_ms: int | None = None, **settings: str
+    ) -> tuple[BrokerService, Deferred[None]]:
+        """Its clock is the machine's, or one so far ahead."""
         ready: Deferred[None] = Deferred()
         config = load_broker_config(
             None,
@@ -114,7 +119,8 @@ class BrokerServiceTest(TestCase):
             if not ready.called:
                 ready.callback(None)
 
-        service = BrokerService(config, reactor, on_ready=on_ready)
+        now_ms = None if ahead_ms is None else lambda: wall_clock_ms() + ahead_ms
+        service = BrokerService(config, reactor, on_ready=on_ready, now_ms=now_ms)
         return service, ready
 
     async def test_stop_leaves_no_delayed_call_and_a_clean_store(self) -> None:
@@ -276,6 +282,46 @@ class BrokerServiceTest(TestCase):
         self.assertIn("access control cannot be stored", service.leadership.alarm or "")
         self.assertIn("mappedFileSizeCommitLog", service.leadership.alarm or "")
         await service.stop()
+
+    async def told_of_clocks(
+        self, folder: Path, ahead_ms: int, *, is_behind: bool = False, **settings: str
+    ) -> list[str]:
+        """Starts a broker, sends and stops it: "begins" for a line in the log about its first
+        record, "ahead" for one about the log, and the hours that its runtime information says then.
+        """
+        told: list[str] = []
+
+        def observe(event: Any) -> None:
+            text = str(event.get("log_format"))
+            told.extend(["begins"] * ("begins to store" in text))
+            told.extend(["ahead"] * ("latest store time in the log" in text))
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        service, ready = self.service_on(folder, ahead_ms=ahead_ms, **settings)
+        await service.start()
+        await ready
+        client = CommandClient(reactor, *split(service.address))
+        self.assertEqual((await client.request(send_request("T"), 3000)).code, 0)
+        if is_behind:
+            await until(lambda: "ahead" in told, "a word about the log")
+            command = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+            table = lenient_json.read((await client.request(command, 3000)).body)["table"]
+            told.append(str(round(int(table["ledgerTimeAheadMs"]) / 3_600_000)))
+        await client.stop()
+        await service.stop()
+        globalLogPublisher.removeObserver(observe)
+        return told
+
+    async def test_clock_that_lies_apart_from_the_log_is_told(self) -> None:
+        day_ms = 86_400_000
+        for settings in ({}, {"enableDLegerCommitLog": "false"}):
+            folder = self.new_folder()
+            self.assertEqual(await self.told_of_clocks(folder, 0, **settings), [])
+            far_ms = 2 * day_ms
+            self.assertEqual(await self.told_of_clocks(folder, far_ms, **settings), ["begins"])
+            told = await self.told_of_clocks(folder, day_ms, is_behind=True, **settings)
+            self.assertEqual(told, ["ahead", "24"])
 
     async def test_state_file_that_would_be_too_large_stays_and_the_broker_goes_on(self) -> None:
         def few_bytes(*arguments: Any) -> StateTables:

@@ -492,6 +492,7 @@ MUTATIONS = (
         "a term opens by what is dispatched, not behind the log",
         store_twins.opening_behind_what_is_dispatched,
         brokers.store_times_over_clocks_that_differ,
+        60,
     ),
 )
 

@@ -131,6 +131,7 @@ class AdminProcessor:
             "ledgerSelfId": self._config.ledger_self_id,
             "ledgerBirth": leadership.birth,
             "ledgerRepair": leadership.failure or leadership.repair or "",
+            "ledgerTimeAheadMs": str(leadership.log_ahead_ms),
             "stateAlarm": leadership.alarm or "",
             "accessAlarm": (access.alarm if access is not None else None) or "",
         }

@@ -27,6 +27,7 @@ from ledgermq.broker.dispatch import Dispatcher
 from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.ha.replication import check_interval_ms
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.log_times import LogTimes
 from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
@@ -118,7 +119,6 @@ class BrokerService:
         self._damage: Exception | None = None
         self._rng = rng or Random()
         self._now_ms = now_ms or wall_clock_ms
-        self._expiry = ExpiryClock(self._now_ms, None if now_ms else self._clock_ms)
         self._port = config.listen_port
         self_id, is_slave = config.ledger_self_id, config.is_slave
         self.leadership = Leadership(self_id, config.follower_broker_id, is_slave=is_slave)
@@ -130,6 +130,9 @@ class BrokerService:
         self.state = self._new_state()
         self._storage = storage_of(config)(config, reactor, self.state, self._now_ms, pool)
         self._messages = self.messages = self._storage.messages
+        self._log_times = LogTimes(self._messages, self._now_ms, self._clock_ms)
+        steady_ms = None if now_ms else self._clock_ms
+        self._expiry = ExpiryClock(self._now_ms, steady_ms, self._log_times)
         self._dispatcher = self._new_dispatcher()
         self._tls = TlsFiles(config.tls_file, config.tls_mode, is_client=config.uses_tls)
         self._server = self._new_server(config.listen_port)
@@ -343,12 +346,12 @@ class BrokerService:
             on_role_changed=self._role_changed,
             on_ready=self._ready,
         )
-        self._member = self._new_member(store_host)
+        self._member = self._new_member()
         self._proposals.on_appended = self._member.take_turn
         self._messages.on_damage(self._damage_found)
         return self._member.start(applied_index=self._messages.dispatched_index)
 
-    def _new_member(self, store_host: tuple[bytes, int]) -> Replica | PlainMember:
+    def _new_member(self) -> Replica | PlainMember:
         config, storage = self.config, self._storage
         if isinstance(storage, PlainStorage):
             member = PlainMember(
@@ -358,9 +361,7 @@ class BrokerService:
                 is_slave=config.broker_role == "SLAVE",
                 is_sync_flush=config.flush_disk_type == "SYNC_FLUSH",
                 self_id=config.ledger_self_id,
-                opening_record=lambda: opening_record(
-                    1, store_host, self._messages.store_time_behind(b"")
-                ),
+                opening_record=lambda: self._opening_record(1, b""),
                 keeper=storage.keeper,
             )
             if self._replication is not None:
@@ -374,9 +375,7 @@ class BrokerService:
             storage.codec,
             self._rng,
             self._applier,
-            lambda term, last: opening_record(
-                term, store_host, self._messages.store_time_behind(last)
-            ),
+            self._opening_record,
             keeper=storage.keeper,
             repair_mark=storage.repair_mark,
         )
@@ -401,6 +400,7 @@ class BrokerService:
             self._rates,
             self._member,
             self._expiry,
+            self._log_times,
             clock_ms=self._clock_ms,
             flush_failed=self._flush_failed,
             damage_found=self._damage_found,
@@ -499,6 +499,11 @@ class BrokerService:
         self._stopped.callback(result)
 
     # Parts calling back.
+
+    def _opening_record(self, term: int, last: bytes) -> bytes:
+        """Returns what begins a time in which this member stores, behind the log's last record."""
+        self._log_times.begin_to_store()
+        return opening_record(term, self._store_host, self._messages.store_time_behind(last))
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         assert self._proposals is not None

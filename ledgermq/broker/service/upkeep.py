@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.log_times import LogTimes
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.rates import Rates
 from ledgermq.broker.registration import Registration
@@ -73,6 +74,7 @@ class Upkeep:
         rates: Rates,
         member: LedgerMember,
         expiry: ExpiryClock,
+        log_times: LogTimes,
         *,
         clock_ms: Callable[[], float],
         flush_failed: Callable[[BaseException], None],
@@ -95,6 +97,7 @@ class Upkeep:
         self._rates = rates
         self._member = member
         self._expiry = expiry
+        self._log_times = log_times
         self._clock_ms = clock_ms
         self._flush_failed = flush_failed
         self._damage_found = damage_found
@@ -126,6 +129,7 @@ class Upkeep:
     def _each_second(self) -> None:
         self._leadership.repair = self._storage.repair_reason()
         self._leadership.birth = self._member.birth_text
+        self._leadership.log_ahead_ms = self._log_times.look()
         proposals, pulls = self._proposals, self._processors.pulls
         self._rates.sample(
             self._clock_ms(),
@@ -158,7 +162,6 @@ class Upkeep:
             self._clean()
 
     def _clean(self) -> None:
-        self._expiry.log_holds(self._storage.messages.dispatched_timestamp)
         hour = time.localtime().tm_hour
         self._storage.clean(self._expiry.now_ms(), hour, self._member.needed_index)
         self._member.decline_leadership(self._storage.messages.is_disk_full)

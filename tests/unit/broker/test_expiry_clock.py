@@ -7,21 +7,31 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from ledgermq.broker.expiry_clock import ExpiryClock
+from ledgermq.broker.log_times import LogTimes
 
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
 
 
 class Clocks:
-    """A wall clock that can be set, and a monotonic one."""
+    """A wall clock that can be set, a monotonic one, and a log."""
 
     def __init__(self) -> None:
         self.passed_ms = 0.0
         self.jump_ms = 0
-        self.expiry = ExpiryClock(self.wall_ms, lambda: 5e6 + self.passed_ms)
+        self.dispatched_timestamp = 0
+        self.log_times = LogTimes(self, self.wall_ms, self.clock_ms)
+        self.expiry = ExpiryClock(self.wall_ms, self.clock_ms, self.log_times)
 
     def wall_ms(self) -> int:
         return START_MS + int(self.passed_ms) + self.jump_ms
+
+    def clock_ms(self) -> float:
+        return 5e6 + self.passed_ms
+
+    def log_holds(self, stored_ms: int) -> None:
+        self.dispatched_timestamp = stored_ms
+        self.log_times.find_now_ms()
 
 
 @pytest.fixture
@@ -67,32 +77,33 @@ def test_jump_ahead_is_told_once_and_makes_nothing_older(log_lines: list[str]) -
 
 def test_clock_that_is_wrong_from_the_start_is_held_against_the_log() -> None:
     clocks = Clocks()
-    clocks.expiry.log_holds(START_MS - 103 * HOUR_MS)
+    clocks.log_holds(START_MS - 103 * HOUR_MS)
     clocks.passed_ms = HOUR_MS
     assert clocks.expiry.now_ms() == START_MS - 102 * HOUR_MS
     # A leader with a right clock stores a message; nothing older takes that back.
-    clocks.expiry.log_holds(START_MS - 50 * HOUR_MS)
-    clocks.expiry.log_holds(START_MS - 60 * HOUR_MS)
+    clocks.log_holds(START_MS - 50 * HOUR_MS)
+    clocks.log_holds(START_MS - 60 * HOUR_MS)
     clocks.passed_ms = 3 * HOUR_MS
     assert clocks.expiry.now_ms() == START_MS - 48 * HOUR_MS
 
 
 def test_store_times_ahead_of_the_own_clocks_make_nothing_older() -> None:
     clocks = Clocks()
-    clocks.expiry.log_holds(START_MS + 103 * HOUR_MS)
+    clocks.log_holds(START_MS + 103 * HOUR_MS)
     clocks.passed_ms = HOUR_MS
     assert clocks.expiry.now_ms() == START_MS + HOUR_MS
 
 
 def test_empty_log_says_nothing() -> None:
     clocks = Clocks()
-    clocks.expiry.log_holds(0)
+    clocks.log_holds(0)
     assert clocks.expiry.now_ms() == START_MS
 
 
 def test_clock_that_is_moved_on_purpose_is_believed(log_lines: list[str]) -> None:
     times = [START_MS, START_MS + 500 * HOUR_MS]
-    expiry = ExpiryClock(lambda: times.pop(0), None)
-    expiry.log_holds(START_MS)
+    log = Clocks()
+    log.log_holds(START_MS)
+    expiry = ExpiryClock(lambda: times.pop(0), None, log.log_times)
     assert [expiry.now_ms(), expiry.now_ms()] == [START_MS, START_MS + 500 * HOUR_MS]
     assert log_lines == []

@@ -6,6 +6,7 @@ from typing import Any, cast
 from twisted.internet.task import Clock
 
 from ledgermq.broker.expiry_clock import ExpiryClock
+from ledgermq.broker.log_times import LogTimes
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.commitlog.config import StoreConfig
@@ -29,6 +30,7 @@ class Storage(Idle):
 
     def __init__(self) -> None:
         self.used_percent = 50
+        self.scrub = Idle()
         self.messages = SimpleNamespace(
             is_disk_full=False, dispatched_timestamp=0, is_full_at=self._is_full_at
         )
@@ -52,7 +54,7 @@ class Bench:
         self.clock = Clock()
         self.parts = Parts(cleanResourceInterval="10000")
         self.storage = Storage()
-        self.member = SimpleNamespace(needed_index=0, declines=[])
+        self.member = SimpleNamespace(needed_index=0, birth_text="", declines=[])
         self.member.decline_leadership = self.member.declines.append
         self.wall_ms = 1_700_000_000_000
         self.schedule = Schedule(self.clock)
@@ -63,6 +65,7 @@ class Bench:
             transactions=Idle(),
             clients=Idle(),
         )
+        log_times = LogTimes(self.storage.messages, lambda: self.wall_ms, self.clock_ms)
         Upkeep(
             self.parts.config,
             self.parts.leadership,
@@ -73,7 +76,8 @@ class Bench:
             cast(Any, Idle()),
             cast(Any, Idle()),
             self.member,
-            ExpiryClock(lambda: self.wall_ms, self.clock_ms),
+            ExpiryClock(lambda: self.wall_ms, self.clock_ms, log_times),
+            log_times,
             clock_ms=self.clock_ms,
             flush_failed=lambda error: None,
             damage_found=lambda error: None,
@@ -107,6 +111,18 @@ def test_ages_are_judged_by_what_the_log_holds() -> None:
     bench.pass_s(31)
     assert stored_ms <= min(bench.storage.looks_ms) <= max(bench.storage.looks_ms)
     assert max(bench.storage.looks_ms) < stored_ms + 40_000
+
+
+def test_log_that_is_ahead_is_noticed_and_forgotten() -> None:
+    bench = Bench()
+    bench.pass_s(2)
+    assert bench.parts.leadership.log_ahead_ms == 0
+    bench.storage.messages.dispatched_timestamp = bench.wall_ms + HOUR_MS
+    bench.pass_s(2)
+    assert HOUR_MS - 2000 <= bench.parts.leadership.log_ahead_ms < HOUR_MS
+    bench.wall_ms += HOUR_MS
+    bench.pass_s(2)
+    assert bench.parts.leadership.log_ahead_ms == 0
 
 
 def test_disk_that_fills_up_closes_the_broker_and_ends_its_leadership_within_a_second() -> None:

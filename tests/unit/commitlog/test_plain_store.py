@@ -259,3 +259,28 @@ def test_store_times_go_on_over_a_restart_with_a_clock_that_is_behind(
     again.send(1, start=6)
     assert again.store.store_time("T", 0, 6) == again.now_ms
     again.close()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_searches_by_time_find_what_was_stored_after_the_clock_was_set_back(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    plain = Plain(tmp_path)
+    plain.open()
+    for number in range(20):
+        plain.now_ms += 1000
+        plain.send(1, start=number)
+    if is_clean:
+        plain.close()
+    again = Plain(tmp_path)
+    again.now_ms = plain.now_ms - HOUR_MS
+    again.open()
+    for number in range(20, 40):
+        again.now_ms += 1000
+        again.send(1, start=number)
+    latest_ms = plain.now_ms
+    for at_ms, offset in ((1_016_000, 15), (latest_ms, 19), (latest_ms + 1, 39)):
+        assert again.store.offset_by_time("T", 0, at_ms) == offset
+    for key, begin_ms, count in (("k1", 1_000_000, 40), ("k1", latest_ms, 21), ("T0-33", 0, 1)):
+        assert len(again.store.query("T", key, 99, begin_ms, latest_ms).parts) == count
+    again.close()

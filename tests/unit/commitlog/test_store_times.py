@@ -67,8 +67,19 @@ def test_a_member_that_followed_goes_on_where_the_leader_was(tmp_path):
     follower.now_ms = START_MS - HOUR_MS
     follower.commit()
     follower.lead(2)
-    sent(follower, 3, 5)
+    sent(follower, 15, 5)
     assert falls(store_times(follower)) == []
+    latest_ms = store_times(leader)[-1]
+    for at_ms, offset in ((START_MS + 2000, 2), (latest_ms, 4), (latest_ms + HOUR_MS, 19)):
+        assert follower.store.offset_by_time("TopicTest", 0, at_ms) == offset
+    for key, begin_ms, count in (
+        ("all", START_MS, 20),
+        ("all", latest_ms, 16),
+        ("k17", latest_ms, 1),
+    ):
+        found = follower.store.query("TopicTest", key, 99, begin_ms, latest_ms)
+        assert len(found.parts) == count
+    assert follower.store.query("TopicTest", "all", 99, latest_ms + 1, 1 << 60).parts == []
     leader.close()
     follower.close()
 
