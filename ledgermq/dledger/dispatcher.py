@@ -135,8 +135,12 @@ class EntryDispatcher:
         """Returns what may be sent to the follower now."""
         if now_ms < self._pause_end_ms:
             return []
+        is_appending = self.state is PushState.APPEND
+        has_all = self.next_index > self._log.last_index
+        if is_appending and has_all and self.dialect is not PeerDialect.JAVA:
+            return []
         try:
-            if self.state is PushState.APPEND:
+            if is_appending:
                 pushes = self._make_appends(commit_index, now_ms)
             else:
                 pushes = self._make_question(commit_index, now_ms)

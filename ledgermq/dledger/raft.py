@@ -132,6 +132,8 @@ class Raft:
         self.commit_index = min(max(checkpoint, store.first_index - 1), store.last_index)
         self.applied_index = -1
         self._told = Told(self.commit_index, self.role, self.term)
+        # When the driver was told to call at the latest; None when it was not since its last call.
+        self._told_ms: float | None = None
 
     # -- what is to be seen
 
@@ -189,7 +191,9 @@ class Raft:
 
     def deadline_ms(self) -> float:
         """Tells when `tick` is due: within a heart beat, so that lateness is measured (pace.py)."""
-        return min(self._due_ms(), self._pace.seen_ms + self._state.timing.heart_beat_ms)
+        due_ms = min(self._due_ms(), self._pace.seen_ms + self._state.timing.heart_beat_ms)
+        self._told_ms = due_ms
+        return due_ms
 
     def _due_ms(self) -> float:
         """Tells when the present role has something to do."""
@@ -205,7 +209,9 @@ class Raft:
         self._now_ms = now_ms
         if now_ms <= self._pace.seen_ms:
             return
-        late_ms = self._pace.enter(now_ms, self.deadline_ms())
+        due_ms = self.deadline_ms() if self._told_ms is None else self._told_ms
+        self._told_ms = None
+        late_ms = self._pace.enter(now_ms, due_ms)
         if late_ms > 0:
             self._duty.excuse(late_ms, now_ms, self._state.timing)
 

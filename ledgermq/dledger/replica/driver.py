@@ -415,7 +415,7 @@ class Replica:
         inbox, self._inbox = self._inbox, []
         for message in inbox:
             raft.receive(message, now_ms)
-        if now_ms >= raft.deadline_ms():
+        if now_ms >= self._tick_at_ms and now_ms >= raft.deadline_ms():
             raft.tick(now_ms)
         for _ in range(_READIES_MAX):
             ready = raft.take_ready()

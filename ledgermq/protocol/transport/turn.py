@@ -53,6 +53,10 @@ class TurnOutput:
 
     def flush(self) -> None:
         """Flushes the waiting connections now; what they send meanwhile waits."""
+        call, self._call = self._call, None
+        if call is not None:
+            # A call of zero seconds with nothing to do would cost the reactor a round.
+            call.cancel()
         waiting = self._waiting
         self._waiting = []
         for connection in waiting:
