@@ -33,10 +33,11 @@ _HOUSEKEEPING_MS: Final = 10_000
 _SECOND_MS: Final = 1000
 # Between two times that old files are looked for, the use of the disk is looked at so often.
 _DISK_LOOKS: Final = 10
-_SCRUB_MS: Final = 100
+# The log is looked at often and a little each time: what is sent meanwhile waits for a look.
+_SCRUB_MS: Final = 20
 # Longest work of one look, whatever the records are like: nobody waits longer for the reactor than
 # for a write, and a fifth of its time is the most that a broker spends on looking.
-_SCRUB_STEP_MS: Final = 20
+_SCRUB_STEP_MS: Final = 4
 _SNAPSHOT_MS: Final = 600_000
 # Upstream looks as often whether plain_acl.yml was changed.
 _RULES_MS: Final = 5000
@@ -147,7 +148,7 @@ class Upkeep:
         self._storage.flush_if_due(self._flush_failed)
 
     def _scrub(self) -> None:
-        """Looks at a little of the log: what a second may take, in ten parts."""
+        """Looks at a little of the log: what a second may take, in fifty parts."""
         end_s = time.monotonic() + _SCRUB_STEP_MS / 1000
         bytes_max = self._config.scrub_bytes_s * _SCRUB_MS // 1000
         try:
