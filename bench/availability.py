@@ -33,16 +33,31 @@ _LENGTH = struct.Struct(">i")
 class Senders:
     """Used in a `with` block, which ends them; times are those of `time.perf_counter`."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        """Begins to send to the members of a group, which has the topic."""
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        count: int = SENDERS,
+        body_bytes: int = BODY_BYTES,
+        retry_s: float = RETRY_S,
+    ) -> None:
+        """Begins to send to the members of a group, which has the topic.
+
+        Args:
+            addresses: of the members.
+            count: senders.
+            body_bytes: of each message.
+            retry_s: pause after a member that did not take a message.
+        """
         self._addresses = addresses
-        self._frames = build_frames(TOPIC, QUEUES, BODY_BYTES)
+        self._count = count
+        self._retry_s = retry_s
+        self._frames = build_frames(TOPIC, QUEUES, body_bytes)
         self._is_over = threading.Event()
         # When each message was acknowledged; in order but for the threads' races.
         self.taken_at: list[float] = []
         self._threads = [
             threading.Thread(target=self._send_all, args=(number,), daemon=True)
-            for number in range(SENDERS)
+            for number in range(count)
         ]
         for thread in self._threads:
             thread.start()
@@ -81,11 +96,11 @@ class Senders:
         return max(gaps, default=0.0) * 1000
 
     def _send_all(self, number: int) -> None:
-        frames = itertools.cycle(self._frames[number::SENDERS])
+        frames = itertools.cycle(self._frames[number :: self._count])
         for address in itertools.cycle(self._addresses):
             with contextlib.suppress(OSError):
                 self._send_to(address, frames)
-            if self._is_over.wait(RETRY_S):
+            if self._is_over.wait(self._retry_s):
                 return
 
     def _send_to(self, address: str, frames: itertools.cycle[bytes]) -> None:
