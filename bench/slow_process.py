@@ -230,7 +230,7 @@ def main(words: Sequence[str]) -> int:
     slow_down(watch, float(words[1]) / 1000)
     make = select.epoll
     # Before Twisted is loaded, which takes it from here.
-    setattr(select, "epoll", lambda *arguments: TimedPoller(watch, make, *arguments))
+    vars(select)["epoll"] = lambda *arguments: TimedPoller(watch, make, *arguments)
     fill_disk(words[0] + ".full")
     return int(importlib.import_module("ledgermq.cli.main").main(list(words[2:])))
 

@@ -9,7 +9,8 @@ unusable. Source: `PlainPermissionManager.load`.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
@@ -97,25 +98,37 @@ def newest_file_ms(path: Path) -> int:
     return max(map(_changed_ms, paths))
 
 
-def write_folder(
+def folder_writes(
     path: Path, files: Mapping[str, tuple[AccessRules, DataVersion]], changed_ms: int
-) -> None:
-    """Replaces all files, plain_acl.yml last; what else lies in the folder is renamed, not lost.
+) -> list[Callable[[], None]]:
+    """Returns what replaces all files, plain_acl.yml last; what else lies in the folder is renamed,
+    not lost.
 
-    The time of each file becomes `changed_ms`. Raises OSError, or AccessRulesError for a file that
-    would be too large: some files are replaced, and a second call does the rest.
+    The time of each file becomes `changed_ms`. Each step may wait for the disk, and raises OSError,
+    or AccessRulesError for a file that would be too large: some files are replaced then, and doing
+    all again does the rest.
     """
-    for name in _names(path):
-        if name not in files:
-            old = file_path(path, name)
-            old.replace(old.with_name(old.name + _PUT_ASIDE))
+    writes: list[Callable[[], None]] = [partial(_put_others_aside, path, frozenset(files))]
     for name in sorted(files, reverse=True):
         rules, version = files[name]
-        file = file_path(path, name)
-        if name != MAIN_FILE:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        write_rules(file, rules, version, changed_ms)
-    set_time(path, changed_ms)
+        writes.append(partial(_write_file, path, name, rules, version, changed_ms))
+    return [*writes, partial(set_time, path, changed_ms)]
+
+
+def _put_others_aside(path: Path, names: Container[str]) -> None:
+    for name in _names(path):
+        if name not in names:
+            old = file_path(path, name)
+            old.replace(old.with_name(old.name + _PUT_ASIDE))
+
+
+def _write_file(
+    path: Path, name: str, rules: AccessRules, version: DataVersion, changed_ms: int
+) -> None:
+    file = file_path(path, name)
+    if name != MAIN_FILE:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    write_rules(file, rules, version, changed_ms)
 
 
 def set_time(path: Path, changed_ms: int) -> None:

@@ -13,6 +13,10 @@ A file that cannot be used changes nothing: the rules in force stay, and the log
 the leader are noted as a whole before the first of them is replaced, so that a member that is
 killed in between goes on with it at its next start.
 
+Files are written by the keeper, once the broker runs (`write_by`). The leader's rules are in force
+before they are in the files, a tool's change after. While something is being written, nobody looks
+whether files were edited: that is done at the next look.
+
     {"kind": "access", "rules": DOCUMENT, "version": VERSION, "changed": MS,
      "more": {"acl/a.yml": {"rules": DOCUMENT, "version": VERSION}}}
 
@@ -21,11 +25,14 @@ killed in between goes on with it at its next start.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from ledgermq.broker.access.rules import AccessRules, parse_rules
 from ledgermq.broker.access.rules_file import write_rules
@@ -34,15 +41,16 @@ from ledgermq.broker.access.rules_folder import (
     FolderRules,
     check_file_name,
     file_path,
+    folder_writes,
     look,
     merge,
     newest_file_ms,
     read_folder,
     set_time,
-    write_folder,
 )
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import AccessRulesError
+from ledgermq.dledger.disk_job import Begin, DiskJob, do_now
 
 # Rules that are written to the ledger in one record.
 _RECORD_BYTES_MAX: Final = 2 << 20
@@ -51,8 +59,17 @@ _TAKING: Final = ".taking"
 
 # Rules and version of one file.
 _File = tuple[AccessRules, DataVersion]
+_Edit = Callable[[AccessRules], AccessRules]
 
 _log = Logger()
+
+
+class Keeper(Protocol):
+    """Does what may wait for the disk, see `dledger/store/keeper.py`."""
+
+    def run(self, begin: Begin) -> Deferred[None]: ...
+
+    def run_steps(self, steps: Iterator[Callable[[], None]]) -> Deferred[None]: ...
 
 
 class RulesTable:
@@ -81,6 +98,10 @@ class RulesTable:
         self._looks: object = None
         # Why the files are not what is in force; None while they are.
         self.alarm: str | None = None
+        # Who writes the files; None: the caller, as before the broker runs.
+        self._keeper: Keeper | None = None
+        # Changes by tools, and rules of the leader, that are on their way to the files.
+        self._changing_count = self._taking_count = 0
 
     @property
     def version(self) -> DataVersion:
@@ -99,6 +120,10 @@ class RulesTable:
         """Accounts in force."""
         return len(self.rules.accounts)
 
+    def write_by(self, keeper: Keeper) -> None:
+        """Has the files written by the keeper from now on, so that nobody waits for the disk."""
+        self._keeper = keeper
+
     # The files.
 
     def load(self) -> None:
@@ -115,6 +140,8 @@ class RulesTable:
 
     def reload(self) -> bool:
         """Reads the files again when one was changed; returns whether other rules are in force."""
+        if self._changing_count or self._taking_count:
+            return False
         looks = look(self.path)
         if looks == self._looks:
             return False
@@ -174,60 +201,119 @@ class RulesTable:
 
     # Changes by a tool.
 
-    def change_account(self, access_key: str, edit: Callable[[AccessRules], AccessRules]) -> None:
+    def change_account(self, access_key: str, edit: _Edit) -> Deferred[None]:
         """Changes the file that an account is of, plain_acl.yml for one that is new.
 
-        Raises:
-            AccessRulesError: as `change`.
+        Returns:
+            As `change`.
         """
-        self._change(self._owners.get(access_key, MAIN_FILE), edit)
+        return self._change(lambda: self._owners.get(access_key, MAIN_FILE), edit)
 
-    def delete_account(self, access_key: str) -> None:
+    def delete_account(self, access_key: str) -> Deferred[None]:
         """Deletes an account.
 
-        Raises:
-            AccessRulesError: as `change`; also when a second file has it, which would count then.
+        Returns:
+            As `change`; fails also when a second file has it, which would count then.
         """
-        holders = [name for name, (rules, _) in self._files.items() if access_key in rules.accounts]
-        if len(holders) > 1:
-            paths = ", ".join(str(file_path(self.path, name)) for name in sorted(holders))
-            raise AccessRulesError(f"several files have the account: {paths}; delete it there")
-        self.change_account(access_key, lambda rules: rules.without_account(access_key))
 
-    def change(self, edit: Callable[[AccessRules], AccessRules], path: str | None = None) -> None:
+        def find_name() -> str:
+            holders = [
+                name for name, (rules, _) in self._files.items() if access_key in rules.accounts
+            ]
+            if len(holders) > 1:
+                paths = ", ".join(str(file_path(self.path, name)) for name in sorted(holders))
+                raise AccessRulesError(f"several files have the account: {paths}; delete it there")
+            return self._owners.get(access_key, MAIN_FILE)
+
+        return self._change(find_name, lambda rules: rules.without_account(access_key))
+
+    def change(self, edit: _Edit, path: str | None = None) -> Deferred[None]:
         """Changes one file, plain_acl.yml when none is named, and puts it in force on the leader.
 
         Args:
-            edit: makes the new rules of that file.
+            edit: makes the new rules of that file, when those before are known.
             path: of one of the files, whole.
 
-        Raises:
-            AccessRulesError: there is no such file, it cannot be written, or the rules are too
-                large; nothing changed.
+        Returns:
+            Fires when the file is on the disk and its rules are in force. Fails with
+            AccessRulesError when there is no such file, it cannot be written, the rules are too
+            large, or others came from a leader meanwhile; nothing changed then.
         """
-        known = {str(file_path(self.path, name)): name for name in self._files}
-        if path and path not in known:
-            raise AccessRulesError(f"{path[:255]} is none of {', '.join(sorted(known))}")
-        self._change(known[path] if path else MAIN_FILE, edit)
 
-    def _change(self, name: str, edit: Callable[[AccessRules], AccessRules]) -> None:
+        def find_name() -> str:
+            known = {str(file_path(self.path, name)): name for name in self._files}
+            if path and path not in known:
+                raise AccessRulesError(f"{path[:255]} is none of {', '.join(sorted(known))}")
+            return known[path] if path else MAIN_FILE
+
+        return self._change(find_name, edit)
+
+    def _change(self, find_name: Callable[[], str], edit: _Edit) -> Deferred[None]:
+        refusals: list[Exception] = []
+
+        def begin() -> DiskJob | None:
+            try:
+                return self._begin_change(find_name(), edit, refusals)
+            except Exception as error:
+                # It is the change that is bad: the keeper would take it for the disk.
+                refusals.append(error)
+                return None
+
+        def ended(result: None | Failure) -> None | Failure:
+            self._changing_count -= 1
+            return Failure(refusals[0]) if refusals else result
+
+        self._changing_count += 1
+        if self._keeper is None:
+            do_now(begin())
+            written: Deferred[Any] = succeed(None)
+        else:
+            written = self._keeper.run(begin)
+        return written.addBoth(ended)
+
+    def _begin_change(self, name: str, edit: _Edit, refusals: list[Exception]) -> DiskJob:
+        """Begins to write the changed file; its job notes why it was not written.
+
+        Raises:
+            AccessRulesError: nothing is to be written.
+        """
+        if self._taking_count:
+            raise AccessRulesError("the leader's rules are being written to the files, try again")
         before, version = self._files[name]
         rules = edit(before)
-        changed_ms = max(self._now_ms(), self._changed_ms + 1)
+        changed_before_ms = self._changed_ms
+        changed_ms = max(self._now_ms(), changed_before_ms + 1)
         newer = DataVersion(changed_ms, version.counter + 1)
         files = {**self._files, name: (rules, newer)}
         size = len(json.dumps(_record(files, changed_ms)))
         if size > _RECORD_BYTES_MAX:
             raise AccessRulesError(f"the rules have {size} bytes, allowed are {_RECORD_BYTES_MAX}")
         merge({name: rules for name, (rules, _) in files.items()})
-        path = file_path(self.path, name)
-        try:
-            write_rules(path, rules, newer, changed_ms)
-            set_time(self.path, changed_ms)
-        except OSError as error:
-            raise AccessRulesError(f"{path} cannot be written: {error.strerror}") from error
-        self._set(files, changed_ms)
-        self._looks = look(self.path)
+        main_path, path = self.path, file_path(self.path, name)
+        looks: list[object] = []
+
+        def run() -> None:
+            try:
+                write_rules(path, rules, newer, changed_ms)
+                set_time(main_path, changed_ms)
+                looks.append(look(main_path))
+            except AccessRulesError as error:
+                refusals.append(error)
+            except OSError as error:
+                reason = f"{path} cannot be written: {error.strerror}"
+                refusals.append(AccessRulesError(reason))
+
+        def end() -> None:
+            if refusals:
+                return
+            if self._changed_ms != changed_before_ms:
+                # They are written next, over this change.
+                refusals.append(AccessRulesError("other rules came from a leader meanwhile"))
+                return
+            self._set(files, changed_ms)
+            [self._looks] = looks
+
+        return DiskJob(run, end)
 
     # The ledger.
 
@@ -246,10 +332,27 @@ class RulesTable:
         except AccessRulesError as error:
             _log.error("rules of access control from the leader are not used: {error}", error=error)
             return
-        try:
-            self._note(_record(files, changed_ms))
-            self._take(files, changed_ms)
-        except (OSError, AccessRulesError) as error:
+        failures: list[Exception] = []
+        note = partial(_note, self._note_path, _record(files, changed_ms))
+        steps = _guarded([note, *self._writes(files, changed_ms)], failures)
+        self._taking_count += 1
+        if self._keeper is None:
+            for step in steps:
+                step()
+            written: Deferred[Any] = succeed(None)
+        else:
+            # Asked for in the turn that applied the record: a flush whose mark says that the record
+            # need not be applied again comes behind, and the note is on the disk before it.
+            written = self._keeper.run_steps(steps)
+        written.addBoth(self._taken, failures, changed_ms)
+
+    def _taken(
+        self, result: None | Failure, failures: Sequence[Exception], changed_ms: int
+    ) -> None:
+        """Ends `follow`; an alarm is about what is in force now."""
+        self._taking_count -= 1
+        error = result.value if isinstance(result, Failure) else next(iter(failures), None)
+        if error is not None and changed_ms == self._changed_ms:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             self.alarm = f"{self.path} cannot be written: {reason}"
             _log.error("access control follows the leader, but {alarm}", alarm=self.alarm)
@@ -259,20 +362,9 @@ class RulesTable:
     def _note_path(self) -> Path:
         return self.path.with_name(self.path.name + _TAKING)
 
-    def _note(self, record: Mapping[str, Any]) -> None:
-        """Notes what is about to be written. Commit point: the rename."""
-        temporary = self._note_path.with_name(self._note_path.name + ".tmp")
-        temporary.unlink(missing_ok=True)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(record, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._note_path)
-
-    def _take(self, files: Mapping[str, _File], changed_ms: int) -> None:
-        write_folder(self.path, files, changed_ms)
-        self._note_path.unlink()
+    def _writes(self, files: Mapping[str, _File], changed_ms: int) -> list[Callable[[], None]]:
+        """What brings noted rules to the files, in this order."""
+        return [*folder_writes(self.path, files, changed_ms), self._note_path.unlink]
 
     def _go_on_taking(self) -> None:
         """Ends what a former process began, unless somebody edited a file since."""
@@ -283,7 +375,8 @@ class RulesTable:
                 _log.warn("{path}: files were edited since, they count", path=self._note_path)
                 self._note_path.unlink()
             else:
-                self._take(files, changed_ms)
+                for write in self._writes(files, changed_ms):
+                    write()
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, AccessRulesError) as error:
@@ -301,6 +394,33 @@ class RulesTable:
         self._owners = owners
         self._changed_ms = changed_ms
         self.alarm = None
+
+
+def _note(path: Path, record: Mapping[str, Any]) -> None:
+    """Notes what is about to be written. Commit point: the rename."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(record, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _guarded(
+    steps: Sequence[Callable[[], None]], failures: list[Exception]
+) -> Iterator[Callable[[], None]]:
+    """Yields steps that are left out behind one that failed; the failure is noted, not raised."""
+
+    def run(step: Callable[[], None]) -> None:
+        try:
+            if not failures:
+                step()
+        except (OSError, AccessRulesError) as error:
+            failures.append(error)
+
+    return (partial(run, step) for step in steps)
 
 
 def _told(found: FolderRules) -> dict[str, _File]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.config import BrokerConfig
@@ -100,7 +101,7 @@ class AccessProcessor:
         connection: CommandProtocol,
         command: RemotingCommand,
         failure_code: ResponseCode,
-        change: Callable[[], None],
+        change: Callable[[], Deferred[None]],
     ) -> Answer:
         leadership = self._leadership
         if leadership.leader_id is not None and not leadership.is_leader:
@@ -108,10 +109,16 @@ class AccessProcessor:
                 ResponseCode.SUCCESS, f"changed here when the leader {leadership.leader_id} does it"
             )
         leadership.check_serving()
-        try:
-            change()
-        except AccessRulesError as error:
-            return command.response(failure_code, str(error))
+        changed: Deferred[Any] = change()
+        return changed.addCallbacks(
+            lambda _: self._changed(connection, command),
+            lambda failure: _refused(command, failure_code, failure),
+        )
+
+    def _changed(self, connection: CommandProtocol, command: RemotingCommand) -> Deferred[Any]:
+        """The rules are in force here: all members hear of them, then the tool."""
+        # Another member may lead now: its rules win.
+        self._leadership.check_serving()
         _log.info(
             "{peer} changes the rules of access control (code {code})",
             peer=connection.peer,
@@ -148,6 +155,12 @@ class AccessProcessor:
             "plainAccessConfigs": document["accounts"],
         }
         return command.response(ResponseCode.SUCCESS, body=lenient_json.write(body))
+
+
+def _refused(command: RemotingCommand, code: ResponseCode, failure: Failure) -> RemotingCommand:
+    """Answers why nothing was changed."""
+    failure.trap(AccessRulesError)
+    return command.response(code, failure.getErrorMessage())
 
 
 def _parts(text: str | None) -> list[str] | None:

@@ -275,6 +275,8 @@ class BrokerService:
             if self.state.access is not None:
                 self.state.access.load()
             self._storage.open()
+            if self.state.access is not None:
+                self.state.access.write_by(self._storage.keeper)
         except Exception:
             return fail()
         started: Deferred[Any] = self._server.start()

@@ -16,7 +16,7 @@ from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import AccessRulesError
 from tests.unit.broker.parts import Parts
-from tests.unit.broker.test_access_table import keys, put
+from tests.unit.broker.test_access_table import ended, keys, put
 
 NOW_MS = 4_000_000_000_000
 
@@ -156,11 +156,11 @@ def test_one_bad_file_changes_nothing_while_the_broker_runs(member: Member, name
 def test_a_tool_changes_the_file_that_has_the_account(member: Member) -> None:
     table = member.loaded()
     change = {"accessKey": "paying-app", "topicPerms": ["paid=PUB"]}
-    table.change_account("paying-app", lambda rules: rules.with_account(change))
+    ended(table.change_account("paying-app", lambda rules: rules.with_account(change)))
     table.change_account(
         "fresh-app", lambda r: r.with_account({"accessKey": "fresh-app", "secretKey": "secret-5"})
     )
-    table.delete_account("order-2")
+    ended(table.delete_account("order-2"))
     table.change(lambda rules: rules.with_white_addresses(["10.9.9.9"]))
     orders = str(member.folder / "orders.yml")
     table.change(lambda rules: rules.with_white_addresses([]), orders)
@@ -171,7 +171,7 @@ def test_a_tool_changes_the_file_that_has_the_account(member: Member) -> None:
     assert [pattern.text for pattern in table.rules.white_addresses] == ["10.9.9.9"]
     assert not table.reload()
     with pytest.raises(AccessRulesError, match="none of .*orders.yml"):
-        table.change(lambda rules: rules, "/etc/passwd")
+        ended(table.change(lambda rules: rules, "/etc/passwd"))
     assert member.started_again().to_record() == table.to_record()
 
 
@@ -179,10 +179,10 @@ def test_an_account_that_two_files_have_is_not_deleted_halfway(member: Member) -
     member.put("plain_acl.yml", accounts("main-app", "orders-a", secret="secret-9"))
     table = member.loaded()
     with pytest.raises(AccessRulesError, match=r"several files have the account: .*orders.yml"):
-        table.delete_account("orders-a")
+        ended(table.delete_account("orders-a"))
     assert "orders-a" in keys(table)
     with pytest.raises(AccessRulesError, match="no account with the accessKey 'nobody'"):
-        table.delete_account("nobody")
+        ended(table.delete_account("nobody"))
 
 
 def follower_of(member: Member, root: Path) -> tuple[Member, dict[str, Any]]:

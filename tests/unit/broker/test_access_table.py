@@ -5,13 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
-from ledgermq.broker.access.rules import parse_rules
+from ledgermq.broker.access.rules import AccessRules, parse_rules
 from ledgermq.broker.access.rules_file import read_rules, write_rules
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import AccessRulesError
+from ledgermq.dledger.store.keeper import Keeper
 from tests.unit.broker.parts import Parts
+from tests.unit.dledger.hand_pool import DirectReactor, HandPool
 
 UPSTREAM = """
 globalWhiteRemoteAddresses:
@@ -56,6 +60,15 @@ def loaded(path: Path, text: str = ONE, at_ms: int = 1000) -> RulesTable:
     table = RulesTable(path, lambda: 5000)
     table.load()
     return table
+
+
+def ended(change: Deferred[None]) -> None:
+    """Raises what a change that is over has failed with."""
+    results: list[None | Failure] = []
+    change.addBoth(results.append)
+    [result] = results
+    if result is not None:
+        result.raiseException()
 
 
 def keys(table: RulesTable) -> list[str]:
@@ -142,7 +155,7 @@ def test_bad_file_changes_nothing_and_says_so(path: Path, text: str) -> None:
 def test_change_by_a_tool_stands_in_the_file(path: Path) -> None:
     table = loaded(path)
     account = {"accessKey": "second-app", "secretKey": "secret-2"}
-    table.change_account("second-app", lambda rules: rules.with_account(account))
+    ended(table.change_account("second-app", lambda rules: rules.with_account(account)))
     assert table.version == DataVersion(5000, 1)
     assert read_rules(path).changed_ms == 5000
     assert sorted(read_rules(path).rules.accounts) == keys(table) == ["orders-app", "second-app"]
@@ -153,7 +166,7 @@ def test_change_that_cannot_be_written_is_none(tmp_path: Path) -> None:
     table = loaded(tmp_path / "plain_acl.yml")
     table.path = tmp_path / "gone" / "plain_acl.yml"
     with pytest.raises(AccessRulesError, match="cannot be written"):
-        table.change(lambda _: parse_rules({}))
+        ended(table.change(lambda _: parse_rules({})))
     assert keys(table) == ["orders-app"]
 
 
@@ -168,7 +181,7 @@ def test_permissions_that_are_the_same_twice_are_written_so_that_they_can_be_rea
         "topicPerms": permissions,
         "groupPerms": permissions,
     }
-    table.change_account("second-app", lambda rules: rules.with_account(account))
+    ended(table.change_account("second-app", lambda rules: rules.with_account(account)))
     assert read_rules(path).rules.to_document() == table.rules.to_document()
 
 
@@ -182,7 +195,7 @@ def test_change_that_no_start_would_read_is_none(path: Path) -> None:
         "groupPerms": permissions,
     }
     with pytest.raises(AccessRulesError, match=r"plain_acl.yml would have \d+ bytes, allowed are"):
-        table.change_account("second-app", lambda rules: rules.with_account(account))
+        ended(table.change_account("second-app", lambda rules: rules.with_account(account)))
     assert keys(table) == ["orders-app"]
     assert sorted(read_rules(path).rules.accounts) == ["orders-app"]
     assert [found.name for found in path.parent.iterdir()] == [path.name]
@@ -271,3 +284,125 @@ def test_snapshot_of_a_leader_brings_its_rules(tmp_path: Path) -> None:
     assert keys(follower.state.access) == ["orders-app", "second-app"]
     assert plain.state.access is None
     assert plain.state.topics.to_json() == follower.state.topics.to_json()
+
+
+class Running:
+    """A table whose files are written when the test says so, and what asked for a sync when."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, text: str = ONE) -> None:
+        self.table = loaded(path, text)
+        self.pool = HandPool()
+        # True for each sync that the keeper's thread asked for.
+        self.syncs: list[bool] = []
+        self._is_in_thread = False
+        reactor: Any = DirectReactor()
+        pool: Any = self.pool
+        self.table.write_by(Keeper(reactor, pool))
+        real = os.fsync
+
+        def fsync(number: int) -> None:
+            self.syncs.append(self._is_in_thread)
+            real(number)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    def finish_all(self) -> None:
+        """The keeper does its work."""
+        self._is_in_thread = True
+        self.pool.finish_all()
+        self._is_in_thread = False
+
+
+def with_second(rules: AccessRules) -> AccessRules:
+    return rules.with_account({"accessKey": "second-app", "secretKey": "secret-2"})
+
+
+def test_change_by_a_tool_waits_for_the_disk_in_the_keepers_thread(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(path, monkeypatch)
+    table = running.table
+    change = table.change_account("second-app", with_second)
+    assert running.syncs == [] and not change.called
+    assert keys(table) == ["orders-app"], "in force when it is on the disk"
+    # Half of it may be in the file: it is looked at when all is.
+    assert not table.reload()
+    running.finish_all()
+    ended(change)
+    assert running.syncs == [True]
+    assert sorted(read_rules(path).rules.accounts) == keys(table) == ["orders-app", "second-app"]
+    assert not table.reload()
+
+
+def test_changes_that_wait_together_build_on_each_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(path, monkeypatch)
+    table = running.table
+    third = {"accessKey": "third-app", "secretKey": "secret-3"}
+    changes = [
+        table.change_account("second-app", with_second),
+        table.change_account("bad", lambda rules: rules.with_account({"accessKey": "bad"})),
+        table.change_account("third-app", lambda rules: rules.with_account(third)),
+        table.delete_account("orders-app"),
+    ]
+    running.finish_all()
+    with pytest.raises(AccessRulesError):
+        ended(changes.pop(1))
+    for change in changes:
+        ended(change)
+    assert sorted(read_rules(path).rules.accounts) == keys(table) == ["second-app", "third-app"]
+
+
+def test_rules_of_the_leader_count_at_once_and_are_written_by_the_keeper(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = record_of(tmp_path / "leader.yml", TWO, 2000)
+    running = Running(path, monkeypatch)
+    table = running.table
+    table.follow(record)
+    assert keys(table) == ["orders-app", "second-app"] and running.syncs == []
+    assert not table.reload(), "the old files are no edit"
+    refused = table.change_account("orders-app", lambda rules: rules)
+    running.finish_all()
+    with pytest.raises(AccessRulesError, match="are being written"):
+        ended(refused)
+    assert running.syncs == [True, True], "the note, and the file"
+    assert not table.reload()
+    restarted = RulesTable(path, lambda: 0)
+    restarted.load()
+    assert restarted.to_record() == table.to_record()
+
+
+def test_rules_of_the_leader_win_over_a_change_that_is_being_written(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = record_of(tmp_path / "leader.yml", TWO, 9000)
+    running = Running(path, monkeypatch)
+    table = running.table
+    change = table.change(lambda _: parse_rules({}))
+    table.follow(record)
+    running.finish_all()
+    with pytest.raises(AccessRulesError, match="from a leader meanwhile"):
+        ended(change)
+    assert sorted(read_rules(path).rules.accounts) == keys(table) == ["orders-app", "second-app"]
+
+
+def test_keeper_is_well_after_rules_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = record_of(tmp_path / "leader.yml", TWO, 9000)
+    running = Running(tmp_path / "plain_acl.yml", monkeypatch)
+    table = running.table
+    table.path = tmp_path / "gone" / "plain_acl.yml"
+    change = table.change(lambda _: parse_rules({}))
+    running.finish_all()
+    with pytest.raises(AccessRulesError, match="cannot be written"):
+        ended(change)
+    table.follow(record)
+    running.finish_all()
+    assert keys(table) == ["orders-app", "second-app"] and "cannot be written" in str(table.alarm)
+    table.path = tmp_path / "plain_acl.yml"
+    ended_later = table.change_account("third-app", with_second)
+    running.finish_all()
+    ended(ended_later)
