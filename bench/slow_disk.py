@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ SETTINGS = (
     "haSendHeartbeatInterval=500",
     "aclEnable=true",
 )
+_PAUSE = threading.Event()
 # Who comes from this machine needs no signature; an account is there to be changed.
 RULES = "globalWhiteRemoteAddresses:\n- 127.0.0.1\n"
 
@@ -120,7 +122,7 @@ class Scene:
         begin_s = time.monotonic()
         print(f"... {name}", file=sys.stderr, flush=True)
         yield
-        time.sleep(0.5)
+        _PAUSE.wait(0.5)
         self.phases.append(Phase(name, begin_s, time.monotonic()))
 
     def lines(self) -> list[Written]:

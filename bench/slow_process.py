@@ -29,6 +29,8 @@ WRITE_S = 0.25
 LONG_S = 0.012
 FULL_PERCENT = 86
 PLACES = 4
+# Never set: to wait without the interpreter.
+_PAUSE = threading.Event()
 # Asked of the operating system by the file layer, besides syncs.
 NAMES = ("unlink", "rename", "replace", "link", "posix_fallocate", "truncate", "ftruncate")
 # What is counted: jobs at the disk, by class and function.
@@ -148,7 +150,7 @@ class Watch:
         written_s = time.monotonic()
         with self._path.open("a", encoding="utf-8") as file:
             while True:
-                time.sleep(LOOK_S)
+                _PAUSE.wait(LOOK_S)
                 now_s, begun_s, number = time.monotonic(), self._begun_s, self._number
                 if begun_s and now_s - begun_s > LONG_S and self._seen[0] != number:
                     frame = sys._current_frames().get(self._reactor_thread)
@@ -204,7 +206,7 @@ def slow_down(watch: Watch, delay_s: float) -> None:
             watch.asked(is_sync)
             result = original(*arguments, **keywords)
             if is_sync:
-                time.sleep(delay_s)
+                _PAUSE.wait(delay_s)
             return result
 
         return call

@@ -18,6 +18,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
 from ledgermq.broker.answering import take_answers, wait_for
 from ledgermq.broker.errors import (
     BrokerError,
@@ -44,6 +47,7 @@ from ledgermq.commitlog import (
     CommitLogError,
     FilesBehindError,
     MessageIllegalError,
+    SegmentLackingError,
 )
 from ledgermq.dledger.errors import (
     EntryTooLargeError,
@@ -122,6 +126,8 @@ class Proposals:
         self._refuse = refuse
         # Called when what a turn gathered is in the log: the ledger's turn may follow at once.
         self.on_appended: Callable[[], None] = _nothing
+        # Has files made that the log lacks (SegmentLackingError); fires when they are there.
+        self.make_room: Callable[[], Deferred[None]] = _no_room_is_made
         self._messages: list[AppendMessage] = []
         self._requests: list[Request] = []
         self._waiting: deque[WaitingTuple] = deque()
@@ -266,6 +272,9 @@ class Proposals:
             try:
                 results = self._store.append(messages)
                 break
+            except SegmentLackingError:
+                self._wait_for_room(messages, requests)
+                return
             except MessageIllegalError as error:
                 culprit = take_request_at(messages, requests, error.position)
                 self._fail_unappended([culprit], IllegalMessageError(str(error)))
@@ -276,6 +285,19 @@ class Proposals:
                 return
         self._wait_for(requests, results)
         self.on_appended()
+
+    def _wait_for_room(self, messages: list[AppendMessage], requests: list[Request]) -> None:
+        """Has these appended, with all that comes meanwhile, when there is a file for them."""
+        # While there are any, nobody asks for a flush at the end of a turn.
+        self._messages, self._requests = messages, requests
+        made: Deferred[Any] = self.make_room()
+        made.addCallbacks(lambda _: self.flush(), self._no_room)
+
+    def _no_room(self, failure: Failure) -> None:
+        messages, requests = self._messages, self._requests
+        self._messages, self._requests = [], []
+        assert isinstance(failure.value, Exception)
+        self._fail_unappended(requests, _broker_error(failure.value, len(messages)))
 
     def _wait_for(self, requests: list[Request], results: list[AppendResult]) -> None:
         """Queues requests whose messages are in the log now."""
@@ -415,3 +437,8 @@ def _broker_error(error: Exception, count: int) -> BrokerError:
 
 def _nothing() -> None:
     """Nobody waits for it."""
+
+
+def _no_room_is_made() -> Deferred[None]:
+    """The ledger makes its files by itself."""
+    raise AssertionError("only a plain log lacks files")

@@ -18,6 +18,7 @@ from ledgermq.commitlog.errors import (
     LogOffsetError,
     MessageIllegalError,
     PlainLogThereError,
+    SegmentLackingError,
     StoreInUseError,
 )
 from ledgermq.commitlog.flush import FlushJob
@@ -85,6 +86,7 @@ __all__ = [
     "PlainReport",
     "QueryResult",
     "Run",
+    "SegmentLackingError",
     "StoreConfig",
     "StoreInUseError",
     "StoreLock",

@@ -53,6 +53,19 @@ class LogOffsetError(CommitLogError):
         return f"plain log: {self.what} is {self.found}, expected {self.expected}"
 
 
+class SegmentLackingError(CommitLogError):
+    """A plain log has no file yet for what is to be written; it can be when one is made."""
+
+    def __init__(self, directory: str, end_offset: int) -> None:
+        super().__init__(directory, end_offset)
+        self.directory = directory
+        # Where the bytes would have ended.
+        self.end_offset = end_offset
+
+    def __str__(self) -> str:
+        return f"{self.directory}: the file for bytes up to {self.end_offset} is being made"
+
+
 class PlainLogThereError(CommitLogError):
     """A ledger is to be opened beside a plain log, whose messages nobody would see."""
 

@@ -13,15 +13,16 @@ one log knows one of the two at a time. Three ends, none of which ever passes th
 
 Whoever runs the log moves `confirmed_offset`, by `confirm`: at once, or after the flush. What
 slaves have is known elsewhere. No Twisted, no thread: what waits for the disk is begun here and run
-by the keeper (`begin_sync`, `begin_ahead`, `begin_drop`). A log whose next segment was not made
-ahead makes it when it is needed.
+by the keeper (`begin_sync`, `begin_ahead`, `begin_room`, `begin_drop`). Where the next segment was
+not made ahead, an append is refused until there is room (SegmentLackingError); only a log that a
+tool has for itself makes it there and then.
 """
 
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from ledgermq.commitlog.errors import LogOffsetError
+from ledgermq.commitlog.errors import LogOffsetError, SegmentLackingError
 from ledgermq.commitlog.plain_records import (
     PLAIN_BLANK,
     PLAIN_BLANK_BYTES,
@@ -32,7 +33,7 @@ from ledgermq.commitlog.plain_records import (
     walk_records,
 )
 from ledgermq.commitlog.plain_recovery import PlainReport, recover
-from ledgermq.dledger.disk_job import DiskJob, do_now
+from ledgermq.dledger.disk_job import DiskJob, do_now, joined
 from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store.errors import StoreFailedError
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -70,6 +71,13 @@ class PlainCommitLog:
         self._failure: str | None = None
         # The segment behind the last one is wanted: `begin_ahead` makes it.
         self.wants_ahead = False
+        # Files are made, and a log is cut, in the call that needs it; False while a member runs it:
+        # `begin_room` does it then.
+        self.waits_for_disk = True
+        # Segments that the last append lacked, by their starts.
+        self._lacking: list[int] = []
+        # The end of the log has moved back, and the bytes behind it are not yet zeros.
+        self._cut: DiskJob | None = None
         # Called with max_offset after each append: there is something to send.
         self.on_appended: Callable[[int], None] = lambda max_offset: None
 
@@ -137,6 +145,7 @@ class PlainCommitLog:
             The offset of each.
 
         Raises:
+            SegmentLackingError: `begin_room` makes room; nothing was written.
             EntryTooLargeError, DiskFullError, StoreFailedError: nothing was written.
         """
         self._check_writable()
@@ -145,6 +154,7 @@ class PlainCommitLog:
             raise EntryTooLargeError(longest, self.segment_bytes - PLAIN_BLANK_BYTES)
         begin = self._segments.end_position
         offsets, end = place_records(list(map(len, records)), begin, self.segment_bytes)
+        self._check_room(begin, end)
         data = bytearray(end - begin)
         before = begin
         for record, offset in zip(records, offsets, strict=True):
@@ -171,6 +181,7 @@ class PlainCommitLog:
         Raises:
             LogOffsetError: they do not continue this log, or they are no records; nothing was
                 written, or, of the second kind, max_offset is back at the last whole record.
+            SegmentLackingError: `begin_room` makes room; nothing was written.
             DiskFullError, StoreFailedError: nothing was written.
         """
         self._check_writable()
@@ -178,10 +189,16 @@ class PlainCommitLog:
         if not segments.starts and offset != segments.end_position:
             if offset % self.segment_bytes:
                 raise LogOffsetError("start of an empty log", "a start of a segment", offset)
-            segments.reset(offset)
+            # Nothing is known of this place before there is a file.
+            self._check_room(offset, offset + len(data))
+            if self.waits_for_disk:
+                segments.reset(offset)
+            else:
+                segments.begin_at(offset)
             self._whole_offset = self._confirmed_offset = self._flushed_offset = offset
         if offset != segments.end_position:
             raise LogOffsetError("offset of the next bytes", segments.end_position, offset)
+        self._check_room(offset, offset + len(data))
         segments.append(data)
         self._look_for_whole()
         self._written()
@@ -199,7 +216,7 @@ class PlainCommitLog:
             elif walk.needs_more:
                 return
             elif walk.end < self.max_offset:
-                self._segments.truncate(walk.end)
+                self._begin_cut(walk.end)
                 raise LogOffsetError(f"record at {walk.end}", "a record", walk.stopped_because)
 
     def _walk(self, offset: int, end: int) -> Walk:
@@ -217,6 +234,27 @@ class PlainCommitLog:
     def _check_writable(self) -> None:
         if self._failure is not None:
             raise StoreFailedError(self.directory, self._failure)
+
+    def _check_room(self, begin: int, end: int) -> None:
+        """Raises SegmentLackingError where a write would have to wait for the disk."""
+        if self.waits_for_disk:
+            return
+        self._lacking = self._segments.starts_lacking(begin, end)
+        if self._cut is not None or self._lacking:
+            raise SegmentLackingError(self.directory, end)
+
+    def _begin_cut(self, offset: int) -> None:
+        """Moves the end back to `offset`; nothing is written until its job is done."""
+        cut = self._segments.begin_truncate(offset)
+
+        def end() -> None:
+            self._cut = None
+            # What a sync took down before may have been more.
+            self._flushed_offset = min(self._flushed_offset, offset)
+
+        self._cut = DiskJob(cut.run, end)
+        if self.waits_for_disk:
+            self._cut.do()
 
     # Reading.
 
@@ -288,6 +326,22 @@ class PlainCommitLog:
         start = self._segments.next_start() if self.wants_ahead else None
         self.wants_ahead = False
         job = None if start is None else self._segments.begin_create([start])
+        return None if job is None else self._final(job)
+
+    def begin_room(self) -> DiskJob | None:
+        """Begins what the last SegmentLackingError, or a LogOffsetError, left to do; None: nothing.
+
+        The run raises DiskFullError when there is no room; all is as before.
+        """
+        if self._cut is not None:
+            return self._final(self._cut)
+        segments = self._segments
+        starts = [start for start in self._lacking if not segments.has_room_at(start)]
+        if not starts:
+            return None
+        # An empty log may have wanted to begin elsewhere: no file may be left from that.
+        reset = None if segments.starts else segments.begin_reset(segments.end_position)
+        job = joined([reset, segments.begin_create(starts)])
         return None if job is None else self._final(job)
 
     def begin_sync(self) -> DiskJob | None:

@@ -47,6 +47,8 @@ class MasterConnection(Protocol):
         self._client = client
         self._link: SlaveLink | None = None
         self._reason: str | None = None
+        # Closed, or about to be: nothing is appended any more.
+        self._is_over = False
 
     @property
     def link(self) -> SlaveLink:
@@ -64,15 +66,37 @@ class MasterConnection(Protocol):
         self.send_report()
 
     def dataReceived(self, data: bytes) -> None:
+        self._append(lambda: self.link.receive(data, self._client.now_ms()))
+
+    def _append(self, append: Callable[[], None]) -> None:
+        """Has frames appended; while they wait for a file nothing more is read."""
         try:
-            self.link.receive(data, self._client.now_ms())
+            append()
         except (ReplicationError, CommitLogError, LedgerError, OSError) as error:
             self.abort(str(error))
-        else:
-            self._client.received(self)
-            self.send_report()
+            # A log that was cut is wiped, whether the master comes back or not.
+            self._client.make_room().addErrback(lambda _: None)
+            return
+        self._client.received(self)
+        self.send_report()
+        if self.link.is_waiting:
+            self.transport.pauseProducing()
+            made: Deferred[Any] = self._client.make_room()
+            made.addCallbacks(lambda _: self._go_on(), lambda failure: self._no_room(failure))
+
+    def _go_on(self) -> None:
+        if self._is_over:
+            return
+        self._append(self.link.go_on)
+        if not self.link.is_waiting and not self._is_over:
+            self.transport.resumeProducing()
+
+    def _no_room(self, failure: Failure) -> None:
+        if not self._is_over:
+            self.abort(failure.getErrorMessage())
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._is_over = True
         self._client.connection_lost(self, self._reason or reason.getErrorMessage())
 
     def send_report(self) -> None:
@@ -86,6 +110,7 @@ class MasterConnection(Protocol):
         """Closes the connection at once; the first reason is the one that is told."""
         if self._reason is None:
             self._reason = reason
+            self._is_over = True
             self.transport.abortConnection()
 
 
@@ -113,6 +138,7 @@ class HaClient:
         reactor: Any,
         log: ReplicatedLog,
         settings: HaSettings,
+        make_room: Callable[[], Deferred[None]],
         *,
         back_off: Callable[[int], float] = default_back_off,
     ) -> None:
@@ -122,11 +148,14 @@ class HaClient:
             reactor: gives TCP and time.
             log: where the master's bytes go.
             settings: times.
+            make_room: has files made that the log lacks, and what was cut off it wiped; fires when
+                that is done.
             back_off: seconds to wait after so many fruitless attempts in a row.
         """
         self._reactor = reactor
         self._replicated_log = log
         self._settings = settings
+        self.make_room = make_room
         self._back_off = back_off
         self._service: ClientService | None = None
         self._connection: MasterConnection | None = None

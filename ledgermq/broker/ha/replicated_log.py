@@ -28,4 +28,7 @@ class ReplicatedLog(Protocol):
 
         Args:
             offset: `max_offset`; of an empty log, the beginning of any segment.
+
+        Raises:
+            SegmentLackingError: a file has to be made first; nothing was written.
         """

@@ -149,16 +149,18 @@ class SlaveReplication:
         reactor: Any,
         log: ReplicatedLog,
         find_master: Callable[[], str | None],
+        make_room: Callable[[], Deferred[None]],
     ) -> None:
         """Opens nothing yet.
 
         Args:
             find_master: "host:port" where the master's log is copied, as name servers told it
                 last; None when they know no master.
+            make_room: as for HaClient.
         """
         self._configured_master = config.ha_master_address or None
         self._find_master = find_master
-        self._client = HaClient(reactor, log, ha_settings(config))
+        self._client = HaClient(reactor, log, ha_settings(config), make_room)
 
     def start(self) -> Deferred[None]:
         """Nothing has to be opened: `check` connects."""

@@ -7,9 +7,12 @@ dropped with their connection; the next one begins with what the log holds then.
 log's; time is an argument. Source: `HAService.java` (HAClient).
 """
 
+from collections import deque
+
 from ledgermq.broker.ha.errors import OffsetsDisagreeError
 from ledgermq.broker.ha.frames import Frame, FrameReader, encode_report
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
+from ledgermq.commitlog import SegmentLackingError
 
 
 class SlaveLink:
@@ -40,11 +43,16 @@ class SlaveLink:
         self._reported_ms = now_ms
         # The end that the master was told last; None before the first report.
         self._reported_offset: int | None = None
+        # Frames that are here and not yet appended: there is no file for the first of them.
+        self._frames: deque[Frame] = deque()
         self.frame_count = 0
         self.master_offset: int | None = None
 
     def receive(self, data: bytes, now_ms: float) -> None:
         """Takes bytes of the master and appends the frames that they complete.
+
+        Where a file is lacking it stops, and `is_waiting`: then no more bytes should come before
+        `go_on`.
 
         Raises:
             OffsetsDisagreeError: the master's log does not fit to this one. Frames before it were
@@ -53,10 +61,25 @@ class SlaveLink:
             OSError, CommitLogError: the log refuses.
         """
         self._heard_ms = now_ms
-        for frame in self._reader.feed(data):
+        self._frames += self._reader.feed(data)
+        self.go_on()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tells whether frames wait for a file."""
+        return bool(self._frames)
+
+    def go_on(self) -> None:
+        """Appends what waits, as far as there are files; see `receive`."""
+        while self._frames:
+            frame = self._frames[0]
             self._check(frame)
             if frame.body:
-                self._log.append_raw(frame.physical_offset, frame.body)
+                try:
+                    self._log.append_raw(frame.physical_offset, frame.body)
+                except SegmentLackingError:
+                    return
+            self._frames.popleft()
             self.frame_count += 1
             self.master_offset = frame.physical_offset + len(frame.body)
 

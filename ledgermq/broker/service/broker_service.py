@@ -275,8 +275,6 @@ class BrokerService:
             if self.state.access is not None:
                 self.state.access.load()
             self._storage.open()
-            if self.state.access is not None:
-                self.state.access.write_by(self._storage.keeper)
         except Exception:
             return fail()
         started: Deferred[Any] = self._server.start()
@@ -350,6 +348,8 @@ class BrokerService:
         )
         self._member = self._new_member()
         self._proposals.on_appended = self._member.take_turn
+        if isinstance(self._member, PlainMember):
+            self._proposals.make_room = self._member.make_room
         self._messages.on_damage(self._damage_found)
         return self._member.start(applied_index=self._messages.dispatched_index)
 

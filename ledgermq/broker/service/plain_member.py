@@ -105,10 +105,13 @@ class PlainMember:
         self._log.on_appended = self._appended
         self._upkeep_call = self._reactor.callLater(_FLUSH_INTERVAL_S, self._keep_up)
         if self._is_slave:
+            self._log.waits_for_disk = False
             self._applier.role_changed(Role.FOLLOWER, _TERM, "the master", is_ready=False)
             return
         # In this step, so that the broker serves when its start is told to be over.
         self._log.append([self._opening_record()])
+        # The start of a broker may wait for the disk, what follows may not.
+        self._log.waits_for_disk = False
         self._confirm(self._log.whole_offset)
         if self._is_running:
             self._applier.role_changed(Role.LEADER, _TERM, self._self_id, is_ready=True)
@@ -168,6 +171,21 @@ class PlainMember:
         else:
             self._confirm(end)
         self.on_turn()
+
+    def make_room(self) -> Deferred[None]:
+        """Has files made that the log lacks, and what was cut off it wiped.
+
+        Returns:
+            Fires when that is done. Fails with DiskFullError without room, and with the error of a
+            disk that stops this member.
+        """
+        made: Deferred[Any] = self._keeper.run(self._log.begin_room)
+        return made.addErrback(self._not_made)
+
+    def _not_made(self, failure: Failure) -> Failure:
+        if not failure.check(DiskFullError):
+            self._not_synced(failure)
+        return failure
 
     def _not_ahead(self, failure: Failure) -> None:
         """Without room the segment is made when it is needed, and then a send is refused."""

@@ -30,7 +30,10 @@ def new_replication(
     if not isinstance(storage, PlainStorage):
         return None
     if config.is_slave:
-        return SlaveReplication(config, reactor, storage.log, find_master)
+        # Who has files made is known when the member is.
+        return SlaveReplication(
+            config, reactor, storage.log, find_master, lambda: proposals.make_room()
+        )
     return MasterReplication(config, reactor, storage.log, proposals)
 
 

@@ -112,6 +112,8 @@ class Storage:
             self._lock.release(is_clean=was_clean and is_untouched)
             raise
         self._is_open = True
+        if self._state.access is not None:
+            self._state.access.write_by(self.keeper)
         _log.info(
             "store opened: {found}, dispatched {dispatched}, replayed {replayed},"
             " clean {clean}, queues rebuilt {rebuilt}",

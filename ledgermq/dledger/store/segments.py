@@ -265,6 +265,11 @@ class Segments:
         """Does `begin_reset` at once."""
         self.begin_reset(position).do()
 
+    def begin_at(self, position: int) -> None:
+        """Has a log without a file begin at `position`, for which one may have been made ahead."""
+        assert not self._starts, "a log with files begins where they do"
+        self.first_position = self.end_position = position
+
     def remove_all(self) -> None:
         """Removes every file in the directory, also those that `open` refused; the log is empty."""
         self._starts = []

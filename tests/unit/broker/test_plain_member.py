@@ -1,21 +1,28 @@
 """PlainMember and PlainStorage: what a broker without a ledger confirms, and when."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
 from ledgermq.broker.config import BrokerConfig, load_broker_config
 from ledgermq.broker.errors import ConfigError
 from ledgermq.broker.queue_progress import Run
 from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log, storage_of
-from ledgermq.commitlog import PlainCommitLog, PlainLogThereError, opening_record
+from ledgermq.commitlog import (
+    PlainCommitLog,
+    PlainLogThereError,
+    SegmentLackingError,
+    opening_record,
+)
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.store import RealFileSystem
-from ledgermq.dledger.store.errors import StoreFailedError
+from ledgermq.dledger.store.errors import DiskFullError, StoreFailedError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import encode_record
@@ -134,6 +141,44 @@ def test_a_disk_that_fails_stops_it_for_good(
     assert running.clock.getDelayedCalls() == []
 
 
+def test_a_master_makes_files_in_the_keepers_thread(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    big = a_record(body=b"x" * 3900)
+    for _ in range(3):
+        # More at once than a file made ahead could help with.
+        with pytest.raises(SegmentLackingError):
+            running.log.append([big, big])
+        before = running.log.max_offset
+        made = running.member.make_room()
+        assert not made.called
+        running.pool.finish_all()
+        assert made.called and running.log.max_offset == before
+        running.log.append([big, big])
+        running.clock.advance(0)
+        running.pool.finish_all()
+    assert running.told.failures == []
+
+
+def test_a_disk_that_makes_no_file_is_told_and_tried_again_or_ends_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(tmp_path)
+    big = a_record(body=b"x" * 3900)
+    found: list[Failure] = []
+    for number in (28, 5):
+
+        def allocate(handle: int, offset: int, size: int, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "posix_fallocate", allocate)
+        with pytest.raises(SegmentLackingError):
+            running.log.append([big])
+        running.member.make_room().addErrback(found.append)
+        running.pool.finish_all()
+        assert len(running.told.failures) == int(number == 5)
+    assert found[0].check(DiskFullError) and found[1].check(OSError)
+
+
 def test_a_slave_confirms_whole_records_and_never_leads(tmp_path: Path) -> None:
     running = Running(tmp_path, is_slave=True)
     assert running.told.roles == [(Role.FOLLOWER, False)] and running.log.max_offset == 0
@@ -141,6 +186,11 @@ def test_a_slave_confirms_whole_records_and_never_leads(tmp_path: Path) -> None:
     master.open()
     [_, second] = master.append([a_record(), a_record()])
     data = bytes(master.read(0, 4096))
+    with pytest.raises(SegmentLackingError):
+        running.log.append_raw(0, data[: second + 10])
+    made = running.member.make_room()
+    running.pool.finish_one()
+    assert made.called
     running.log.append_raw(0, data[: second + 10])
     running.clock.advance(0)
     assert running.told.ranges == [(0, second)]

@@ -1,11 +1,18 @@
 """Proposals: one append a turn, one write a connection, and an answer in every case."""
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from ledgermq.broker.errors import BrokerError, ServiceUnavailableError, SystemBusyError
 from ledgermq.broker.proposals import Limits
-from ledgermq.commitlog import AppendMessage, AppendResult, MessageIllegalError
+from ledgermq.commitlog import (
+    AppendMessage,
+    AppendResult,
+    MessageIllegalError,
+    SegmentLackingError,
+)
 from ledgermq.dledger.errors import DropReason, NotLeaderError, ProposalDroppedError
+from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.protocol.codes import ResponseCode
 from tests.unit.broker.parts import HOST, HOST_HEX, ListConnection, Parts
 
@@ -219,3 +226,83 @@ def test_results_are_told_of_own_records() -> None:
     parts.turn.end()
     parts.proposals.committed(1)
     assert [result.physical_offset for result in seen] == [48]
+
+
+class Waiting:
+    """Proposals whose log lacks a file, which is made when the test says so."""
+
+    def __init__(self) -> None:
+        self.parts = Parts(limits=Limits(9, 900, 2500))
+        self.connection = ListConnection()
+        self.made: list[Deferred[None]] = []
+        self.parts.proposals.make_room = self._make_room
+        self.lack()
+
+    def _make_room(self) -> Deferred[None]:
+        self.made.append(Deferred())
+        return self.made[-1]
+
+    def lack(self) -> None:
+        """The next append needs a file that is not there."""
+        self.parts.store.error = SegmentLackingError("commitlog", 100)
+
+    def send(self, opaque: int) -> None:
+        add(self.parts, self.connection, opaque)
+
+    @property
+    def opaques(self) -> list[int]:
+        return [answer.opaque for answer in self.connection.take()]
+
+
+def test_sends_wait_for_a_file_with_all_that_comes_meanwhile() -> None:
+    waiting = Waiting()
+    parts = waiting.parts
+    waiting.send(1)
+    waiting.send(2)
+    parts.turn.end()
+    assert parts.store.turns == [] and waiting.opaques == []
+    waiting.send(3)
+    parts.turn.end()
+    assert parts.store.turns == [] and parts.proposals.count == 3
+    [made] = waiting.made
+    made.callback(None)
+    assert parts.store.turns == [3]
+    parts.proposals.committed(3)
+    assert waiting.opaques == [1, 2, 3] and parts.proposals.is_empty
+
+
+def test_sends_wait_again_where_they_need_one_more_file() -> None:
+    waiting = Waiting()
+    waiting.send(1)
+    waiting.parts.turn.end()
+    waiting.lack()
+    waiting.made[0].callback(None)
+    assert waiting.parts.store.turns == []
+    waiting.made[1].callback(None)
+    assert waiting.parts.store.turns == [1]
+
+
+def test_sends_are_refused_when_there_is_no_room_for_a_file() -> None:
+    waiting = Waiting()
+    waiting.send(1)
+    waiting.parts.turn.end()
+    waiting.send(2)
+    waiting.made[0].errback(DiskFullError("commitlog/1", 100))
+    answers = waiting.connection.take()
+    assert [answer.opaque for answer in answers] == [1, 2]
+    assert all("no room on the disk" in str(answer.remark) for answer in answers)
+    assert waiting.parts.proposals.is_empty and waiting.parts.proposals.count == 0
+    # The next turn tries again.
+    waiting.send(3)
+    waiting.parts.turn.end()
+    assert waiting.parts.store.turns == [1]
+
+
+def test_sends_that_wait_for_a_file_are_failed_with_all_others() -> None:
+    waiting = Waiting()
+    waiting.send(1)
+    waiting.parts.turn.end()
+    waiting.parts.proposals.fail_all(ServiceUnavailableError("stopped"))
+    assert waiting.opaques == [1] and waiting.parts.proposals.is_empty
+    waiting.made[0].callback(None)
+    assert waiting.parts.store.turns == []

@@ -1,15 +1,18 @@
 """PlainCommitLog: records back to back, blanks, a master's and a slave's way, recovery."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ledgermq.commitlog import LogOffsetError, PlainCommitLog, PlainReport
+from ledgermq.commitlog import LogOffsetError, PlainCommitLog, PlainReport, SegmentLackingError
 from ledgermq.commitlog.plain_records import PLAIN_BLANK, PLAIN_BLANK_MAGIC
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.filesystem import MappedFile
 from ledgermq.protocol.record import decode_record, encode_record
 
 SEGMENT_BYTES = 4096
@@ -219,3 +222,118 @@ def test_a_view_outlives_its_segment(tmp_path: Path) -> None:
     assert log.drop_before(SEGMENT_BYTES) == log.min_offset == SEGMENT_BYTES
     log.close()
     assert decode_record(view).body == b"00" * 150
+
+
+class WatchedFileSystem(RealFileSystem):
+    """Refuses all that may wait for a disk, but in a job."""
+
+    def __init__(self) -> None:
+        self.is_in_job = False
+
+    def create(self, path: str, size_bytes: int) -> MappedFile:
+        assert self.is_in_job, f"{path} is made in a turn"
+        return super().create(path, size_bytes)
+
+    def remove(self, path: str) -> None:
+        assert self.is_in_job, f"{path} is removed in a turn"
+        super().remove(path)
+
+    def sync_directory(self, directory: str) -> None:
+        assert self.is_in_job, f"{directory} is synced in a turn"
+        super().sync_directory(directory)
+
+
+class Served:
+    """A log as a member runs it, with a keeper of the test."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.files = WatchedFileSystem()
+        self.log = PlainCommitLog(self.files, str(root / "commitlog"), SEGMENT_BYTES)
+        self.log.open()
+        self.log.waits_for_disk = False
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, self._watched(getattr(os, name)))
+
+    def _watched(self, sync: Callable[[int], None]) -> Callable[[int], None]:
+        def call(number: int) -> None:
+            assert self.files.is_in_job, "a sync in a turn"
+            sync(number)
+
+        return call
+
+    def do(self, job: DiskJob | None) -> None:
+        assert job is not None
+        self.files.is_in_job = True
+        job.do()
+        self.files.is_in_job = False
+
+
+def test_a_log_that_is_served_writes_where_there_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served(tmp_path, monkeypatch)
+    log = served.log
+    sent = [b"%02d" % i * 150 for i in range(30)]
+    for body in sent:
+        end = log.max_offset
+        try:
+            log.append([record(body)])
+        except SegmentLackingError:
+            assert log.max_offset == log.whole_offset == end
+            served.do(log.begin_room())
+            log.append([record(body)])
+    assert log.begin_room() is None
+    # Two segments at once.
+    more = [b"+%02d" % i * 100 for i in range(25)]
+    with pytest.raises(SegmentLackingError):
+        log.append([record(body) for body in more])
+    served.do(log.begin_room())
+    log.append([record(body) for body in more])
+    log.confirm(log.max_offset)
+    assert bodies(log) == [*sent, *more]
+
+
+def test_a_log_that_is_served_is_cut_in_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, _ = opened(tmp_path / "master")
+    [_, end] = master.append([record(b"one"), record(b"two")])
+    one, two = bytes(master.read(0, end)), bytes(master.read(end, SEGMENT_BYTES))
+    served = Served(tmp_path, monkeypatch)
+    log = served.log
+    with pytest.raises(SegmentLackingError):
+        log.append_raw(0, one)
+    served.do(log.begin_room())
+    assert log.append_raw(0, one) == end
+    served.do(log.begin_sync())
+    garbage = b"\0\0\1\0garbage" * 10
+    # What is to be cut may have been taken down by a sync.
+    log.append_raw(end, two[:3])
+    synced = log.begin_sync()
+    with pytest.raises(LogOffsetError):
+        log.append_raw(end + 3, garbage)
+    assert log.max_offset == log.whole_offset == end
+    with pytest.raises(SegmentLackingError):
+        log.append_raw(end, two)
+    served.do(synced)
+    served.do(log.begin_room())
+    assert log.flushed_offset == end
+    assert not file_of(tmp_path).read_bytes()[end:].strip(b"\0")
+    assert log.append_raw(end, two) == log.whole_offset
+    assert log.begin_room() is None
+
+
+def test_an_empty_log_may_begin_elsewhere_than_a_file_was_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master's retention goes on while the slave's disk works."""
+    served = Served(tmp_path, monkeypatch)
+    log = served.log
+    for start in (SEGMENT_BYTES, 3 * SEGMENT_BYTES):
+        with pytest.raises(SegmentLackingError):
+            log.append_raw(start, b"bytes")
+        assert log.max_offset == 0, "it is not known yet where it begins"
+        served.do(log.begin_room())
+    assert os.listdir(log.directory) == [file_of(tmp_path, 3 * SEGMENT_BYTES).name]
+    log.append_raw(3 * SEGMENT_BYTES, record(b"one")[:2])
+    assert log.min_offset == 3 * SEGMENT_BYTES

@@ -3,6 +3,7 @@
 from typing import Any
 
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
@@ -11,10 +12,12 @@ from twisted.test.iosim import ConnectionCompleter, IOPump
 from twisted.trial.unittest import SynchronousTestCase
 
 from ledgermq.broker.ha.acknowledgements import Acknowledgements, ReplicaStatus
-from ledgermq.broker.ha.client import HaClient
+from ledgermq.broker.ha.client import HaClient, MasterConnection
 from ledgermq.broker.ha.frames import encode_frame, encode_report
 from ledgermq.broker.ha.server import SLAVES_MAX, HaServer, SlaveConnection
 from ledgermq.broker.ha.settings import HaSettings
+from ledgermq.commitlog import LogOffsetError, SegmentLackingError
+from ledgermq.dledger.store.errors import DiskFullError
 from tests.unit.broker.ha.memory_log import MemoryLog
 
 SETTINGS = HaSettings(batch_bytes_max=1000, heart_beat_ms=5000, silence_ms_max=20_000)
@@ -176,11 +179,21 @@ class PairTest(SynchronousTestCase):
         self.completer = ConnectionCompleter(self.reactor)
         self.master_log = MemoryLog(segment_bytes=4096)
         self.slave_log = MemoryLog(segment_bytes=4096)
+        # Each asked for files.
+        self.made: list[Deferred[None]] = []
         self.server = new_server(self.reactor, self.master_log)
         self.successResultOf(self.server.start())
         self.client = HaClient(
-            self.reactor, self.slave_log, SETTINGS, back_off=lambda count: 2.0 ** min(count, 3)
+            self.reactor,
+            self.slave_log,
+            SETTINGS,
+            self.make_room,
+            back_off=lambda count: 2.0 ** min(count, 3),
         )
+
+    def make_room(self) -> Deferred[None]:
+        self.made.append(Deferred())
+        return self.made[-1]
 
     def connect(self) -> IOPump:
         pump = self.completer.succeedOnce()
@@ -265,6 +278,69 @@ class PairTest(SynchronousTestCase):
         self.turns(self.connect())
         self.assertEqual(self.slave_log.data, self.master_log.data)
         self.assertIsNone(self.client.last_failure)
+
+    def lack_a_file(self) -> None:
+        """The slave's log takes nothing until the next file is made."""
+
+        def refuse() -> None:
+            raise SegmentLackingError("commitlog", 100)
+
+        self.slave_log.on_append = refuse
+
+    def to_slave(self) -> tuple[MasterConnection, StringTransport]:
+        """A connection whose master is the test."""
+        self.client.follow("127.0.0.1:10912")
+        connection = self.reactor.tcpClients[-1][2].buildProtocol(
+            IPv4Address("TCP", "127.0.0.1", 10912)
+        )
+        transport = StringTransport()
+        connection.makeConnection(transport)
+        return connection, transport
+
+    def test_a_slave_reads_nothing_while_a_file_is_made(self) -> None:
+        connection, transport = self.to_slave()
+        self.lack_a_file()
+        connection.dataReceived(encode_frame(0, b"abc") + encode_frame(3, b"de"))
+        self.assertEqual(transport.producerState, "paused")
+        self.assertEqual(self.slave_log.data, b"")
+        # One more file is lacking, then there are enough.
+        self.made[0].callback(None)
+        self.assertEqual(transport.producerState, "paused")
+        self.slave_log.on_append = lambda: None
+        transport.clear()
+        self.made[1].callback(None)
+        self.assertEqual(transport.producerState, "producing")
+        self.assertEqual(self.slave_log.data, b"abcde")
+        self.assertEqual(transport.value(), encode_report(5))
+        self.assertEqual(len(self.made), 2)
+
+    def test_frames_that_wait_for_a_file_go_with_their_connection(self) -> None:
+        connection, transport = self.to_slave()
+        self.lack_a_file()
+        connection.dataReceived(encode_frame(0, b"abc"))
+        connection.connectionLost(Failure(ConnectionRefusedError()))
+        self.slave_log.on_append = lambda: None
+        self.made[0].callback(None)
+        self.assertEqual(self.slave_log.data, b"")
+
+    def test_a_disk_without_room_for_a_file_ends_the_connection(self) -> None:
+        connection, transport = self.to_slave()
+        self.lack_a_file()
+        connection.dataReceived(encode_frame(0, b"abc"))
+        self.made[0].errback(DiskFullError("commitlog/0", 64))
+        self.assertTrue(transport.disconnected)
+        connection.connectionLost(Failure(ConnectionRefusedError()))
+        self.assertIn("no room on the disk", self.client.last_failure or "")
+
+    def test_a_log_that_was_cut_is_wiped_though_the_master_is_left(self) -> None:
+        def refuse() -> None:
+            raise LogOffsetError("record at 0", "a record", "garbage")
+
+        connection, transport = self.to_slave()
+        self.slave_log.on_append = refuse
+        connection.dataReceived(encode_frame(0, b"abc"))
+        self.assertTrue(transport.disconnected)
+        self.assertEqual(len(self.made), 1)
 
     def test_a_silent_master_is_left_and_tried_again(self) -> None:
         self.client.follow("127.0.0.1:10912")

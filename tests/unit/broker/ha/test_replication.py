@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 
 from ledgermq.broker.config import load_broker_config
@@ -145,7 +146,7 @@ def test_a_slave_follows_the_configured_master_or_the_one_it_is_told(
 ) -> None:
     reactor: Any = MemoryReactorClock()
     config = load_broker_config(None, settings)
-    slave = SlaveReplication(config, reactor, MemoryLog(), lambda: "10.0.0.1:10912")
+    slave = SlaveReplication(config, reactor, MemoryLog(), lambda: "10.0.0.1:10912", Deferred)
     slave.check()
     slave.check()
     assert followed(reactor) == [expected]
@@ -155,7 +156,9 @@ def test_a_slave_follows_the_configured_master_or_the_one_it_is_told(
 def test_a_slave_stays_with_a_master_that_name_servers_forgot() -> None:
     reactor: Any = MemoryReactorClock()
     told: list[str | None] = [None, "10.0.0.1:10912", None]
-    slave = SlaveReplication(load_broker_config(None), reactor, MemoryLog(), lambda: told.pop(0))
+    slave = SlaveReplication(
+        load_broker_config(None), reactor, MemoryLog(), lambda: told.pop(0), Deferred
+    )
     slave.check()
     assert followed(reactor) == []
     slave.check()
