@@ -319,6 +319,14 @@ class World:
         Raises:
             Violation: a statement does not hold.
         """
+        try:
+            self._play()
+            self.settle()
+        finally:
+            self._close()
+        self.coverage.on_over(self.raft_watch.leaders, self.raft_watch.votes)
+
+    def _play(self) -> None:
         late_ms = dict(self.plan.late_starts)
         for member in self.members.values():
             start_ms = self._work.uniform(0, 200) + late_ms.get(member.id, 0.0)
@@ -333,8 +341,12 @@ class World:
         self._look()
         self.faults.plan_all(self.schedule)
         self.timeline.run_until(self.plan.chaos_ms)
-        self.settle()
-        self.coverage.on_over(self.raft_watch.leaders, self.raft_watch.votes)
+
+    def _close(self) -> None:
+        """Ends the members' threads, which are threads of the system; all else stays to be seen."""
+        for member in self.members.values():
+            if member.reactor is not None:
+                member.reactor.end()
 
     def settle(self) -> None:
         """Ends all faults: the group must become whole, and its files and history must agree.
