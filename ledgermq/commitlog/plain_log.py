@@ -15,10 +15,12 @@ Whoever runs the log moves `confirmed_offset`, by `confirm`: at once, or after t
 slaves have is known elsewhere. No Twisted, no thread: what waits for the disk is begun here and run
 by the keeper (`begin_sync`, `begin_ahead`, `begin_room`, `begin_drop`). Where the next segment was
 not made ahead, an append is refused until there is room (SegmentLackingError); only a log that a
-tool has for itself makes it there and then.
+tool has for itself makes it there and then. A write or a sync that fails is final: nobody knows
+then what is on the disk, and asking it once more proves nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from struct import Struct
 from typing import Final
 
@@ -66,8 +68,9 @@ class PlainCommitLog:
         self._whole_offset = 0
         self._confirmed_offset = 0
         self._flushed_offset = 0
-        # Why a sync failed; then nothing is written any more. Set once, by the keeper's thread;
-        # what the reactor still writes until it looks is never synced.
+        # Why a write or a sync failed; then nothing is written or synced any more. Set once, by the
+        # thread in which the disk failed; what the reactor still writes until it looks is never
+        # synced.
         self._failure: str | None = None
         # The segment behind the last one is wanted: `begin_ahead` makes it.
         self.wants_ahead = False
@@ -84,7 +87,8 @@ class PlainCommitLog:
     def open(self, *, durable_offset: int | None = None, is_clean: bool = False) -> PlainReport:
         """Finds the end of the log; a torn tail is copied aside and cut.
 
-        All whole records count as confirmed.
+        All whole records count as confirmed. The next sync writes what is behind `durable_offset`
+        once more: after a sync that failed, some of it counts as written although it is not.
 
         Args:
             durable_offset: up to here everything was on the disk for certain; None: not known.
@@ -99,7 +103,7 @@ class PlainCommitLog:
             self._segments, self._file_system, durable_offset=durable_offset, is_clean=is_clean
         )
         self._whole_offset = self._confirmed_offset = report.end_offset
-        self._segments.distrust(report.end_offset)
+        self._segments.distrust(report.end_offset if durable_offset is None else durable_offset)
         return report
 
     # Ends.
@@ -129,6 +133,11 @@ class PlainCommitLog:
         """Behind the last whole record; max_offset itself unless a master's frame cut one."""
         return self._whole_offset
 
+    @property
+    def failure(self) -> StoreFailedError | None:
+        """Why nothing is written any more; None while all is well."""
+        return None if self._failure is None else StoreFailedError(self.directory, self._failure)
+
     def confirm(self, offset: int) -> None:
         """Lets readers see what is before `offset`, which ends a whole record."""
         assert self._confirmed_offset <= offset <= self._whole_offset, (
@@ -146,7 +155,8 @@ class PlainCommitLog:
 
         Raises:
             SegmentLackingError: `begin_room` makes room; nothing was written.
-            EntryTooLargeError, DiskFullError, StoreFailedError: nothing was written.
+            EntryTooLargeError, DiskFullError: nothing was written.
+            StoreFailedError: nothing of them counts.
         """
         self._check_writable()
         longest = max(map(len, records), default=0)
@@ -164,7 +174,8 @@ class PlainCommitLog:
             data[at : at + len(record)] = record
             _INT64.pack_into(data, at + PHYSICAL_OFFSET_OFFSET, offset)
             before = offset + len(record)
-        self._segments.append(memoryview(data))
+        with self._final_write():
+            self._segments.append(memoryview(data))
         self._whole_offset = end
         self._written()
         return offsets
@@ -182,7 +193,7 @@ class PlainCommitLog:
             LogOffsetError: they do not continue this log, or they are no records; nothing was
                 written, or, of the second kind, max_offset is back at the last whole record.
             SegmentLackingError: `begin_room` makes room; nothing was written.
-            DiskFullError, StoreFailedError: nothing was written.
+            DiskFullError, StoreFailedError: nothing of them counts.
         """
         self._check_writable()
         segments = self._segments
@@ -192,15 +203,17 @@ class PlainCommitLog:
             # Nothing is known of this place before there is a file.
             self._check_room(offset, offset + len(data))
             if self.waits_for_disk:
-                segments.reset(offset)
+                with self._final_write():
+                    segments.reset(offset)
             else:
                 segments.begin_at(offset)
             self._whole_offset = self._confirmed_offset = self._flushed_offset = offset
         if offset != segments.end_position:
             raise LogOffsetError("offset of the next bytes", segments.end_position, offset)
         self._check_room(offset, offset + len(data))
-        segments.append(data)
-        self._look_for_whole()
+        with self._final_write():
+            segments.append(data)
+            self._look_for_whole()
         self._written()
         return segments.end_position
 
@@ -255,6 +268,15 @@ class PlainCommitLog:
         self._cut = DiskJob(cut.run, end)
         if self.waits_for_disk:
             self._cut.do()
+
+    @contextmanager
+    def _final_write(self) -> Iterator[None]:
+        """Makes an error of the disk final: a part of what was to be written may be there."""
+        try:
+            yield
+        except OSError as error:
+            self._failure = str(error)
+            raise StoreFailedError(self.directory, self._failure) from error
 
     # Reading.
 
@@ -348,7 +370,11 @@ class PlainCommitLog:
         """Begins to bring all that was written before this call to the disk; None: it is there.
 
         The run raises OSError, which is final; nothing is written any more.
+
+        Raises:
+            StoreFailedError: a write or a sync failed before. The disk would say that all is well.
         """
+        self._check_writable()
         end = self._segments.end_position
         synced = self._segments.begin_sync()
 
@@ -370,6 +396,7 @@ class PlainCommitLog:
         """Returns a job whose failure ends the log."""
 
         def run() -> None:
+            self._check_writable()
             try:
                 job.run()
             except OSError as error:

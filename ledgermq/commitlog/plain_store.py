@@ -71,6 +71,11 @@ class PlainMessageStore(MessageStore):
             return None
         return mark.end_position
 
+    @property
+    def failure(self) -> Exception | None:
+        """What ended dispatch or the log for good, None while both work."""
+        return super().failure or self.log.failure
+
     def begin_log_sync(self) -> DiskJob | None:
         """What the checkpoint names must be on the disk: recovery tells damage by it."""
         return self.log.begin_sync()

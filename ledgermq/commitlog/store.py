@@ -198,8 +198,8 @@ class MessageStore:
         )
 
     def close(self) -> None:
-        """Flush and close all files. No flush may be running."""
-        if self._dispatcher.failure is None:
+        """Flush and close all files; after a failure only close them. No flush may be running."""
+        if self.failure is None:
             self._flush(is_clean=True)
         self.abandon()
 

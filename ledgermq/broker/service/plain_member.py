@@ -72,6 +72,8 @@ class PlainMember:
         self._turn_call: Any = None
         self._upkeep_call: Any = None
         self._is_running = False
+        # The next segment was asked for: one question waits for the disk, not one for each turn.
+        self._is_ahead_asked = False
         # Called at the end of a turn in which something was appended.
         self.on_turn: Callable[[], None] = lambda: None
         # Why it stopped by itself; None while it is well.
@@ -162,8 +164,9 @@ class PlainMember:
     def _turn(self) -> None:
         """Everything that was appended since the last turn, at once."""
         self._turn_call = None
-        if self._log.wants_ahead:
-            self._keeper.run(self._log.begin_ahead).addErrback(self._not_ahead)
+        if self._log.wants_ahead and not self._is_ahead_asked:
+            self._is_ahead_asked = True
+            self._keeper.run(self._log.begin_ahead).addBoth(self._ahead_ended)
         end = self._log.whole_offset
         if self._is_sync_flush:
             flushed: Deferred[Any] = self._syncs.request()
@@ -187,10 +190,11 @@ class PlainMember:
             self._not_synced(failure)
         return failure
 
-    def _not_ahead(self, failure: Failure) -> None:
+    def _ahead_ended(self, result: object) -> None:
         """Without room the segment is made when it is needed, and then a send is refused."""
-        if not failure.check(DiskFullError):
-            self._not_synced(failure)
+        self._is_ahead_asked = False
+        if isinstance(result, Failure) and not result.check(DiskFullError):
+            self._not_synced(result)
 
     def _confirm(self, end: int) -> None:
         if self.failure is not None or end <= self._log.confirmed_offset:
@@ -205,7 +209,11 @@ class PlainMember:
         self._applied_offset = end
 
     def _keep_up(self) -> None:
-        """Background sync of ASYNC_FLUSH."""
+        """Background sync of ASYNC_FLUSH; and a write that failed ends the member."""
+        failure = self._log.failure
+        if failure is not None:
+            self._fail(failure)
+            return
         self._upkeep_call = self._reactor.callLater(_FLUSH_INTERVAL_S, self._keep_up)
         if self._log.flushed_offset < self._log.max_offset:
             flushed: Deferred[Any] = self._syncs.request()

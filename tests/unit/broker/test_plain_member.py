@@ -20,6 +20,7 @@ from ledgermq.commitlog import (
     SegmentLackingError,
     opening_record,
 )
+from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.dledger.store.errors import DiskFullError, StoreFailedError
@@ -177,6 +178,58 @@ def test_a_disk_that_makes_no_file_is_told_and_tried_again_or_ends_it_all(
         running.pool.finish_all()
         assert len(running.told.failures) == int(number == 5)
     assert found[0].check(DiskFullError) and found[1].check(OSError)
+
+
+@pytest.mark.parametrize("is_slave", [False, True])
+def test_a_write_that_fails_stops_it_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_slave: bool
+) -> None:
+    running = Running(tmp_path, is_slave=is_slave)
+    running.clock.advance(0.5)
+    running.pool.finish_all()
+    if is_slave:
+        with pytest.raises(SegmentLackingError):
+            running.log.append_raw(0, a_record())
+        running.member.make_room()
+        running.pool.finish_all()
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "write", lambda segment, offset, data: fail())
+        with pytest.raises(StoreFailedError, match="Input/output error"):
+            if is_slave:
+                running.log.append_raw(0, a_record())
+            else:
+                running.append()
+    running.clock.advance(0.5)
+    [failure] = running.told.failures
+    assert isinstance(failure, StoreFailedError) and running.member.failure is failure
+    assert running.clock.getDelayedCalls() == []
+
+
+def test_a_disk_that_hangs_is_asked_once_for_the_next_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(tmp_path)
+    size = len(a_record())
+    while running.log.max_offset <= 4096 * 3 // 4:
+        running.append()
+    asked: list[None] = []
+    begin = running.log.begin_ahead
+
+    def begin_ahead() -> DiskJob | None:
+        asked.append(None)
+        return begin()
+
+    monkeypatch.setattr(running.log, "begin_ahead", begin_ahead)
+    for _ in range(5):
+        running.append()
+        running.clock.advance(0)
+    assert running.log.max_offset + size < 4096 and len(running.pool.work) == 1
+    running.pool.finish_all()
+    assert len(asked) == 1
 
 
 def test_a_slave_confirms_whole_records_and_never_leads(tmp_path: Path) -> None:

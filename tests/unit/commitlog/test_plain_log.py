@@ -1,8 +1,10 @@
 """PlainCommitLog: records back to back, blanks, a master's and a slave's way, recovery."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,9 @@ from ledgermq.commitlog.plain_records import PLAIN_BLANK, PLAIN_BLANK_MAGIC
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.errors import EntryTooLargeError
 from ledgermq.dledger.store import RealFileSystem
-from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.errors import CorruptStoreError, StoreFailedError
 from ledgermq.dledger.store.filesystem import MappedFile
+from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import decode_record, encode_record
 
 SEGMENT_BYTES = 4096
@@ -213,6 +216,70 @@ def test_files_made_ahead_are_no_part_of_the_log(tmp_path: Path) -> None:
     log, report = opened(tmp_path, durable_offset=end)
     assert (report.end_offset, report.cut_reason, report.record_count) == (end, None, 1)
     assert os.listdir(tmp_path / "commitlog") == [f"{0:020d}"]
+
+
+def failing(*_: Any) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_disk_whose_sync_failed_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = opened(tmp_path)
+    log.append([record(b"one")])
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "sync", failing)
+        with pytest.raises(OSError, match="Input/output error"):
+            log.sync()
+    # The kernel tells of bytes that it could not write once; then they count as written.
+    with pytest.raises(StoreFailedError):
+        log.sync()
+    assert log.flushed_offset == 0 and isinstance(log.failure, StoreFailedError)
+    with pytest.raises(StoreFailedError):
+        log.append([record(b"two")])
+
+
+@pytest.mark.parametrize("is_slave", [False, True])
+def test_a_write_that_fails_is_final(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_slave: bool
+) -> None:
+    log, _ = opened(tmp_path)
+
+    def append(body: bytes) -> None:
+        if is_slave:
+            log.append_raw(log.max_offset, record(body))
+        else:
+            log.append([record(body)])
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "write", failing)
+        with pytest.raises(StoreFailedError):
+            append(b"one")
+    # A part of it may be there, and would stand behind what is written now.
+    with pytest.raises(StoreFailedError):
+        append(b"two")
+    with pytest.raises(StoreFailedError):
+        log.sync()
+
+
+def test_the_first_sync_writes_anew_what_was_not_on_disk_for_certain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = opened(tmp_path)
+    log.append([record(b"%02d" % i * 150, i) for i in range(5)])
+    durable = log.max_offset
+    log.append([record(b"%02d" % i * 150, i) for i in range(5, 12)])
+    end = log.max_offset
+    log.close()
+    rewritten: list[tuple[int, int]] = []
+
+    def note(segment: Segment, offset: int, stop: int) -> None:
+        rewritten.append((segment.start_offset + offset, segment.start_offset + stop))
+
+    monkeypatch.setattr(Segment, "rewrite", note)
+    # A sync may have failed before: its pages count as written, and are not.
+    opened(tmp_path, durable_offset=durable)
+    assert sorted(rewritten) == [(durable, SEGMENT_BYTES), (SEGMENT_BYTES, end)]
 
 
 def test_a_view_outlives_its_segment(tmp_path: Path) -> None:

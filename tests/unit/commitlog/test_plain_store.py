@@ -16,6 +16,7 @@ from ledgermq.commitlog import (
     StoreReport,
 )
 from ledgermq.dledger.store import RealFileSystem
+from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from tests.unit.commitlog.single_member import clean
@@ -131,6 +132,32 @@ def test_watched_records_come_with_their_place(plain: Plain) -> None:
     plain.confirm()
     assert plain.watched == [(b"state", results[1].physical_offset)]
     assert plain.read() == ["before", "behind"]
+
+
+def test_a_store_whose_sync_failed_is_closed_without_a_mark(
+    plain: Plain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain.send(10)
+    plain.store.flush()
+    durable = plain.log.flushed_offset
+    mark = (tmp_path / "dispatch.checkpoint").read_bytes()
+    plain.send(10, start=10)
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "sync", lambda segment: fail())
+        with pytest.raises(OSError, match="Input/output error"):
+            plain.log.sync()
+    assert plain.store.failure is not None
+    # A second sync would say that all is well, and the mark that nothing behind it may be missing.
+    plain.close()
+    assert (tmp_path / "dispatch.checkpoint").read_bytes() == mark
+    again = Plain(tmp_path)
+    assert again.store.durable_offset == durable
+    again.open()
+    assert len(again.read()) == 20
 
 
 def test_a_killed_store_goes_on_where_it_was(tmp_path: Path) -> None:
