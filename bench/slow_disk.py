@@ -287,34 +287,47 @@ def started(brokers: Sequence[SlowBroker]) -> Iterator[Scene]:
         yield scene
 
 
+def group_of(
+    folder: Path, namesrv: str, sync_ms: float, *settings: str
+) -> tuple[list[SlowBroker], dict[str, str]]:
+    """Three members, not yet started, and where each one's ledger is."""
+    peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
+    told = ";".join(f"{name}-{address}" for name, address in peers.items())
+    words = (f"brokerName={GROUP}", "enableDLegerCommitLog=true", f"dLegerGroup={GROUP}")
+    words += (f"dLegerPeers={told}", *settings)
+    members = [
+        SlowBroker(folder, name, namesrv, sync_ms, (*words, f"dLegerSelfId={name}"))
+        for name in peers
+    ]
+    return members, peers
+
+
+def pair_of(folder: Path, namesrv: str, sync_ms: float, *settings: str) -> list[SlowBroker]:
+    """A master and its slave without a ledger, not yet started."""
+    words = ("brokerName=pair", "enableDLegerCommitLog=false", *settings)
+    return [
+        SlowBroker(
+            folder,
+            role.lower(),
+            namesrv,
+            sync_ms,
+            (*words, f"brokerRole={role}", f"brokerId={number}"),
+        )
+        for number, role in enumerate(("ASYNC_MASTER", "SLAVE"))
+    ]
+
+
 def measure(folder: Path, options: argparse.Namespace) -> None:
     """Runs both parts and prints their tables."""
     flush = f"flushDiskType={options.flush}"
+    print(HEAD)
     with name_server(folder) as namesrv:
-        ports = free_ports(3)
-        peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports)}
-        told = ";".join(f"{name}-{address}" for name, address in peers.items())
-        words = (f"brokerName={GROUP}", "enableDLegerCommitLog=true", f"dLegerGroup={GROUP}", flush)
-        brokers = [
-            SlowBroker(
-                folder, name, namesrv, options.sync_ms,
-                (*words, f"dLegerPeers={told}", f"dLegerSelfId={name}"),
-            )
-            for name in peers
-        ]  # fmt: skip
-        print(HEAD)
-        with started(brokers) as scene, Remote(namesrv) as remote:
-            with Senders([x.address for x in brokers], SENDER_COUNT, BODY_BYTES, 0.05) as senders:
+        members, peers = group_of(folder, namesrv, options.sync_ms, flush)
+        with started(members) as scene, Remote(namesrv) as remote:
+            with Senders([x.address for x in members], SENDER_COUNT, BODY_BYTES, 0.05) as senders:
                 in_group(scene, senders, LedgerGroup(remote, GROUP, peers), options.seconds)
             scene.report()
-        words = ("brokerName=pair", "enableDLegerCommitLog=false", flush)
-        pair = [
-            SlowBroker(
-                folder, role.lower(), namesrv, options.sync_ms,
-                (*words, f"brokerRole={role}", f"brokerId={number}"),
-            )
-            for number, role in enumerate(("ASYNC_MASTER", "SLAVE"))
-        ]  # fmt: skip
+        pair = pair_of(folder, namesrv, options.sync_ms, flush)
         with started(pair) as scene:
             with Senders([pair[0].address], SENDER_COUNT, BODY_BYTES, 0.05) as senders:
                 in_pair(scene, senders, options.seconds)
