@@ -25,6 +25,7 @@ from bench.availability import QUEUES, TOPIC, Senders
 from bench.turns import HEAD, Phase, Stop, Written, read_lines, summarize, table_row
 from ledgermq.cli.leader import LedgerGroup
 from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.protocol.codes import RequestCode
 from tests.e2e.live_program import LiveProgram, run_ledgermq
 from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
@@ -193,6 +194,8 @@ def use_tools(scene: Scene, leader: SlowBroker) -> None:
             )
             admin("cleanExpiredCQ", "-b", broker.address)
     admin("deleteAccessConfig", *to, "-a", "user1name")
+    with WireClient(leader.address, timeout_s=PATIENCE_S) as client:
+        client.ask(RequestCode.DELETE_TOPIC_IN_BROKER.value, {"topic": "Tool0"})
 
 
 def clean(scene: Scene, senders: Senders) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import select
 import sys
 import threading
@@ -58,9 +59,13 @@ class Watch:
         # Of the turn under way; 0 between two turns. Written by the reactor's thread.
         self._begun_s = 0.0
         self._number = 0
-        self._reactor_thread = 0
+        self._reactor_thread = self._native_id = 0
         self._schedule = -1
-        self._waiting_ms = self._computing_ms = 0.0
+        # Of all other threads; a list that only the writing thread replaces.
+        self._others: list[int] = []
+        # Those of them that are looked at in this turn.
+        self._counted: list[int] = []
+        self._used_before = (0.0, 0.0, 0.0, 0)
         self._syncs = self._names = 0
         self._is_exempt = False
         self._asked_at = ""
@@ -77,7 +82,8 @@ class Watch:
         self._syncs = self._names = 0
         self._is_exempt = False
         self._asked_at = ""
-        self._waiting_ms, self._computing_ms = self._used()
+        self._counted = self._others
+        self._used_before = self._used()
         self._begun_s = time.monotonic()
 
     def end_turn(self) -> None:
@@ -86,14 +92,18 @@ class Watch:
         if not begun_s:
             return
         end_s = time.monotonic()
-        waiting_ms, computing_ms = self._used()
+        waiting_ms, computing_ms, others_ms, faults = (
+            now - before for now, before in zip(self._used(), self._used_before, strict=True)
+        )
         number, seen = self._seen
         self._ended.append(
             Turn(
                 end_s,
                 (end_s - begun_s) * 1000,
-                waiting_ms - self._waiting_ms,
-                computing_ms - self._computing_ms,
+                waiting_ms,
+                computing_ms,
+                others_ms,
+                int(faults),
                 self._asked_at or (seen if number == self._number else ""),
                 self._syncs,
                 self._names,
@@ -103,8 +113,8 @@ class Watch:
 
     def _first_turn(self) -> None:
         self._reactor_thread = threading.get_ident()
-        path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
-        self._schedule = os.open(path, os.O_RDONLY)
+        self._native_id = threading.get_native_id()
+        self._schedule = os.open(f"/proc/self/task/{self._native_id}/schedstat", os.O_RDONLY)
         for place, name in JOBS.items():
             self._wrap(place, lambda name=name: self._done.update((name,)))
         for place in EXEMPT:
@@ -128,10 +138,13 @@ class Watch:
     def _exempt(self) -> None:
         self._is_exempt = True
 
-    def _used(self) -> tuple[float, float]:
-        """Times of this thread in ms: waiting for a processor, computing."""
-        waiting_ns = os.pread(self._schedule, 100, 0).split()[1]
-        return int(waiting_ns) / 1e6, time.thread_time() * 1000
+    def _used(self) -> tuple[float, float, float, int]:
+        """Of this thread the ms in which it waited for a processor, and computed; the ms in which
+        others waited for one; the page faults that had to read.
+        """
+        others_ms = sum(map(waited_ms, self._counted))
+        faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+        return waited_ms(self._schedule), time.thread_time() * 1000, others_ms, faults
 
     def asked(self, is_sync: bool) -> None:
         """Notes that the disk is asked for something, in whatever thread."""
@@ -148,6 +161,7 @@ class Watch:
 
     def _run(self) -> None:
         written_s = time.monotonic()
+        known = {threading.get_native_id()}
         with self._path.open("a", encoding="utf-8") as file:
             while True:
                 _PAUSE.wait(LOOK_S)
@@ -157,13 +171,29 @@ class Watch:
                     self._seen = (number, place_of(frame))
                 if now_s - written_s > WRITE_S:
                     written_s = now_s
+                    self._look_for_threads(known)
                     file.write(self._take(now_s))
                     file.flush()
+
+    def _look_for_threads(self, known: set[int]) -> None:
+        """Begins to look at threads that are new; those that end stay as they were."""
+        for name in os.listdir("/proc/self/task"):
+            if int(name) not in known and int(name) != self._native_id:
+                known.add(int(name))
+                self._others = [*self._others, os.open(f"/proc/self/task/{name}/schedstat", 0)]
 
     def _take(self, now_s: float) -> str:
         turns = [self._ended.popleft() for _ in range(len(self._ended))]
         done, self._done = self._done, Counter()
         return write_line(Written(os.getpid(), now_s, len(turns), worth_telling(turns), dict(done)))
+
+
+def waited_ms(schedule: int) -> float:
+    """How long a thread has waited for a processor; 0 when it has ended."""
+    try:
+        return int(os.pread(schedule, 100, 0).split()[1]) / 1e6
+    except OSError:
+        return 0.0
 
 
 def place_of(frame: FrameType | None) -> str:

@@ -2,7 +2,9 @@
 
 A turn lasts from the return of one wait for events to the next wait: nobody is served meanwhile.
 Its wall time is told apart: waiting for a processor (other processes have it), computing, and
-standing still for anything else, as for a disk, or for the interpreter in another thread's hands.
+standing still for anything else, as for a disk. A thread stands still, too, while another one of
+its process has the interpreter and waits for a processor itself: as much of it as others waited
+so counts as waiting for a processor.
 Times are of the monotonic clock, which all processes of a machine share.
 """
 
@@ -23,6 +25,11 @@ class Turn(NamedTuple):
     waiting_ms: float
     # The thread computed.
     computing_ms: float
+    # Other threads of the process could have run, and no processor was free: one of them may have
+    # had the interpreter.
+    others_waiting_ms: float
+    # Pages that had to be read from the disk.
+    faults: int
     # Where the thread stood when it was looked at, or asked for the disk; "" for a short turn.
     place: str
     # Syncs, and names of files made, changed and removed, in the turn.
@@ -34,12 +41,16 @@ class Turn(NamedTuple):
     @property
     def own_ms(self) -> float:
         """What it would have lasted with a processor of its own."""
-        return max(0.0, self.wall_ms - self.waiting_ms)
+        return max(0.0, self.wall_ms - self.waiting_ms - min(self._gap_ms, self.others_waiting_ms))
 
     @property
     def still_ms(self) -> float:
         """It neither computed nor waited for a processor."""
-        return max(0.0, self.own_ms - self.computing_ms)
+        return max(0.0, self._gap_ms - self.others_waiting_ms)
+
+    @property
+    def _gap_ms(self) -> float:
+        return max(0.0, self.wall_ms - self.waiting_ms - self.computing_ms)
 
 
 class Stop(NamedTuple):
@@ -69,6 +80,7 @@ class Summary(NamedTuple):
     # In turns: 0 where the reactor waits for no disk.
     syncs: int
     names: int
+    faults: int
     # Of the work that was counted: by name.
     done: Mapping[str, int]
 
@@ -102,7 +114,7 @@ def read_lines(path: Path) -> Iterator[Written]:
 def worth_telling(turns: Iterable[Turn]) -> list[Turn]:
     """The turns of one file's line: the longest of each kind, and all that asked for the disk."""
     turns = list(turns)
-    kept = {turn for turn in turns if turn.syncs or turn.names or turn.is_exempt}
+    kept = {turn for turn in turns if turn.syncs or turn.names or turn.faults or turn.is_exempt}
     judged = [turn for turn in turns if not turn.is_exempt]
     if judged:
         kept.add(max(judged, key=lambda turn: turn.wall_ms))
@@ -128,6 +140,7 @@ def summarize(lines: Iterable[Written], phase: Phase, stops: Sequence[Stop]) -> 
         max(turns, key=lambda turn: turn.still_ms, default=None),
         sum(turn.syncs for turn in turns),
         sum(turn.names for turn in turns),
+        sum(turn.faults for turn in turns),
         done,
     )
 
@@ -141,8 +154,9 @@ def _is_left_out(pid: int, turn: Turn, stops: Sequence[Stop]) -> bool:
 
 HEAD = (
     "| what happened | turns | longest ms | without waiting for a processor | standing still"
-    " | syncs in turns | names in turns | jobs | where the longest was |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    " | syncs | files made, renamed, removed | page faults with a read | jobs"
+    " | where the longest was |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -150,9 +164,10 @@ def table_row(name: str, summary: Summary) -> str:
     """One line of the table."""
     longest, own, still = summary.longest, summary.longest_own, summary.longest_still
     if longest is None or own is None or still is None:
-        return f"| {name} | 0 | | | | | | | |"
+        return f"| {name} | 0 | | | | | | | | |"
     done = ", ".join(f"{times} {what}" for what, times in sorted(summary.done.items()) if times)
     return (
         f"| {name} | {summary.count:,} | {longest.wall_ms:.1f} | {own.own_ms:.1f}"
-        f" | {still.still_ms:.1f} | {summary.syncs} | {summary.names} | {done} | {own.place} |"
+        f" | {still.still_ms:.1f} | {summary.syncs} | {summary.names}"
+        f" | {summary.faults} | {done} | {own.place} |"
     )

@@ -24,16 +24,22 @@ def turn(
     end_s: float = 10.0,
     waiting_ms: float = 0.0,
     computing_ms: float = 0.0,
+    others_ms: float = 0.0,
     place: str = "",
     syncs: int = 0,
     is_exempt: bool = False,
 ) -> Turn:
-    return Turn(end_s, wall_ms, waiting_ms, computing_ms, place, syncs, 0, is_exempt)
+    return Turn(end_s, wall_ms, waiting_ms, computing_ms, others_ms, 0, place, syncs, 0, is_exempt)
 
 
 def test_a_turn_is_told_apart_by_what_its_thread_did() -> None:
     told = turn(100.0, waiting_ms=60.0, computing_ms=10.0)
     assert (told.own_ms, told.still_ms) == (40.0, 30.0)
+    # Another thread had the interpreter for a part of it, and no processor.
+    told = told._replace(others_waiting_ms=25.0)
+    assert (told.own_ms, told.still_ms) == (15.0, 5.0)
+    told = told._replace(others_waiting_ms=900.0)
+    assert (told.own_ms, told.still_ms) == (10.0, 0.0)
     # The clocks are read one after the other.
     assert turn(1.0, computing_ms=1.1).still_ms == 0.0
 
@@ -64,7 +70,7 @@ def test_a_phase_has_the_longest_turns_of_all_its_processes() -> None:
     assert found.longest is not None and found.longest.wall_ms == 30.0
     assert found.longest_own is not None and found.longest_own.wall_ms == 20.0
     row = table_row("a phase", found)
-    assert row == "| a phase | 10 | 30.0 | 20.0 | 20.0 | 1 | 0 | 3 cuts, 1 rolls | here |"
+    assert row == "| a phase | 10 | 30.0 | 20.0 | 20.0 | 1 | 0 | 0 | 3 cuts, 1 rolls | here |"
     assert len(row.split("|")) == len(HEAD.splitlines()[0].split("|"))
 
 
