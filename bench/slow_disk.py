@@ -212,10 +212,11 @@ def in_group(scene: Scene, senders: Senders, group: LedgerGroup, full: float) ->
     with scene.phase("load, segments and queues roll"):
         senders.rest(full)
     with scene.phase("three hand-overs"):
+        members = sorted(group.peers)
         for _ in range(3):
-            leader_id, _ = group.find_leader()
-            members = sorted(group.peers)
+            # A busy machine may have an election of its own at that moment.
             with contextlib.suppress(AdminError):
+                leader_id, _ = group.find_leader()
                 group.hand_over(members[(members.index(leader_id) + 1) % len(members)])
             senders.rest(2.0)
     scene.leader()
