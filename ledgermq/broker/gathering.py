@@ -142,6 +142,8 @@ def gather_batch(
             return None
         if b"DELAY\x01" in text or b"TRAN_MSG\x01" in text or b"INNER_MULTI_" in text:
             return None
+        if b"TIMER_DEL" in text:
+            return None
         inner = body[at + _ELEMENT_FIXED - 2 : text_at - 2]
         fields = (
             topic, queue_id, flag, sys_flag, born, born_host, store_host, times, 0, inner, text

@@ -367,6 +367,8 @@ def _means_something(data: bytes | bytearray, at: int, length: int) -> bool:
         return _is_text(data, at, 7, b"CLUSTER", 7)
     if length == 8:
         return _is_text(data, at, 8, b"TRAN_MSG", 8)
+    if 14 <= length <= 16 and _is_text(data, at, 9, b"TIMER_DEL", 9):
+        return True
     return length >= 12 and _is_text(data, at, 12, b"INNER_MULTI_", 12)
 
 

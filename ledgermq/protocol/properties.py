@@ -55,6 +55,12 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 CLUSTER: Final = "CLUSTER"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+# 5.x: the queue key of a FIFO message, and when a timer message is to be delivered.
+SHARDING_KEY: Final = "__SHARDINGKEY"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMERS: Final = (TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC)
 
 
 def parse_properties(text: str) -> dict[str, str]:

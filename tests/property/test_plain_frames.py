@@ -14,6 +14,7 @@ from ledgermq.protocol.batch import BatchMessage, decode_batch, encode_batch
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
 from ledgermq.protocol.headers import decode_pull_header
+from ledgermq.protocol.properties import TIMERS
 from tests.kernel_forms import forms_of
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
@@ -27,6 +28,7 @@ _names = st.one_of(
     st.sampled_from(
         ["KEYS", "TAGS", "WAIT", "DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "", "é"]
     ),
+    st.sampled_from([*TIMERS, "TIMER_OUT_MS"]),
 )
 _values = st.one_of(
     st.sampled_from(["true", "key"]),
@@ -165,6 +167,7 @@ _elements = st.lists(
         properties=st.one_of(
             st.binary(max_size=30),
             st.sampled_from([b"DELAY\x010", b"TRAN_MSG\x01false", b"INNER_MULTI_x", b"A\x01b"]),
+            st.sampled_from([f"{name}\x011".encode() for name in TIMERS]),
         ),
     ),
     max_size=5,
@@ -182,7 +185,7 @@ def test_messages_of_a_batch_are_those_of_the_long_road(elements: list[BatchMess
     body = encode_batch(elements)
     results = gathered_batches(body)
     assert all(result == results[0] for result in results)
-    marks = (b"DELAY\x01", b"TRAN_MSG\x01", b"INNER_MULTI_")
+    marks = (b"DELAY\x01", b"TRAN_MSG\x01", b"INNER_MULTI_", b"TIMER_DEL")
     is_usual = not any(mark in one.properties for one in elements for mark in marks)
     if not elements or not is_usual:
         assert results[0] is None

@@ -28,6 +28,7 @@ from ledgermq.broker.gathering import (
 )
 from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.message_types import check_no_timer
 from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.topic_admission import TopicAdmission
 from ledgermq.broker.proposals import Proposals
@@ -51,6 +52,7 @@ from ledgermq.protocol.properties import (
     KEYS,
     KEYS_COUNT_MAX,
     PROPERTIES_BYTES_MAX,
+    TIMERS,
     TRANSACTION_PREPARED,
     WAIT_STORE_MSG_OK,
     count_keys,
@@ -72,6 +74,8 @@ _WAIT_TRUE: Final = f"{_SEPARATOR}{_WAIT_MARK}true{_SEPARATOR}"
 _DELAY_MARK: Final = f"{DELAY_TIME_LEVEL}\x01"
 _TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
 _CLUSTER_MARK: Final = f"{CLUSTER}\x01"
+# Of the three names of timers.
+_TIMER_MARK: Final = "TIMER_DEL"
 # Of INNER_MULTI_DISPATCH, and of offsets that only a leader may write.
 _LIGHT_MARK: Final = "INNER_MULTI_"
 
@@ -199,6 +203,7 @@ class SendProcessor:
             or _TRANSACTION_MARK in text
             or _CLUSTER_MARK in text
             or _LIGHT_MARK in text
+            or _TIMER_MARK in text
             or (self._waits_for_slaves and _WAIT_MARK in text and _WAITS not in text)
             or sys_flag & TRANSACTION_MASK
         ):
@@ -304,6 +309,7 @@ class SendProcessor:
                 b"DELAY\x01" in properties
                 or b"TRAN_MSG\x01" in properties
                 or b"INNER_MULTI_" in properties
+                or b"TIMER_DEL" in properties
             ):
                 properties = without_offsets(properties)
                 spare = self._check_element(parse_properties(properties.decode("utf-8", "replace")))
@@ -359,6 +365,7 @@ class SendProcessor:
             raise IllegalMessageError(
                 "the batch is illegal: one of its messages is delayed or part of a transaction"
             )
+        check_no_timer(properties)
         return self._light.check(properties.get(INNER_MULTI_DISPATCH))
 
     def _admit(
@@ -423,6 +430,12 @@ class SendProcessor:
             properties.pop(DELAY_TIME_LEVEL, None)
         else:
             level = self._config.delay_levels.level_of(properties.get(DELAY_TIME_LEVEL))
+        if level:
+            # The level decides, and the message has no timer any more when it comes out.
+            for name in TIMERS:
+                properties.pop(name, None)
+        elif not is_retry:
+            check_no_timer(properties)
         if wait is not None and (is_half or level):
             properties[WAIT_STORE_MSG_OK] = wait
         message = AppendMessage(
