@@ -85,6 +85,8 @@ class BrokerConfig:
     light_queues_max: int
     topics_max: int
     groups_max: int
+    checks_message_types: bool
+    allows_mixed_types: bool
     # Traffic.
     accept_sends_from_ms: int
     message_bytes_max: int

@@ -117,6 +117,18 @@ _TOPICS: Final = (
     ),
     integer("maxTopicCount", "topics_max", 50_000, "topics", 10, 1_000_000, "Most topics kept."),
     integer("maxGroupCount", "groups_max", 20_000, "groups", 10, 500_000, "Most groups kept."),
+    switch(
+        "enableTopicMessageTypeCheck",
+        "checks_message_types",
+        True,
+        "A topic with the attribute message.type takes no messages of another type.",
+    ),
+    switch(
+        "enableMixedMessageType",
+        "allows_mixed_types",
+        False,
+        "Whether a topic may have the attribute message.type=MIXED.",
+    ),
 )
 
 _TRAFFIC: Final = (

@@ -45,6 +45,7 @@ ERROR_CODES: Final[tuple[tuple[type[Exception], ResponseCode], ...]] = (
     (errors.SubscriptionOutdatedError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
     (errors.GroupNotFoundError, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     (errors.ConsumerOfflineError, ResponseCode.CONSUMER_NOT_ONLINE),
+    (errors.InvalidParameterError, ResponseCode.INVALID_PARAMETER),
     (errors.BrokerError, ResponseCode.SYSTEM_ERROR),
     (ProtocolError, ResponseCode.SYSTEM_ERROR),
 )

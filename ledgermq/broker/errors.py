@@ -41,6 +41,10 @@ class InvalidRequestError(BrokerError):
     """The request cannot be understood or names something that cannot exist."""
 
 
+class InvalidParameterError(BrokerError):
+    """A value that is known, and not allowed here."""
+
+
 class SystemBusyError(BrokerError):
     """A limit is reached; the same request may succeed later."""
 

@@ -6,13 +6,14 @@ parts of the broker's state that go through the ledger; on a follower it only fo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.data_version import DataVersion, truth, whole_number
 from ledgermq.broker.errors import SystemBusyError, TopicNotFoundError
+from ledgermq.broker.topic_attributes import MESSAGE_TYPE, kept_attributes
 from ledgermq.commitlog import SCHEDULE_TOPIC, is_light_queue
 
 PERM_INHERIT: Final = 1
@@ -45,6 +46,13 @@ class TopicConfig:
     topic_sys_flag: int = 0
     # The producer keeps an order over all queues.
     is_ordered: bool = False
+    # What tools of 5.x set, by name; never changed once the topic is made.
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def message_type(self) -> str | None:
+        """The one type of its messages as upstream names it, None when nobody set one."""
+        return self.attributes.get(MESSAGE_TYPE)
 
     @property
     def queue_count(self) -> int:
@@ -52,8 +60,10 @@ class TopicConfig:
         return max(self.read_queue_count, self.write_queue_count)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns upstream's object."""
+        """Returns upstream's object; as 4.9 has it while there are no attributes."""
+        attributes = {"attributes": dict(self.attributes)} if self.attributes else {}
         return {
+            **attributes,
             "order": self.is_ordered,
             "perm": self.permission,
             "readQueueNums": self.read_queue_count,
@@ -77,6 +87,7 @@ class TopicConfig:
             filter_type=filter_type if filter_type == "MULTI_TAG" else "SINGLE_TAG",
             topic_sys_flag=whole_number(value, "topicSysFlag", 0),
             is_ordered=truth(value, "order", False),
+            attributes=kept_attributes(value.get("attributes")),
         )
 
 
@@ -254,4 +265,5 @@ def topic_for_send(
         permission=parent.permission & ~PERM_INHERIT,
         topic_sys_flag=topic_sys_flag,
         is_ordered=False,
+        attributes={},
     )

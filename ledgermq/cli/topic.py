@@ -103,6 +103,7 @@ def _add_update_topic(parser: argparse.ArgumentParser) -> None:
         Flag("-w", "writeQueueNums", "queues that are written", 8, int),
         Flag("-p", "perm", "2 write, 4 read, 6 both", 6, int),
         Flag("-o", "order", "true or false", False, boolean),
+        Flag("-a", "attributes", "changes, as +message.type=FIFO,-other.name", ""),
     )(parser)
 
 
@@ -116,6 +117,7 @@ def _update_topic(remote: Remote, options: argparse.Namespace) -> None:
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=0,
         order=options.order,
+        attributes=options.attributes or None,
     )
     rows: list[Row] = []
     for address in chosen_brokers(remote, options):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
 from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.wire_client import WireClient
 
@@ -21,6 +25,75 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProgram]:
 def client(program: LiveProgram) -> Iterator[WireClient]:
     with WireClient(program.address) as connected:
         yield connected
+
+
+def ask(client: WireClient, code: RequestCode, body: bytes = b"", **fields: Any) -> RemotingCommand:
+    return client.ask(code.value, {key: str(value) for key, value in fields.items()}, body)
+
+
+def put_topic(client: WireClient, topic: str, **changes: Any) -> RemotingCommand:
+    """What updateTopic does; `changes` are further fields."""
+    fields = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2,
+        "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false", **changes,
+    }  # fmt: skip
+    return ask(client, RequestCode.UPDATE_AND_CREATE_TOPIC, **fields)
+
+
+def attributes_of(client: WireClient, topic: str) -> object:
+    """The attributes that 351 tells, which 21 has to tell, too; none as 4.9 writes them."""
+    shown = json.loads(ask(client, RequestCode.GET_TOPIC_CONFIG, topic=topic).body)["attributes"]
+    table = json.loads(ask(client, RequestCode.GET_ALL_TOPIC_CONFIG).body)["topicConfigTable"]
+    assert table[topic].get("attributes", {}) == shown
+    return shown
+
+
+def test_attributes_of_a_topic_are_changed_one_by_one(client: WireClient) -> None:
+    text = "+message.type=FIFO,+queue.type=SimpleCQ"
+    assert put_topic(client, "Kinds", attributes=text).code == 0
+    assert attributes_of(client, "Kinds") == {"message.type": "FIFO", "queue.type": "SimpleCQ"}
+    # A tool of 4.9 names none, and takes none away.
+    assert put_topic(client, "Kinds", perm=4).code == 0
+    assert put_topic(client, "Kinds", attributes="+message.type=DELAY").code == 0
+    assert attributes_of(client, "Kinds") == {"message.type": "DELAY", "queue.type": "SimpleCQ"}
+    assert put_topic(client, "Kinds", attributes="-message.type").code == 0
+    assert attributes_of(client, "Kinds") == {"queue.type": "SimpleCQ"}
+    for text, reason in (
+        ("+color=red", "unsupported key: color"),
+        ("-message.type", "nonexistent"),
+    ):
+        refused = put_topic(client, "Kinds", attributes=text)
+        assert refused.code == 1 and reason in (refused.remark or "")
+    mixed = put_topic(client, "Mixed", attributes="+message.type=MIXED")
+    assert mixed.code == ResponseCode.INVALID_PARAMETER
+    assert ask(client, RequestCode.GET_TOPIC_CONFIG, topic="Mixed").code == 17
+
+
+def test_topic_with_a_type_takes_no_other_messages(client: WireClient) -> None:
+    assert put_topic(client, "Fifo", attributes="+message.type=FIFO").code == 0
+    refused = client.send("Fifo", 0, b"normal")
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "message.type=FIFO" in (refused.remark or "")
+    assert client.send("Fifo", 0, b"ordered", properties="__SHARDINGKEY\x01k").code == 0
+    assert put_topic(client, "Fifo", attributes="-message.type").code == 0
+    assert client.send("Fifo", 0, b"normal").code == 0
+    assert [record.body for record in client.read_queue("Fifo", 0)] == [b"ordered", b"normal"]
+
+
+def test_attributes_survive_a_kill_and_are_in_the_file(tmp_path: Path) -> None:
+    with broker(tmp_path) as program:
+        with WireClient(program.wait_until_serving().address) as client:
+            assert put_topic(client, "Kept", attributes="+message.type=FIFO").code == 0
+        program.kill()
+    with broker(tmp_path) as program:
+        with WireClient(program.wait_until_serving().address) as client:
+            assert attributes_of(client, "Kept") == {"message.type": "FIFO"}
+            assert client.send("Kept", 0, b"normal").code == ResponseCode.MESSAGE_ILLEGAL
+        assert program.stop() == 0
+    [file] = tmp_path.rglob("config/topics.json")
+    table = json.loads(file.read_text())["topicConfigTable"]
+    assert table["Kept"]["attributes"] == {"message.type": "FIFO"}
+    assert "attributes" not in table["TBW102"]
 
 
 def test_message_with_a_timer_is_refused_and_not_delivered_at_once(client: WireClient) -> None:

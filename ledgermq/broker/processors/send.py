@@ -28,7 +28,7 @@ from ledgermq.broker.gathering import (
 )
 from ledgermq.broker.half_messages import half_message
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.message_types import check_no_timer
+from ledgermq.broker.message_types import CHECKED_TYPES, check_type, refuse_timers
 from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.topic_admission import TopicAdmission
 from ledgermq.broker.proposals import Proposals
@@ -52,7 +52,6 @@ from ledgermq.protocol.properties import (
     KEYS,
     KEYS_COUNT_MAX,
     PROPERTIES_BYTES_MAX,
-    TIMERS,
     TRANSACTION_PREPARED,
     WAIT_STORE_MSG_OK,
     count_keys,
@@ -219,18 +218,9 @@ class SendProcessor:
         if topic.filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
         message = AppendMessage(
-            topic.name,
-            queue_id,
-            header.flag,
-            sys_flag,
-            header.born_timestamp,
-            connection.context,
-            self._store_host,
-            header.reconsume_times or 0,
-            0,
-            body,
-            properties,
-        )
+            topic.name, queue_id, header.flag, sys_flag, header.born_timestamp,
+            connection.context, self._store_host, header.reconsume_times or 0, 0, body, properties,
+        )  # fmt: skip
         self._proposals.add(
             message,
             size,
@@ -365,7 +355,7 @@ class SendProcessor:
             raise IllegalMessageError(
                 "the batch is illegal: one of its messages is delayed or part of a transaction"
             )
-        check_no_timer(properties)
+        refuse_timers(properties, 0)
         return self._light.check(properties.get(INNER_MULTI_DISPATCH))
 
     def _admit(
@@ -377,11 +367,28 @@ class SendProcessor:
         """Has a topic checked that is not remembered; remembers it when no send may change it."""
         topic = self._admission.admit(connection, command, header)
         self._light.check_topic(topic.name)
+        if topic.message_type in CHECKED_TYPES and self._config.checks_message_types:
+            # Not remembered: each of its messages is looked at.
+            self._check_types(command, header, topic)
+            return topic
         if not header.topic.startswith((names.RETRY_PREFIX, names.LIGHT_QUEUE_PREFIX)):
             self._open_topics[topic.name] = topic
             flag = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
             self._plain_topics[topic.name.encode()] = OpenTopic(topic.name, topic.queue_count, flag)
         return topic
+
+    def _check_types(
+        self, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
+    ) -> None:
+        """Refuses what has another type than those of a topic with a type; all of a batch."""
+        if topic.name.startswith((names.RETRY_PREFIX, names.DEAD_LETTER_PREFIX)):
+            return
+        texts = [header.properties or ""]
+        if command.code == _BATCH_CODE or header.batch:
+            elements = self._batch_elements(command.body)
+            texts = [one.properties.decode("utf-8", "replace") for one in elements]
+        for text in texts:
+            check_type(topic.name, topic.message_type, parse_properties(text))
 
     def _any_queue(self, topic: TopicConfig) -> int:
         if topic.write_queue_count <= 0:
@@ -430,27 +437,16 @@ class SendProcessor:
             properties.pop(DELAY_TIME_LEVEL, None)
         else:
             level = self._config.delay_levels.level_of(properties.get(DELAY_TIME_LEVEL))
-        if level:
-            # The level decides, and the message has no timer any more when it comes out.
-            for name in TIMERS:
-                properties.pop(name, None)
-        elif not is_retry:
-            check_no_timer(properties)
+        if not is_retry:
+            refuse_timers(properties, level)
         if wait is not None and (is_half or level):
             properties[WAIT_STORE_MSG_OK] = wait
+        text = format_properties(properties).encode()
         message = AppendMessage(
-            topic.name,
-            queue_id,
-            header.flag,
-            sys_flag,
-            header.born_timestamp,
-            connection.context,
-            self._store_host,
-            header.reconsume_times or 0,
-            0,
-            command.body,
-            format_properties(properties).encode(),
-        )
+            topic.name, queue_id, header.flag, sys_flag, header.born_timestamp,
+            connection.context, self._store_host, header.reconsume_times or 0, 0,
+            command.body, text,
+        )  # fmt: skip
         if is_half:
             message = self._half(message)
         elif level:

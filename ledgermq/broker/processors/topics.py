@@ -7,12 +7,14 @@ member. Source: `AdminBrokerProcessor.java`.
 from typing import Final
 
 from ledgermq.broker import names
+from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import GroupNotFoundError, InvalidRequestError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.subscriptions import SubscriptionGroup
+from ledgermq.broker.topic_attributes import change_attributes
 from ledgermq.broker.topics import QUEUES_MAX, TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import SubscriptionGroupConfig
@@ -35,9 +37,14 @@ class TopicProcessor:
     """Changes and lists topics and subscription groups."""
 
     def __init__(
-        self, leadership: Leadership, state: BrokerState, system_topics: frozenset[str]
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        system_topics: frozenset[str],
     ) -> None:
         """Binds the parts; `system_topics` are those that this broker makes at every start."""
+        self._config = config
         self._leadership = leadership
         self._state = state
         self._system_topics = system_topics | names.SYSTEM_TOPICS
@@ -65,6 +72,13 @@ class TopicProcessor:
                 f" allowed are {' and '.join(_FILTER_TYPES)}"
             )
         self._state.topics.check_room(name)
+        known = self._state.topics.find(name)
+        attributes = change_attributes(
+            {} if known is None else known.attributes,
+            header.attributes or "",
+            is_new=known is None,
+            allows_mixed=self._config.allows_mixed_types,
+        )
         topic = TopicConfig(
             name=name,
             read_queue_count=header.read_queue_nums,
@@ -73,6 +87,7 @@ class TopicProcessor:
             filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag or 0,
             is_ordered=header.order,
+            attributes=attributes,
         )
         return answer_when_committed(command, lambda done: self._state.put_topic(topic, done))
 

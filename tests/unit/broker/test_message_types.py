@@ -3,9 +3,11 @@
 import pytest
 
 from ledgermq.broker import errors
+from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol.batch import BatchMessage, encode_batch
 from ledgermq.protocol.properties import TIMERS, decode_properties
-from tests.unit.broker.test_send import command, leader, send
+from tests.unit.broker.parts import ListConnection, Parts
+from tests.unit.broker.test_send import command, leader, open_topic, plain_frames, send
 
 
 @pytest.mark.parametrize("name", TIMERS)
@@ -39,3 +41,60 @@ def test_what_only_looks_like_a_timer_is_taken() -> None:
     # A copy of what was delivered once does not wait again.
     retry = command(topic="%RETRY%g", queueId="0", properties="TIMER_DELAY_SEC\x0160")
     assert send(leader(), retry).topic == "%RETRY%g"
+
+
+OF_TYPE = {
+    "NORMAL": "A\x01b",
+    "FIFO": "__SHARDINGKEY\x01k",
+    "DELAY": "DELAY\x013",
+    "TRANSACTION": "TRAN_MSG\x01true\x02PGROUP\x01pg",
+}
+
+
+def typed(topic_type: str, **settings: str) -> Parts:
+    parts = leader(**settings)
+    parts.state.put_topic(TopicConfig("T", 4, 4, attributes={"message.type": topic_type}))
+    return parts
+
+
+@pytest.mark.parametrize("topic_type", OF_TYPE)
+@pytest.mark.parametrize("message_type", OF_TYPE)
+def test_topic_with_a_type_takes_no_other(topic_type: str, message_type: str) -> None:
+    parts = typed(topic_type)
+    request = command(properties=OF_TYPE[message_type])
+    # The second one as well: that a message passed says nothing of the next.
+    for count in (1, 2):
+        if topic_type == message_type:
+            send(parts, request)
+            assert len(parts.store.messages) == count
+            continue
+        with pytest.raises(errors.IllegalMessageError, match=f"is {topic_type}, .* {message_type}"):
+            send(parts, request)
+        assert parts.store.messages == []
+
+
+@pytest.mark.parametrize("message_type", OF_TYPE)
+def test_topic_without_a_type_or_of_any_takes_all(message_type: str) -> None:
+    unchecked = typed("NORMAL", enableTopicMessageTypeCheck="false")
+    for parts in (leader(), typed("MIXED"), typed("UNSPECIFIED"), typed("OF_LATER"), unchecked):
+        send(parts, command(properties=OF_TYPE[message_type]))
+
+
+def test_each_message_of_a_batch_has_the_type_of_its_topic() -> None:
+    good, bad = (BatchMessage(0, b"x", OF_TYPE[name].encode()) for name in ("FIFO", "NORMAL"))
+    parts = typed("FIFO")
+    send(parts, command(encode_batch([good, good]), batch="true"))
+    with pytest.raises(errors.IllegalMessageError, match="is FIFO, .* NORMAL"):
+        send(parts, command(encode_batch([good, bad]), batch="true"))
+    assert len(parts.store.messages) == 2
+
+
+def test_plain_sends_are_looked_at_where_a_topic_has_a_type() -> None:
+    parts = leader()
+    connection = ListConnection()
+    open_topic(parts)
+    assert parts.sends.send_plain(connection, plain_frames(2)) == 2  # type: ignore[arg-type]
+    parts.state.put_topic(TopicConfig("T", 4, 4, attributes={"message.type": "NORMAL"}))
+    assert parts.sends.send_plain(connection, plain_frames(2)) == 0  # type: ignore[arg-type]
+    send(parts, command())
+    assert parts.sends.send_plain(connection, plain_frames(2)) == 0  # type: ignore[arg-type]

@@ -18,7 +18,9 @@ class JavaLeader:
     """Answers at once, or when it is told to."""
 
     def __init__(self) -> None:
-        self.topics: dict[str, object] = {"T": {"readQueueNums": 3, "writeQueueNums": 2}}
+        self.topics: dict[str, object] = {
+            "T": {"attributes": {"message.type": "FIFO"}, "readQueueNums": 3, "writeQueueNums": 2}
+        }
         self.groups: dict[str, object] = {"g": {"retryMaxTimes": 5}}
         self.offsets: dict[str, dict[int, int]] = {"T@g": {0: 7, 1: 1}}
         self.delays: dict[int, int] = {3: 20}
@@ -101,6 +103,7 @@ def test_follower_of_a_java_leader_takes_over_its_state() -> None:
     scene.run(1)
     state = scene.parts.state
     assert state.topics.get("T").queue_count == 3
+    assert state.topics.get("T").attributes == {"message.type": "FIFO"}
     group = state.groups.find("g")
     assert group is not None and group.retries_max == 5
     assert (scene.offset(0), scene.offset(1)) == (7, 1)
@@ -130,6 +133,7 @@ def test_a_slave_becomes_like_its_master_whenever_versions_differ() -> None:
     scene.run()
     assert state.topics.find("OLD") is None and state.groups.find("old") is None
     assert state.topics.get("T").queue_count == 3
+    assert state.topics.get("T").attributes == {"message.type": "FIFO"}
     assert state.topics.version.to_json() == scene.leader.version
     assert state.groups.version.to_json() == scene.leader.version
     assert (scene.offset(0), scene.offset(1)) == (7, 1)

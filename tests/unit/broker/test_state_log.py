@@ -36,7 +36,7 @@ def same_tables(one: Parts, other: Parts) -> bool:
 def busy_leader() -> tuple[Parts, list[bytes]]:
     leader = Parts().lead()
     state = leader.state
-    state.put_topic(TopicConfig("A", 2, 3))
+    state.put_topic(TopicConfig("A", 2, 3, attributes={"message.type": "FIFO"}))
     state.put_topic(TopicConfig("B", 1, 1, 4))
     state.put_group(SubscriptionGroup("g", retries_max=2))
     state.put_group(SubscriptionGroup("gone"))
@@ -61,6 +61,7 @@ def test_follower_ends_with_the_tables_of_its_leader() -> None:
     follower = followed(*bodies)
     assert same_tables(leader, follower)
     assert follower.state.offsets.to_json() == {"offsetTable": {"A@g": {0: 4}}}
+    assert follower.state.topics.get("A").message_type == "FIFO"
     assert follower.changes > 0
 
 

@@ -45,6 +45,15 @@ def test_send_creates_topic_with_bounded_queues(asked: int, made: int) -> None:
     assert (topic.read_queue_count, topic.write_queue_count, topic.permission) == (made, made, 6)
 
 
+def test_topic_that_a_send_creates_has_no_attributes() -> None:
+    parent = TopicConfig("P", 8, 8, 7, attributes={"message.type": "FIFO"})
+    assert topic_for_send(table_of(parent), "New", "P", 4, 0).attributes == {}
+
+
+def test_topic_without_attributes_is_written_as_4_9_does() -> None:
+    assert "attributes" not in PARENT.to_json()
+
+
 def test_send_does_not_create_from_missing_or_closed_parent() -> None:
     with pytest.raises(TopicNotFoundError, match="autoCreateTopicEnable"):
         topic_for_send(table_of(), "New", "TBW102", 4, 0)
@@ -71,9 +80,11 @@ def test_version_changes_only_with_the_content() -> None:
 
 def test_json_goes_both_ways() -> None:
     table = table_of(PARENT, TopicConfig("T", 3, 4, 2, "MULTI_TAG", 1, True))
+    table.put(TopicConfig("F", 1, 1, attributes={"message.type": "FIFO"}), 1)
     other = TopicTable(100)
     other.load_json(table.to_json())
     assert other.all() == table.all()
+    assert other.get("F").message_type == "FIFO"
     assert other.version == table.version
 
 
