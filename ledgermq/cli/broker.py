@@ -58,8 +58,8 @@ class _Announced:
         self._config = config
         self._service = self._new_service()
         self._is_stopping = False
-        # Not 0 when the disk has failed: then the program ends, for whoever watches it to start it
-        # again.
+        # Not 0 when the disk has failed, or damaged files could not be repaired: then the program
+        # ends, for whoever watches it to start it again.
         self.exit_code = 0
         self._as_json = as_json
         self._last: dict[str, object] = {}
@@ -73,17 +73,20 @@ class _Announced:
     def _repair_by_restart(self) -> None:
         """Opens the files anew, which repairs what was found damaged."""
         print_line("stops to repair its files", {"event": "repair"}, self._as_json)
-        self._service.stop().addCallback(lambda _: self._start_again())
+        stopped = self._service.stop()
+        stopped.addCallback(lambda _: self._start_again()).addErrback(self._not_repaired)
 
-    def _start_again(self) -> None:
+    def _start_again(self) -> Deferred[Any] | None:
         if self._is_stopping:
-            return
+            return None
         self._service = self._new_service()
-        self._service.start().addErrback(self._not_repaired)
+        return self._service.start()
 
     def _not_repaired(self, failure: Failure) -> None:
-        fail(f"not repaired: {failure.getErrorMessage()}")
-        reactor.stop()
+        fail(f"not repaired: {failure.getErrorMessage() or repr(failure.value)}")
+        if not self._is_stopping:
+            self.exit_code = EXIT_DISK_FAILED
+            reactor.stop()
 
     def start(self) -> Deferred[Any]:
         """Fires when the broker takes part in its group."""

@@ -137,7 +137,7 @@ class Child:
             return
         lived_s = loop.time() - self.started_at
         self.deaths = 1 if lived_s > STEADY_S else self.deaths + 1
-        delay_s = min(RESTART_DELAY_S * 2 ** (self.deaths - 1), RESTART_DELAY_S_MAX)
+        delay_s = min(RESTART_DELAY_S * 2.0 ** min(self.deaths - 1, 10), RESTART_DELAY_S_MAX)
         if self.cluster.died(self, self._reason(process.returncode), delay_s):
             loop.call_later(delay_s, self.launch)
 

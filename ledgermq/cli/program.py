@@ -106,8 +106,8 @@ def run_program(
         expected: errors whose text says all that a person needs; others show where they came from.
 
     Returns:
-        The exit code: 0 after an orderly stop, 1 when the start or the stop failed, else that of
-        the service.
+        The exit code: that of the service when it has one, which says why it ended even where its
+        stop fails, too; else 1 when the start or the stop failed, and 0 after an orderly stop.
     """
     outcome = {"code": 0}
 
@@ -137,4 +137,4 @@ def run_program(
     if until_stdin_closes:
         _watch_stdin(close)
     reactor.run()
-    return outcome["code"] or service.exit_code
+    return service.exit_code or outcome["code"]

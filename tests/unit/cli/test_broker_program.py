@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def printed_by(program: str, *arguments: str) -> str:
     """What a process of its own prints that runs this program."""
@@ -92,3 +94,70 @@ def test_timers_that_went_by_the_wall_clock_would_be_seen(tmp_path: Path) -> Non
     program = program.replace("wall.set(-86_400)", "")
     found = printed_by(program, str(tmp_path / "clock"))
     assert found == '["an hour\'s timer"] False\na timer rang'
+
+
+_FAILING_END = """
+import sys
+from ledgermq.cli import program
+from twisted.internet.defer import fail, succeed
+
+class Service:
+    exit_code = 0
+    def start(self):
+        self.exit_code = program.EXIT_DISK_FAILED
+        program.reactor.callLater(0, program.reactor.stop)
+        return succeed(None)
+    def stop(self):
+        return fail(OSError(30, "Read-only file system"))
+
+print(program.run_program(Service(), until_stdin_closes=False, expected=()))
+"""
+
+
+def test_a_stop_that_fails_does_not_hide_that_the_disk_has_failed() -> None:
+    assert printed_by(_FAILING_END) == "74"
+
+
+_REPAIR = """
+import sys
+from pathlib import Path
+from ledgermq.cli import broker, main
+from twisted.internet.defer import fail, succeed
+
+class Service:
+    made = []
+    role = address = ledger_address = ""
+    is_serving = has_failed = False
+    broker_id, registered_with = -1, []
+    class leadership:
+        alarm = None
+    def __init__(self, config, reactor, *, on_ready, on_damage):
+        self.number = len(self.made)
+        self.made.append(self)
+        self.on_damage = on_damage
+    def start(self):
+        if self.number:
+            return fail(ValueError("still damaged"))
+        broker.reactor.callLater(0, self.on_damage)
+        # A program that would live on for ever ends here.
+        broker.reactor.callLater(20, broker.reactor.stop)
+        return succeed(None)
+    def stop(self):
+        return STOPPED
+
+broker.BrokerService = Service
+words = ["broker", "storePathRootDir=" + sys.argv[1], "listenPort=1"]
+print("exit", main.main(words), len(Service.made))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stopped", "end"),
+    [("succeed(None)", "exit 74 2"), ('fail(OSError(30, "Read-only"))', "exit 74 1")],
+    ids=["the start fails", "the stop fails"],
+)
+def test_a_repair_that_fails_ends_the_program_with_a_code(
+    tmp_path: Path, stopped: str, end: str
+) -> None:
+    program = _REPAIR.replace("STOPPED", stopped)
+    assert printed_by(program, str(tmp_path)).splitlines()[-1] == end
