@@ -1,7 +1,8 @@
 """Looking up messages: by place, by time, by key. Committed data only.
 
-A look-up by place is checked against the position up to which was dispatched, and against the
-record's own claim to stand there.
+A look-up by place is checked against the position up to which was dispatched, against the
+record's own claim to stand there, and against what says where entries begin: a body may hold bytes
+that make the same claim.
 Source: ConsumeQueue.getOffsetInQueueByTime, DefaultMessageStore.queryMessage of 4.9.3.
 """
 
@@ -13,11 +14,14 @@ from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.dispatch import Dispatcher
 from ledgermq.commitlog.key_index import KeyIndex
+from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.reading import ReadAt, first_place
+from ledgermq.dledger.entry import HEAD_BYTES, read_head
+from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.properties import find_property
-from ledgermq.protocol.record import decode_record_head
+from ledgermq.protocol.record import RecordHead, decode_record_head
 
 # Of a record, its first field.
 _SIZE: Final = Struct(">i")
@@ -41,21 +45,49 @@ class LookUp:
         store: LedgerStore,
         read_at: ReadAt,
         dispatcher: Dispatcher,
+        queues: ConsumeQueues,
         key_index: KeyIndex,
         config: StoreConfig,
-        *,
         plain_end: int,
     ) -> None:
         self._store = store
         self._read_at = read_at
         self._dispatcher = dispatcher
+        self._queues = queues
         self._key_index = key_index
         self._config = config
         # Records below have no head in front of them: they stand in a plain log.
         self._plain_end = plain_end
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """Return the committed record that stands at a place, or None when there is none."""
+        """Return the committed record that stands at a place, or None when there is none.
+
+        Whoever asks may have made up the place, and the bytes that stand there in a body of its.
+        """
+        found = self._read_record(physical_offset)
+        if found is None:
+            return None
+        record, head = found
+        try:
+            return record if self._begins_at(physical_offset, head) else None
+        except (StructError, LookupError, LedgerError):
+            return None
+
+    def _begins_at(self, physical_offset: int, head: RecordHead) -> bool:
+        """Tells whether a record begins there, by what no sender writes: the index of the ledger,
+        and in a plain log the queue.
+        """
+        if physical_offset >= self._plain_end:
+            position = physical_offset - HEAD_BYTES
+            index = read_head(self._read_at(position, HEAD_BYTES)).index
+            return self._store.position_at(index) == position
+        queue = self._queues.find(head.topic.decode("utf-8", "replace"), head.queue_id)
+        if queue is None or not queue.min_offset <= head.queue_offset < queue.max_offset:
+            return False
+        return queue.unit(head.queue_offset).physical_offset == physical_offset
+
+    def _read_record(self, physical_offset: int) -> tuple[bytes, RecordHead] | None:
+        """Return what claims to be the record of a place, and its head; the place is trusted."""
         store = self._store
         end_position = self._dispatcher.dispatched_position
         if not first_place(store.first_position, self._plain_end) <= physical_offset < end_position:
@@ -68,10 +100,10 @@ class LookUp:
             head = decode_record_head(record)
         except (StructError, LookupError, RemoteProtocolError):
             return None
-        # A record says where it stands, so bytes inside of another one do not pass for one.
+        # A record says where it stands: a copy of one, in a body, is none.
         if head.size_bytes != size_bytes or head.physical_offset != physical_offset:
             return None
-        return record
+        return record, head
 
     def store_time_from(self, position: int) -> int | None:
         """Return the store time of what begins at a position of the log, None when nothing does."""
@@ -79,8 +111,8 @@ class LookUp:
 
     def store_time_at(self, physical_offset: int) -> int | None:
         """Return the store time of the committed record at a place, None when there is none."""
-        record = self.record_at(physical_offset)
-        return None if record is None else decode_record_head(record).store_timestamp
+        found = self._read_record(physical_offset)
+        return None if found is None else found[1].store_timestamp
 
     def store_time(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
         """Return the store time of a message, None when it is not there."""
@@ -133,10 +165,10 @@ class LookUp:
             places = sorted(set(self._key_index.lookup(topic, key, count_max, begin_ms, end)))
             oldest = end
             for place in places:
-                record = self.record_at(place)
-                if record is None:
+                found = self._read_record(place)
+                if found is None:
                     continue
-                head = decode_record_head(record)
+                record, head = found
                 stored = head.store_timestamp
                 oldest = min(oldest, stored)
                 is_wanted = head.topic == topic_bytes and has_key(head.properties, key_bytes)

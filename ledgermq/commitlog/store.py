@@ -122,7 +122,7 @@ class MessageStore:
         # The quick road of readers: see LogReader.find_run.
         self.find_run = self._reader.find_run
         self._look_up = LookUp(
-            store, read_at, self._dispatcher, self._key_index, config, plain_end=plain_end
+            store, read_at, self._dispatcher, self._queues, self._key_index, config, plain_end
         )
         self._checkpoints = Checkpoints(file_system, config.root)
         self._queue_offsets = QueueOffsets(self._queues, self._row_maker)

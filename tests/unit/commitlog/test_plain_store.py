@@ -1,6 +1,7 @@
 """PlainMessageStore: send, read, restart after a kill, rebuild, retention, damage."""
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from ledgermq.commitlog import (
 )
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.dledger.store.segment import Segment
-from ledgermq.protocol.record import decode_record
+from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET, decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from tests.unit.commitlog.single_member import clean
 
@@ -112,6 +113,27 @@ def test_messages_are_read_by_queue_place_key_and_time(plain: Plain) -> None:
     assert plain.store.offset_by_time("T", 0, 1_000_900) == 50
     assert plain.store.earliest_store_time() == 1_000_000
     assert plain.store.min_physical_offset == 0
+
+
+@pytest.mark.parametrize("queue_offset", [0, 1, 2, -1, 1 << 40])
+def test_a_record_made_for_its_place_inside_of_a_body_is_no_record(
+    plain: Plain, queue_offset: int
+) -> None:
+    """A sender can tell where his next message will stand, and write that into its body."""
+    plain.send(1)
+    inner = bytearray(plain.store.record_at(0) or b"")
+    outer = message("")._replace(body=b"....." + inner)
+    (probe,) = plain.append([outer])
+    distance = plain.log.read_bytes(probe.physical_offset, probe.record_bytes).index(inner)
+    place = plain.log.whole_offset + distance
+    # Of the record, its place in the queue and in the log.
+    struct.pack_into(">qq", inner, PHYSICAL_OFFSET_OFFSET - 8, queue_offset, place)
+    (made,) = plain.append([outer._replace(body=b"....." + inner)])
+    plain.confirm()
+    assert made.physical_offset + distance == place
+    assert plain.log.read_bytes(place, len(inner)) == inner
+    assert plain.store.record_at(place) is None
+    assert plain.store.record_at(made.physical_offset) is not None
 
 
 def test_what_is_not_confirmed_is_not_seen(plain: Plain) -> None:

@@ -1,10 +1,13 @@
 """Reading: every status of a pull, limits, time, keys, places."""
 
+import struct
+
 import pytest
 
 from ledgermq.commitlog import GetMessageStatus
 from ledgermq.commitlog.key_index import unsigned_hash_of
-from ledgermq.protocol.record import RECORD_FIXED_BYTES, decode_record
+from ledgermq.dledger.entry import HEAD_BYTES, read_head
+from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET, RECORD_FIXED_BYTES, decode_record
 from tests.unit.commitlog.single_member import START_MS, Broker, message
 
 Status = GetMessageStatus
@@ -162,6 +165,29 @@ def test_record_inside_of_a_body_is_no_record(broker):
     (outer,) = broker.send(message(b"....." + inner))
     at = broker.store.record_at(outer.physical_offset).index(inner)
     assert broker.store.record_at(outer.physical_offset + at) is None
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 3, -1, 1 << 40])
+def test_record_made_for_its_place_inside_of_a_body_is_no_record(broker, index):
+    """A sender can tell where his next message will stand, and write that into its body: a record
+    with the head of an entry before it.
+    """
+    (first,) = broker.send(message(b"one"))
+    read_at = broker.ledger_store.data.read
+    inner = bytearray(read_at(first.physical_offset - HEAD_BYTES, HEAD_BYTES + first.record_bytes))
+    (probe,) = broker.send(message(b"....." + inner))
+    distance = broker.store.record_at(probe.physical_offset).index(inner)
+    # The next message is as long.
+    place = probe.physical_offset + probe.record_bytes + HEAD_BYTES + distance
+    head = read_head(inner)._replace(index=index, position=place)
+    struct.pack_into(">qqq", inner, 8, head.index, head.term, head.position)
+    assert read_head(inner) == head
+    place += HEAD_BYTES
+    struct.pack_into(">q", inner, HEAD_BYTES + PHYSICAL_OFFSET_OFFSET, place)
+    (made,) = broker.send(message(b"....." + inner))
+    assert decode_record(read_at(place, first.record_bytes)).physical_offset == place
+    assert broker.store.record_at(place) is None
+    assert decode_record(broker.store.record_at(made.physical_offset)).body == b"....." + inner
 
 
 def test_offset_by_time_is_the_nearest(broker):
