@@ -312,6 +312,16 @@ class LedgerStorage(Storage):
                 reason=ledger.cut_reason,
                 copies=", ".join(ledger.copies),
             )
+        if ledger.former_first_position is not None:
+            _log.warn(
+                "ledger: begins at position {position}, and by its mark at {former}: the files"
+                " between, with entries before {index}, are gone from {directory}, and nothing of"
+                " this broker removed them",
+                position=ledger.first_position,
+                former=ledger.former_first_position,
+                index=ledger.first_index,
+                directory=self.ledger_store.data.directory,
+            )
         self._state.progress.attach(
             self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
         )
