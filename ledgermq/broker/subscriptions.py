@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from ledgermq.broker import names
 from ledgermq.broker.data_version import DataVersion, truth, whole_number
 from ledgermq.broker.errors import SystemBusyError
+from ledgermq.protocol.group_settings import DEFAULT_SETTINGS, GroupSettings
 
 _RETRIES_MAX_DEFAULT: Final = 16
 
@@ -32,10 +33,13 @@ class SubscriptionGroup:
     slow_reader_broker_id: int = 1
     # Members are told at once when one comes or goes.
     notifies_members: bool = True
+    # What 5.x knows besides; kept for its proxies and tools.
+    settings: GroupSettings = DEFAULT_SETTINGS
 
     def to_json(self) -> dict[str, Any]:
-        """Returns upstream's object."""
+        """Returns upstream's object; as 4.9 has it while nobody set what 5.x knows."""
         return {
+            **self.settings.changes(),
             "brokerId": self.broker_id,
             "consumeBroadcastEnable": self.can_broadcast,
             "consumeEnable": self.can_consume,
@@ -60,6 +64,7 @@ class SubscriptionGroup:
             broker_id=whole_number(value, "brokerId", 0),
             slow_reader_broker_id=whole_number(value, "whichBrokerWhenConsumeSlowly", 1),
             notifies_members=truth(value, "notifyConsumerIdsChangedEnable", True),
+            settings=GroupSettings.kept(value),
         )
 
 

@@ -96,6 +96,66 @@ def test_attributes_survive_a_kill_and_are_in_the_file(tmp_path: Path) -> None:
     assert "attributes" not in table["TBW102"]
 
 
+GROUP = {
+    "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True,
+    "consumeFromMinEnable": True, "groupName": "kept", "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16, "retryQueueNums": 1, "whichBrokerWhenConsumeSlowly": 1,
+}  # fmt: skip
+OF_5_X = {
+    "consumeMessageOrderly": True,
+    "consumeTimeoutMinute": 30,
+    "groupRetryPolicy": {
+        "exponentialRetryPolicy": {"initial": 100, "max": 2000, "multiplier": 3},
+        "type": "EXPONENTIAL",
+    },
+    "groupSysFlag": 4,
+    "subscriptionDataSet": [
+        {"expression": "*", "expressionType": "TAG", "topic": "T", "version": 7}
+    ],
+}
+
+
+def put_group(client: WireClient, **changes: Any) -> RemotingCommand:
+    body = json.dumps({**GROUP, **changes}).encode()
+    return ask(client, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+
+
+def group_of(client: WireClient, name: str) -> object:
+    """What 352 tells of a group."""
+    answer = ask(client, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group=name)
+    return json.loads(answer.body)
+
+
+def test_groups_keep_what_5_x_says_of_them_over_a_kill(tmp_path: Path) -> None:
+    with broker(tmp_path) as program:
+        with WireClient(program.wait_until_serving().address) as client:
+            assert put_group(client, **OF_5_X, attributes={}).code == 0
+            assert group_of(client, "kept") == {**GROUP, **OF_5_X, "attributes": {}}
+            refused = put_group(client, attributes={"+color": "red"})
+            assert refused.code == 1 and "unsupported key: +color" in (refused.remark or "")
+            policy = {"customizedRetryPolicy": {"next": [2**60] * 4000}}
+            refused = put_group(client, groupRetryPolicy=policy)
+            assert refused.code == 1 and "allowed are 65536" in (refused.remark or "")
+            # As a tool of 4.9 makes one: what holds is shown, and no more than that is written.
+            assert put_group(client, groupName="usual").code == 0
+            defaults = {
+                "attributes": {}, "consumeMessageOrderly": False, "consumeTimeoutMinute": 15,
+                "groupRetryPolicy": {"type": "CUSTOMIZED"}, "groupSysFlag": 0,
+            }  # fmt: skip
+            assert group_of(client, "usual") == {**GROUP, "groupName": "usual", **defaults}
+        program.kill()
+    with broker(tmp_path) as program:
+        with WireClient(program.wait_until_serving().address) as client:
+            assert group_of(client, "kept") == {**GROUP, **OF_5_X, "attributes": {}}
+            listed = json.loads(ask(client, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body)
+            table = listed["subscriptionGroupTable"]
+            assert table["kept"] == {**GROUP, **OF_5_X}
+            assert table["usual"] == {**GROUP, "groupName": "usual"}
+        assert program.stop() == 0
+    [file] = tmp_path.rglob("config/subscriptionGroup.json")
+    assert json.loads(file.read_text())["subscriptionGroupTable"]["kept"] == {**GROUP, **OF_5_X}
+
+
 def test_message_with_a_timer_is_refused_and_not_delivered_at_once(client: WireClient) -> None:
     assert client.send("Timed", 0, b"before").code == 0
     for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):

@@ -6,6 +6,8 @@ member. Source: `AdminBrokerProcessor.java`.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
@@ -20,6 +22,7 @@ from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import SubscriptionGroupConfig
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.group_settings import SETTINGS_BYTES_MAX, GroupSettings
 from ledgermq.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -141,6 +144,7 @@ class TopicProcessor:
                 f"retryQueueNums is {body.retry_queue_nums}, allowed are 0 to {QUEUES_MAX}"
             )
         self._state.groups.check_room(body.group_name)
+        settings = self._settings(body.group_name, GroupSettings.decode(command.body))
         group = SubscriptionGroup(
             name=body.group_name,
             can_consume=body.consume_enable,
@@ -151,8 +155,24 @@ class TopicProcessor:
             broker_id=body.broker_id,
             slow_reader_broker_id=body.which_broker_when_consume_slowly,
             notifies_members=body.notify_consumer_ids_changed_enable,
+            settings=settings,
         )
         return answer_when_committed(command, lambda done: self._state.put_group(group, done))
+
+    def _settings(self, group: str, told: GroupSettings) -> GroupSettings:
+        """Checks what a tool of 5.x sets; attributes it can only change, all else is replaced."""
+        if told.attributes:
+            # As in upstream: so far groups have none that could be set.
+            raise InvalidRequestError(
+                f"attributes: unsupported key: {min(told.attributes)[:64]}; groups have none"
+            )
+        if told.json_bytes > SETTINGS_BYTES_MAX:
+            raise InvalidRequestError(
+                f"subscription group[{group}] not changed: its settings of 5.x have"
+                f" {told.json_bytes} bytes, allowed are {SETTINGS_BYTES_MAX}"
+            )
+        known = self._state.groups.find(group)
+        return told if known is None else replace(told, attributes=known.settings.attributes)
 
     def delete_group(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """DELETE_SUBSCRIPTIONGROUP (207): the group, and its offsets when asked for."""
@@ -174,4 +194,7 @@ class TopicProcessor:
         group = self._state.groups.find(name)
         if group is None:
             raise GroupNotFoundError(f"subscription group [{name}] does not exist")
-        return command.response(ResponseCode.SUCCESS, body=lenient_json.write(group.to_json()))
+        return command.response(
+            ResponseCode.SUCCESS,
+            body=lenient_json.write({**group.settings.to_plain(), **group.to_json()}),
+        )

@@ -21,7 +21,7 @@ class JavaLeader:
         self.topics: dict[str, object] = {
             "T": {"attributes": {"message.type": "FIFO"}, "readQueueNums": 3, "writeQueueNums": 2}
         }
-        self.groups: dict[str, object] = {"g": {"retryMaxTimes": 5}}
+        self.groups: dict[str, object] = {"g": {"consumeTimeoutMinute": 30, "retryMaxTimes": 5}}
         self.offsets: dict[str, dict[int, int]] = {"T@g": {0: 7, 1: 1}}
         self.delays: dict[int, int] = {3: 20}
         self.version = {"counter": 7, "timestamp": 1}
@@ -106,6 +106,7 @@ def test_follower_of_a_java_leader_takes_over_its_state() -> None:
     assert state.topics.get("T").attributes == {"message.type": "FIFO"}
     group = state.groups.find("g")
     assert group is not None and group.retries_max == 5
+    assert group.settings.consume_timeout_minute == 30
     assert (scene.offset(0), scene.offset(1)) == (7, 1)
     assert state.progress.levels() == {3: 20}
     assert state.are_topics_unsaved and state.are_groups_unsaved and state.are_offsets_unsaved
@@ -137,6 +138,8 @@ def test_a_slave_becomes_like_its_master_whenever_versions_differ() -> None:
     assert state.topics.version.to_json() == scene.leader.version
     assert state.groups.version.to_json() == scene.leader.version
     assert (scene.offset(0), scene.offset(1)) == (7, 1)
+    group = state.groups.find("g")
+    assert group is not None and group.settings.consume_timeout_minute == 30
     changes = scene.parts.changes
     scene.run(1)
     assert scene.parts.changes == changes

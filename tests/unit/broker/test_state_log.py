@@ -14,6 +14,7 @@ from ledgermq.broker.errors import (
 from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig
+from ledgermq.protocol.group_settings import GroupSettings
 from tests.unit.broker.parts import Parts
 
 
@@ -38,7 +39,8 @@ def busy_leader() -> tuple[Parts, list[bytes]]:
     state = leader.state
     state.put_topic(TopicConfig("A", 2, 3, attributes={"message.type": "FIFO"}))
     state.put_topic(TopicConfig("B", 1, 1, 4))
-    state.put_group(SubscriptionGroup("g", retries_max=2))
+    settings = GroupSettings(consume_message_orderly=True)
+    state.put_group(SubscriptionGroup("g", retries_max=2, settings=settings))
     state.put_group(SubscriptionGroup("gone"))
     state.offsets.commit("g", "A", 0, 5)
     state.offsets.commit("gone", "B", 1, 6)
@@ -62,6 +64,8 @@ def test_follower_ends_with_the_tables_of_its_leader() -> None:
     assert same_tables(leader, follower)
     assert follower.state.offsets.to_json() == {"offsetTable": {"A@g": {0: 4}}}
     assert follower.state.topics.get("A").message_type == "FIFO"
+    group = follower.state.groups.find("g")
+    assert group is not None and group.settings.consume_message_orderly
     assert follower.changes > 0
 
 
