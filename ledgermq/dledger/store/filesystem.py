@@ -296,7 +296,12 @@ def _reserve(path: str, size_bytes: int) -> int:
     # Beside the directory, not in it: every name inside a segment directory must be a segment.
     directory = os.path.dirname(path)
     temporary = f"{directory}-{os.path.basename(path)}.tmp"
-    number = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        number = os.open(temporary, flags, 0o644)
+    except OSError as error:
+        # There may be room for bytes and none for one more file.
+        raise disk_error(error, path, size_bytes) from error
     try:
         os.posix_fallocate(number, 0, size_bytes)
         os.rename(temporary, path)
