@@ -10,6 +10,7 @@ import fcntl
 import os
 
 from ledgermq.commitlog.errors import StoreInUseError
+from ledgermq.dledger.store.filesystem import RealFileSystem
 
 
 class StoreLock:
@@ -27,7 +28,8 @@ class StoreLock:
         Raises:
             StoreInUseError: another process holds the lock.
         """
-        os.makedirs(self._root, exist_ok=True)
+        # Durably: else all that is made durable in it could go with its name.
+        RealFileSystem().make_directory(self._root)
         path = os.path.join(self._root, "lock")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -40,7 +40,7 @@ from ledgermq.dledger.store import (
     RecoveryReport,
     VoteFile,
 )
-from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
@@ -352,8 +352,12 @@ class LedgerStorage(Storage):
     def distrust(self, error: Exception) -> None:
         if isinstance(error, DamagedFileError) and error.is_derived:
             super().distrust(error)
-        else:
+            return
+        try:
             self.repair_mark.suspect(str(error))
+        except (OSError, DiskFullError) as reason:
+            # Whoever calls stops the broker, come what may.
+            _log.error("damage could not be noted: {reason}", reason=str(reason))
 
     def repair_reason(self) -> str | None:
         repair = self.repair_mark.read()

@@ -149,10 +149,14 @@ class Durability:
         waiting = self._unfinished
         if not waiting or waiting[0].number > self._durable:
             return
-        while waiting and waiting[0].number <= self._durable:
-            first = waiting.popleft()
-            self._finish(first.persist_id, first.answers)
-        self._synced()
+        try:
+            while waiting and waiting[0].number <= self._durable:
+                first = waiting.popleft()
+                self._finish(first.persist_id, first.answers)
+            self._synced()
+        except Exception as error:
+            # The core may have gone half a step: as in a turn, that is the end of the member.
+            self._failed(error)
 
     def _sync_failed(self, failure: Failure) -> None:
         assert failure.value is not None

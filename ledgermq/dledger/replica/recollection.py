@@ -15,7 +15,7 @@ from ledgermq.dledger.birth import is_agreed
 from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.storage import HardState, LedgerStore, VoteStore
-from ledgermq.dledger.store.errors import CorruptStoreError, VoteStateLostError
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, VoteStateLostError
 from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.dledger.store.repair_mark import RepairMark
 
@@ -94,9 +94,21 @@ class Recollection:
         return None if self._mark is None else DiskJob(self._mark.clear)
 
     def note_failure(self, error: BaseException) -> None:
-        """Has the next opening look at all of a store that gave bad bytes."""
-        if self._mark is not None and isinstance(error, CorruptStoreError):
+        """Has the next opening look at all of a store that gave bad bytes.
+
+        The member stops in any case: where the disk does not take the mark, that is logged.
+        """
+        if self._mark is None or not isinstance(error, CorruptStoreError):
+            return
+        try:
             self._mark.suspect(str(error))
+        except (OSError, DiskFullError) as reason:
+            _log.error(
+                "{self_id}: the next start will not look at all of the store, for this could not"
+                " be noted: {reason}",
+                self_id=self._self_id,
+                reason=str(reason),
+            )
 
     def _begin(self, reason: str) -> None:
         self._tell_begin(reason)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +119,16 @@ def test_many_queues_keep_few_files_open(tmp_path):
         assert broker.pull(queue_id=n).message_count == 1
         assert broker.store._files.open_count == 8
     broker.close()
+
+
+def test_the_name_of_a_new_store_is_on_disk_before_anything_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        RealFileSystem, "sync_directory", lambda self, directory: synced.append(directory)
+    )
+    lock = StoreLock(str(tmp_path / "new" / "store"))
+    lock.take()
+    lock.release(is_clean=True)
+    assert synced == [str(tmp_path), str(tmp_path / "new")]

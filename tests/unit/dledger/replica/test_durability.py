@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import pytest
 from twisted.python.threadpool import ThreadPool
 
 from ledgermq.dledger.disk_job import DiskJob
@@ -10,6 +11,7 @@ from ledgermq.dledger.messages import DLedgerCode, Message, PushKind, PushRespon
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.storage import LedgerStore
+from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.keeper import Keeper
 from tests.unit.dledger.hand_pool import DirectReactor, HandPool
 
@@ -165,3 +167,16 @@ def test_member_that_knows_of_no_commit_notes_none_when_it_ends() -> None:
     rig.pool.finish_all()
     assert rig.store.checkpoints == []
     assert rig.store.sync_count == 1
+
+
+def test_what_fails_when_a_sync_has_ended_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(FlushDiskType.SYNC_FLUSH)
+    error = CorruptStoreError("data", 0, "head", 1, 2, 5)
+
+    def fail(persist_id: EntryId | None, answers: list[Message]) -> None:
+        raise error
+
+    monkeypatch.setattr(rig.durability, "_finish", fail)
+    rig.durability.finish(EntryId(1, 5), answer(1))
+    rig.pool.finish_all()
+    assert rig.done == [error]
