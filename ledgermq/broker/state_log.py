@@ -40,7 +40,9 @@ from ledgermq.broker.errors import (
     CommitTimeoutError,
     GroupNotFoundError,
     IllegalMessageError,
+    SystemBusyError,
 )
+from ledgermq.broker.pull_offsets import PullOffsets
 from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.queue_progress import QueueProgress, Run
 from ledgermq.broker.refusals import Refusals
@@ -105,6 +107,8 @@ class BrokerState:
         self.progress = QueueProgress()
         # Who consumes which queue in order; written by processors, who call `write_locks`.
         self.locks = QueueLocks()
+        # What this member answered pulls with; only forgotten here.
+        self.pulled = PullOffsets()
         # Rules of access control; None while it is off.
         self.access: RulesTable | None = None
         self._write = write
@@ -226,6 +230,7 @@ class BrokerState:
     ) -> None:
         """Drops a subscription group, and its offsets when asked to."""
         self.groups.remove(name, self._now_ms())
+        self.pulled.remove_group(name)
         self.are_groups_unsaved = True
         if removes_offsets:
             self.offsets.remove_group(name)
@@ -268,12 +273,15 @@ class BrokerState:
                 self.put_topic(topic)
         return topic
 
-    def write_offsets(self) -> None:
+    def write_offsets(self, done: OnCommitted | None = None) -> None:
         """Writes the offsets that changed since the last call; called each second on a leader.
 
-        Those that the log refuses count as changed again.
+        Those that the log refuses count as changed again. `done` is told when they are committed.
         """
         if not self.is_leading or self._offset_changes.is_waiting or not self.offsets.has_changes:
+            if done is not None:
+                # What the log refused is told to operators, and written again.
+                done(SystemBusyError(self.alarm) if self.alarm is not None else None)
             return
         self.are_offsets_unsaved = True
         changes = self.offsets.take_changes()
@@ -281,6 +289,7 @@ class BrokerState:
             self._bodies("offsets", changes),
             self._offset_changes,
             lambda: self.offsets.put_back(changes),
+            done,
             is_whole=True,
         )
 
@@ -471,6 +480,7 @@ class BrokerState:
             return
         if record.get("kind") == "topics":
             for name in _texts(record.get("removed")):
+                self.pulled.remove_topic(name)
                 self._on_topic_removed(name)
         if record.get("kind") == "snapshot":
             self._reader.note(record, index)
@@ -504,7 +514,10 @@ class BrokerState:
             SubscriptionGroup.from_json(name, value) for name, value in objects(record.get("put"))
         ]
         version = DataVersion.from_json(record.get("version"))
-        self.groups.follow(put, _texts(record.get("removed")), version)
+        removed = _texts(record.get("removed"))
+        for name in removed:
+            self.pulled.remove_group(name)
+        self.groups.follow(put, removed, version)
         self.are_groups_unsaved = True
 
     def _apply_offsets(self, record: Mapping[str, Any]) -> None:

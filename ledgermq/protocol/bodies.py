@@ -145,14 +145,14 @@ class TopicOffset(JsonBody, frozen=True):
 class ConsumeOffsets(JsonBody, frozen=True):
     """OffsetWrapper: where a group stands in one queue."""
 
-    is_plain: ClassVar[bool] = True
-
     # Offset of the next message of the queue.
     broker_offset: Int64
     # Offset that the group committed.
     consumer_offset: Int64
     # Store time of the last message consumed, ms since 1970; 0 when there is none.
     last_timestamp: Int64 = 0
+    # Offset behind the last pull, at least the committed one; 5.x. None: a broker of 4.9.
+    pull_offset: Int64 | None = None
 
 
 class TopicStatsTable(JsonBody, frozen=True):

@@ -110,6 +110,20 @@ def test_leader_serves_and_its_state_survives_it(group: Group) -> None:
                 ),
                 what="the offset on a follower",
             )
+    settings = {"consumeMessageOrderly": True, "consumeTimeoutMinute": 30}
+    with WireClient(group.members[first].address) as client:
+        fields = {
+            "topic": "Fifo", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1,
+            "perm": 6, "topicFilterType": "SINGLE_TAG", "attributes": "+message.type=FIFO",
+        }  # fmt: skip
+        assert ask(client, RequestCode.UPDATE_AND_CREATE_TOPIC, **fields).code == 0
+        body = json.dumps({"groupName": "kept", **settings}).encode()
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        assert client.ask(code.value, None, body).code == 0
+        # One queue is set back; answered when it is committed.
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        fields = {"topic": topic, "group": "kept", "timestamp": 0, "isForce": "true"}
+        assert ask(client, code, **fields, queueId=0, offset=3).code == 0
     group.members[first].kill()
     second = group.leader()
     assert second != first
@@ -118,7 +132,12 @@ def test_leader_serves_and_its_state_survives_it(group: Group) -> None:
             b"%d" % number for number in range(10)
         ]
         stored = ask(client, RequestCode.QUERY_CONSUMER_OFFSET, **names)
-        assert stored.ext_fields == {"offset": "4"}
+        assert stored.ext_fields == {"offset": "3"}
+        shown = json.loads(ask(client, RequestCode.GET_TOPIC_CONFIG, topic="Fifo").body)
+        assert shown["attributes"] == {"message.type": "FIFO"}
+        assert client.send("Fifo", 0, b"normal").code == ResponseCode.MESSAGE_ILLEGAL
+        shown = json.loads(ask(client, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="kept").body)
+        assert {name: shown[name] for name in settings} == settings
         answer = client.send(topic, 0, b"after")
         assert answer.code == 0 and answer.ext_fields is not None
         assert answer.ext_fields["queueOffset"] == "10"

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ledgermq.protocol.bodies import (
+    ConsumeStats,
+    ConsumeStatsList,
+    MessageQueue,
+    ResetOffsetBody,
+)
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from tests.e2e.live_program import LiveProgram, broker
@@ -154,6 +161,95 @@ def test_groups_keep_what_5_x_says_of_them_over_a_kill(tmp_path: Path) -> None:
         assert program.stop() == 0
     [file] = tmp_path.rglob("config/subscriptionGroup.json")
     assert json.loads(file.read_text())["subscriptionGroupTable"]["kept"] == {**GROUP, **OF_5_X}
+
+
+def stand_of(client: WireClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
+    """What 208 tells: committed offset, and offset behind the last pull, by queue."""
+    answer = ask(client, RequestCode.GET_CONSUME_STATS, consumerGroup=group, topic=topic)
+    table = ConsumeStats.decode(answer.body).offset_table
+    assert all(one.pull_offset is not None for one in table.values())
+    return {
+        queue.queue_id: (one.consumer_offset, one.pull_offset or 0) for queue, one in table.items()
+    }
+
+
+def commit(client: WireClient, group: str, topic: str, queue_id: int, offset: int) -> None:
+    answer = ask(
+        client, RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup=group, topic=topic,
+        queueId=queue_id, commitOffset=offset,
+    )  # fmt: skip
+    assert answer.code == 0
+
+
+def test_messages_in_flight_are_those_behind_the_last_pull(client: WireClient) -> None:
+    assert put_topic(client, "Flight").code == 0
+    for number in range(6):
+        assert client.send("Flight", 0, b"%d" % number).code == 0
+    group = "wire-consumers"
+    commit(client, group, "Flight", 0, 2)
+    assert stand_of(client, group, "Flight") == {0: (2, 2), 1: (0, 0)}
+    assert len(client.read_queue("Flight", 0)) == 6
+    assert stand_of(client, group, "Flight") == {0: (2, 6), 1: (0, 0)}
+    commit(client, group, "Flight", 0, 6)
+    assert stand_of(client, group, "Flight") == {0: (6, 6), 1: (0, 0)}
+    listed = ask(client, RequestCode.GET_BROKER_CONSUME_STATS, isOrder="false")
+    [[stats]] = [
+        entry[group]
+        for entry in ConsumeStatsList.decode(listed.body).consume_stats_list
+        if entry.get(group)
+    ]
+    assert {one.pull_offset for one in stats.offset_table.values()} == {0, 6}
+
+
+def reset(client: WireClient, group: str, **fields: Any) -> RemotingCommand:
+    code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+    return ask(client, code, topic="Reset", group=group, isForce="true", **fields)
+
+
+def test_one_queue_is_reset_and_the_others_stay(client: WireClient, program: LiveProgram) -> None:
+    assert put_topic(client, "Reset").code == 0
+    for number in range(6):
+        assert client.send("Reset", number % 2, b"%d" % number).code == 0
+    for queue_id in range(2):
+        commit(client, "resetters", "Reset", queue_id, 3)
+    # With nobody online it is stored; with a member it is told as well, that queue alone.
+    answer = reset(client, "resetters", timestamp=0, queueId=1, offset=2)
+    assert (answer.code, answer.remark) == (0, None)
+    assert stand_of(client, "resetters", "Reset") == {0: (3, 3), 1: (2, 2)}
+    with WireClient(program.address) as consumer:
+        member = {
+            "groupName": "resetters", "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": [{"topic": "Reset", "subString": "*", "subVersion": 1}],
+        }  # fmt: skip
+        heart_beat = {"clientID": "c1", "consumerDataSet": [member], "producerDataSet": []}
+        consumer.ask(RequestCode.HEART_BEAT.value, None, json.dumps(heart_beat).encode())
+        answer = reset(client, "resetters", timestamp=0, queueId=1, offset=1)
+        wanted = {MessageQueue("Reset", "broker-a", 1): 1}
+        assert ResetOffsetBody.decode(answer.body).offset_table == wanted
+        notice = consumer.read()
+        while notice is not None and notice.code != RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+            notice = consumer.read()
+        assert notice is not None
+        assert ResetOffsetBody.decode(notice.body).offset_table == wanted
+    assert stand_of(client, "resetters", "Reset") == {0: (3, 3), 1: (1, 1)}
+    # Without an offset the time counts: the beginning, or the end.
+    for timestamp, offset in ((0, 0), (-1, 3)):
+        assert reset(client, "resetters", timestamp=timestamp, queueId=0).code == 0
+        assert stand_of(client, "resetters", "Reset") == {0: (offset, offset), 1: (1, 1)}
+
+
+def test_reset_of_one_queue_is_refused_with_its_reason(client: WireClient) -> None:
+    assert put_topic(client, "Reset").code == 0
+    assert put_group(client, groupName="resetters").code == 0
+    end = len(client.read_queue("Reset", 0))
+    for group, fields, code, reason in (
+        ("resetters", {"queueId": 0, "offset": end + 1}, 1, f"{end + 1} not in .*\\[0-{end}\\]"),
+        ("resetters", {"queueId": 2, "offset": 0}, 1, "queueId is 2, .* 2 queues"),
+        ("nobody", {"queueId": 0, "offset": 0}, 26, "nobody does not exist"),
+    ):
+        answer = reset(client, group, timestamp=0, **fields)
+        assert answer.code == code and re.search(reason, answer.remark or ""), answer.remark
 
 
 def test_message_with_a_timer_is_refused_and_not_delivered_at_once(client: WireClient) -> None:

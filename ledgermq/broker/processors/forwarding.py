@@ -5,7 +5,7 @@ The broker finds the consumer by group and client id, asks it on its own connect
 answer back as it is. Source: `Broker2Client.java`, `AdminBrokerProcessor.java`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -14,8 +14,13 @@ from twisted.python.failure import Failure
 from ledgermq.broker.clients import Client, ClientTable, ConsumerGroup
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import ConsumerOfflineError, InvalidRequestError
+from ledgermq.broker.errors import (
+    ConsumerOfflineError,
+    GroupNotFoundError,
+    InvalidRequestError,
+)
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol import lenient_json
@@ -40,6 +45,8 @@ _VERSION_3_1_8: Final = 62
 
 class Queues(Protocol):
     """What is needed of a message store."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -129,10 +136,13 @@ class ForwardingProcessor:
         """INVOKE_BROKER_TO_RESET_OFFSET (222): online consumers take the offsets of a time.
 
         The stored offsets stay; the consumers commit what they were told. With nobody online the
-        tool is told so (206) and writes offsets itself.
+        tool is told so (206) and writes offsets itself. A tool of 5.x may name one queue, which is
+        set to an offset whoever is online.
         """
         self._leadership.check_serving()
         header = command.header(ResetOffsetRequestHeader)
+        if header.queue_id is not None and header.queue_id >= 0:
+            return self._reset_queue(command, header, header.queue_id)
         topic, group_name = header.topic, header.group
         table = self._offsets_at(header)
         members = _members(self._clients.find_group(group_name))
@@ -141,22 +151,44 @@ class ForwardingProcessor:
                 f"Consumer not online, so can not reset offset, Group: {group_name} Topic: {topic}"
                 f" Timestamp: {header.timestamp}"
             )
-        for _, client in members:
-            if client.version < _VERSION_3_0_7:
-                raise InvalidRequestError(
-                    f"the client does not support this feature. version={client.version}"
-                )
+        _check_versions(members)
         body = ResetOffsetBody(table)
-        for member, client in members:
-            is_cpp = client.language == LanguageCode.CPP
-            notice = RemotingCommand.request(
-                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-                header,
-                body=body.encode_list() if is_cpp else body.encode(),
-                one_way=True,
-            )
-            member.send_one_way(notice)
+        _tell_members(members, header, body)
         return command.response(ResponseCode.SUCCESS, body=body.encode())
+
+    def _reset_queue(
+        self, command: RemotingCommand, header: ResetOffsetRequestHeader, queue_id: int
+    ) -> Answer:
+        """Sets one queue to an offset, or to that of a time; answered when it is committed."""
+        topic = self._state.topics.get(header.topic)
+        group = header.group
+        stored = self._state.offsets.find(group, topic.name, queue_id)
+        if stored is None and self._state.groups.find(group) is None:
+            raise GroupNotFoundError(f"Group {group} does not exist")
+        if queue_id >= topic.queue_count:
+            raise InvalidRequestError(
+                f"queueId is {queue_id}, topic[{topic.name}] has {topic.queue_count} queues"
+            )
+        low = max(self._store.min_offset(topic.name, queue_id), 0)
+        high = max(self._store.max_offset(topic.name, queue_id), 0)
+        wanted = -1 if header.offset is None else header.offset
+        if wanted == -1:
+            wanted = high
+            if header.timestamp != -1:
+                wanted = self._store.offset_by_time(topic.name, queue_id, header.timestamp)
+        elif not low <= wanted <= high:
+            raise InvalidRequestError(
+                f"Target offset {wanted} not in consume queue range [{low}-{high}]"
+            )
+        wanted = max(wanted, 0)
+        queue = MessageQueue(topic.name, self._config.broker_name, queue_id)
+        body = ResetOffsetBody({queue: wanted})
+        members = _members(self._clients.find_group(group))
+        _check_versions(members)
+        self._state.offsets.commit(group, topic.name, queue_id, wanted)
+        # A member that is not told would commit its own place again.
+        _tell_members(members, header, body)
+        return answer_when_committed(command, self._state.write_offsets, body.encode())
 
     def _offsets_at(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
         topic = self._state.topics.find(header.topic)
@@ -211,6 +243,32 @@ def _members(group: ConsumerGroup | None) -> list[tuple[CommandProtocol, Client]
         assert isinstance(connection, CommandProtocol)
         members.append((connection, client))
     return members
+
+
+def _check_versions(members: Sequence[tuple[CommandProtocol, Client]]) -> None:
+    """Refuses a reset that some member would not understand."""
+    for _, client in members:
+        if client.version < _VERSION_3_0_7:
+            raise InvalidRequestError(
+                f"the client does not support this feature. version={client.version}"
+            )
+
+
+def _tell_members(
+    members: Sequence[tuple[CommandProtocol, Client]],
+    header: ResetOffsetRequestHeader,
+    body: ResetOffsetBody,
+) -> None:
+    """Has the members of a group take other offsets (220)."""
+    for member, client in members:
+        is_cpp = client.language == LanguageCode.CPP
+        notice = RemotingCommand.request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+            header,
+            body=body.encode_list() if is_cpp else body.encode(),
+            one_way=True,
+        )
+        member.send_one_way(notice)
 
 
 def _read_status(

@@ -174,6 +174,7 @@ class GroupOffsetProcessor:
                 max(self._store.max_offset(topic.name, queue_id), 0),
                 consumed,
                 self._time_of(topic.name, queue_id, consumed - 1),
+                max(consumed, self._state.pulled.find(group, topic.name, queue_id)),
             )
         return ConsumeStats(table, self._get_rate(topic.name, group))
 

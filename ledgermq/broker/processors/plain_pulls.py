@@ -37,6 +37,8 @@ class _Known(NamedTuple):
     # None: such pulls are for the other road.
     queue: ConsumeQueue | None
     commits_offset: bool
+    # Where the group has pulled up to, by queue id.
+    pulled: dict[int, int]
 
 
 class RunReader(Protocol):
@@ -95,7 +97,7 @@ class PlainPulls:
         known = self._known.get(text) or self._admitted(frame, text)
         if known is None or connection.unsent_bytes > UNSENT_BYTES_MAX:
             return False
-        group, topic, queue, commits_offset = known
+        group, topic, queue, commits_offset, pulled = known
         if queue is None:
             return False
         try:
@@ -119,6 +121,7 @@ class PlainPulls:
             # The other road comes upon it as well, or else answers.
             _log.failure("a plain pull of {peer} failed", peer=connection.peer)
             return False
+        pulled[queue.queue_id] = offset + found_count
         self._pulls.count_found(topic, group.name, found_count, found_bytes)
         connection.send_frame(answer)
         return True
@@ -146,7 +149,9 @@ class PlainPulls:
             or is_light_queue(header.topic)
         ):
             queue = None
-        known = _Known(group, header.topic, queue, bool(header.sys_flag & PULL_COMMIT_OFFSET))
+        commits_offset = bool(header.sys_flag & PULL_COMMIT_OFFSET)
+        pulled = self._pulls.state.pulled.of(group.name, header.topic)
+        known = _Known(group, header.topic, queue, commits_offset, pulled)
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
         # The group may have been made just now.

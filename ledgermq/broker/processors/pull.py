@@ -233,6 +233,8 @@ class PullProcessor:
             return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
         matcher = subscription.matcher
         result = self._read(header, subscription, matcher)
+        pulled = self.state.pulled.of(group.name, header.topic)
+        pulled[header.queue_id] = result.next_begin_offset
         status = result.status
         if status is GetMessageStatus.FOUND:
             self.count_found(header.topic, group.name, result.message_count, result.bytes)

@@ -149,6 +149,7 @@ class QueryProcessor:
                     max(self._store.max_offset(name, queue_id), 0),
                     consumed,
                     self._time_of(name, queue_id, consumed - 1),
+                    max(consumed, self._state.pulled.find(group, name, queue_id)),
                 )
         return command.response(ResponseCode.SUCCESS, body=ConsumeStats(table, rate).encode())
 

@@ -97,19 +97,26 @@ class Both:
         return answer
 
     def is_same(self, frame: bytes) -> bool:
-        """Whether the quick road took a frame; then both answer and count the same."""
+        """Whether the quick road took a frame; then both answer, note and count the same."""
         connection: Any = ListConnection()
         counted = []
+        noted = []
         answers = []
+        fields = decode(frame).ext_fields or {}
+        place = str(fields.get("consumerGroup")), str(fields.get("topic"))
         for road in (self.quick, self.long):
             before = self.counts()
+            pulled = self.parts.state.pulled.of(*place)
+            pulled.clear()
             answers.append(road(frame))
+            noted.append(dict(pulled))
             counted.append([a - b for a, b in zip(self.counts(), before, strict=True)])
         assert not connection.writes
         if answers[0] is None:
             return False
         assert answers[0] == answers[1]
         assert counted[0] == counted[1]
+        assert noted[0] == noted[1] and len(noted[0]) == 1
         return True
 
     def counts(self) -> list[int]:
