@@ -161,7 +161,8 @@ class Watch:
 
     def _run(self) -> None:
         written_s = time.monotonic()
-        known = {threading.get_native_id()}
+        # This thread, too, may have the interpreter and no processor.
+        known: set[int] = set()
         with self._path.open("a", encoding="utf-8") as file:
             while True:
                 _PAUSE.wait(LOOK_S)
