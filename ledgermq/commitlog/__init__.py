@@ -20,6 +20,7 @@ from ledgermq.commitlog.errors import (
     PlainLogThereError,
     SegmentLackingError,
     StoreInUseError,
+    StoreLostError,
 )
 from ledgermq.commitlog.flush import FlushJob
 from ledgermq.commitlog.light_queues import (
@@ -89,6 +90,7 @@ __all__ = [
     "SegmentLackingError",
     "StoreConfig",
     "StoreInUseError",
+    "StoreLostError",
     "StoreLock",
     "StoreReport",
     "check_message",

@@ -129,6 +129,22 @@ class StoreInUseError(CommitLogError):
         return f"another broker uses this store: {self.path} is locked"
 
 
+class StoreLostError(CommitLogError):
+    """The store directory is not the one that this broker locked: what it writes is lost, and
+    another broker may use the directory that is there now.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is not the file that this broker locked: it, or the store directory, was"
+            " removed, moved, replaced or mounted over while the broker ran"
+        )
+
+
 class FilesBehindError(CommitLogError):
     """Queues and key index are written too slowly for what is stored; nothing was appended."""
 

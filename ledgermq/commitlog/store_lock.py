@@ -4,12 +4,14 @@ Java's file channel locks are POSIX record locks: byte 0 of `lock`, which also h
 "lock". `abort` exists while a broker runs, so Java knows after a kill; LedgerMQ itself relies on
 its checkpoint. A record lock goes when the process closes any descriptor of the file, so nothing
 else may open `lock`. Source: DefaultMessageStore.start and shutdown.
+
+A lock is worth nothing on a file that has no name any more: another broker would make a new one.
 """
 
 import fcntl
 import os
 
-from ledgermq.commitlog.errors import StoreInUseError
+from ledgermq.commitlog.errors import StoreInUseError, StoreLostError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 
 
@@ -44,6 +46,21 @@ class StoreLock:
         with open(abort, "wb") as file:
             file.write(str(os.getpid()).encode("ascii"))
         return was_clean
+
+    def check(self) -> None:
+        """Look whether the lock still keeps others out; asks for a name and reads nothing.
+
+        Raises:
+            StoreLostError: the file of that name is not the one that is locked.
+            OSError: nobody knows.
+        """
+        path = os.path.join(self._root, "lock")
+        try:
+            named = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StoreLostError(path) from error
+        if not os.path.samestat(named, os.fstat(self._descriptor)):
+            raise StoreLostError(path)
 
     def release(self, *, is_clean: bool) -> None:
         """Give the store free; `abort` stays when the stop was not clean."""

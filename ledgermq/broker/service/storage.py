@@ -30,6 +30,7 @@ from ledgermq.commitlog import (
     PlainLogThereError,
     StoreConfig,
     StoreLock,
+    StoreLostError,
 )
 from ledgermq.commitlog import used_percent as used_percent_of
 from ledgermq.dledger.entry import EntryCodec
@@ -220,6 +221,15 @@ class Storage:
             disk.f_bavail * disk.f_frsize,
         )
 
+    def check_held(self) -> None:
+        """Looks whether the directory is still the one that was opened.
+
+        Raises:
+            StoreLostError: it is another one, or gone.
+            OSError: nobody knows.
+        """
+        self._lock.check()
+
     def stop_keeper(self) -> Deferred[None]:
         """Lets what is under way end; nothing more waits for the disk but `close`."""
         return self.keeper.stop()
@@ -227,6 +237,12 @@ class Storage:
     def close(self) -> None:
         """Saves the state durably, closes all files and gives the directory free."""
         if not self._is_open:
+            return
+        try:
+            self._lock.check()
+        except StoreLostError:
+            # What is there now is not ours to write to.
+            self.abandon()
             return
         self._is_open = False
         is_clean = self.messages.failure is None and self._flushes.is_idle

@@ -22,7 +22,7 @@ from ledgermq.broker.service.snapshots import Snapshots
 from ledgermq.broker.service.storage import Storage
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import SAMPLE_MS
-from ledgermq.commitlog import DamagedFileError
+from ledgermq.commitlog import DamagedFileError, StoreLostError
 from ledgermq.dledger.store.errors import CorruptStoreError
 
 _ANSWER_DUE_MS: Final = 100
@@ -85,7 +85,8 @@ class Upkeep:
 
         Args:
             clock_ms: monotonic time.
-            flush_failed: told when the disk refuses a flush, which is final.
+            flush_failed: told when the disk refuses a flush, or the store directory is another
+                one, which is final.
             damage_found: told of bytes on disk that are not what was written.
         """
         self._config = config
@@ -102,6 +103,7 @@ class Upkeep:
         self._clock_ms = clock_ms
         self._flush_failed = flush_failed
         self._damage_found = damage_found
+        self._is_store_lost = False
         self._snapshots = Snapshots(state, leadership, storage.messages, config.segment_bytes)
 
     def start(self, schedule: Schedule) -> None:
@@ -157,7 +159,17 @@ class Upkeep:
             self._damage_found(error)
 
     def _look_at_disk(self) -> None:
-        """A disk that has just filled up, or has room again, does not wait for its turn."""
+        """A disk that has just filled up, or has room again, does not wait for its turn; and what
+        is written to a directory that was removed is lost, so nothing more is.
+        """
+        if self._is_store_lost:
+            return
+        try:
+            self._storage.check_held()
+        except StoreLostError as error:
+            self._is_store_lost = True
+            self._flush_failed(error)
+            return
         messages = self._storage.messages
         if messages.is_full_at(self._storage.disk_used_percent()) is not messages.is_disk_full:
             self._clean()

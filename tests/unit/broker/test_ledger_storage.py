@@ -25,6 +25,19 @@ def log_lines() -> Iterator[list[str]]:
     globalLogPublisher.removeObserver(observe)
 
 
+def test_nothing_is_written_to_a_directory_that_took_the_place_of_its_own(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    config = load_broker_config(None, {"storePathRootDir": str(root)})
+    storage = LedgerStorage(config, Clock(), Parts().state, lambda: 0)
+    storage.open()
+    root.rename(tmp_path / "moved")
+    root.mkdir()
+    (root / "lock").write_bytes(b"lock")
+    storage.close()
+    assert [path.name for path in root.iterdir()] == ["lock"]
+    assert (tmp_path / "moved" / "abort").exists()
+
+
 def test_a_ledger_without_its_front_says_so(tmp_path: Path, log_lines: list[str]) -> None:
     group = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-h:1", "dLegerSelfId": "n0"}
     sizes = {"mappedFileSizeDLedgerIndex": "32768", "mappedFileSizeCommitLog": "65536"}

@@ -9,6 +9,7 @@ from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.log_times import LogTimes
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.upkeep import Upkeep
+from ledgermq.commitlog import StoreLostError
 from ledgermq.commitlog.config import StoreConfig
 from ledgermq.commitlog.retention import is_full
 from tests.unit.broker.parts import Parts
@@ -35,9 +36,14 @@ class Storage(Idle):
             is_disk_full=False, dispatched_timestamp=0, is_full_at=self._is_full_at
         )
         self.looks_ms: list[int] = []
+        self.loss: StoreLostError | None = None
 
     def _is_full_at(self, percent: int) -> bool:
         return is_full(percent, StoreConfig(root=""), was_full=self.messages.is_disk_full)
+
+    def check_held(self) -> None:
+        if self.loss is not None:
+            raise self.loss
 
     def clean(self, now_ms: int, local_hour: int, needed_index: int) -> None:
         self.looks_ms.append(now_ms)
@@ -56,6 +62,7 @@ class Bench:
         self.storage = Storage()
         self.member = SimpleNamespace(needed_index=0, birth_text="", declines=[])
         self.member.decline_leadership = self.member.declines.append
+        self.failures: list[BaseException] = []
         self.wall_ms = 1_700_000_000_000
         self.schedule = Schedule(self.clock)
         processors = SimpleNamespace(
@@ -79,7 +86,7 @@ class Bench:
             ExpiryClock(lambda: self.wall_ms, self.clock_ms, log_times),
             log_times,
             clock_ms=self.clock_ms,
-            flush_failed=lambda error: None,
+            flush_failed=self.failures.append,
             damage_found=lambda error: None,
         ).start(self.schedule)
 
@@ -123,6 +130,17 @@ def test_log_that_is_ahead_is_noticed_and_forgotten() -> None:
     bench.wall_ms += HOUR_MS
     bench.pass_s(2)
     assert bench.parts.leadership.log_ahead_ms == 0
+
+
+def test_store_directory_that_is_gone_ends_the_member_within_a_second() -> None:
+    bench = Bench()
+    bench.pass_s(5)
+    assert bench.failures == []
+    loss = bench.storage.loss = StoreLostError("/store/lock")
+    bench.pass_s(1)
+    assert bench.failures == [loss]
+    bench.pass_s(5)
+    assert bench.failures == [loss]
 
 
 def test_disk_that_fills_up_closes_the_broker_and_ends_its_leadership_within_a_second() -> None:

@@ -1,13 +1,14 @@
 """The face: flushes, the lock, queue offsets."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ledgermq.commitlog import DispatchError, StoreLock
+from ledgermq.commitlog import DispatchError, StoreLock, StoreLostError
 from ledgermq.commitlog.checkpoint import Checkpoints
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from tests.unit.commitlog.single_member import Broker, message
@@ -107,6 +108,36 @@ def test_lock_keeps_another_process_out(tmp_path):
     assert subprocess.run(command, check=False).returncode == 0
     # The other one ended without a release.
     assert not StoreLock(str(tmp_path)).take()
+
+
+def remove(root):
+    shutil.rmtree(root)
+
+
+def remove_lock(root):
+    (root / "lock").unlink()
+
+
+def replace_lock(root):
+    (root / "lock").rename(root / "former")
+    (root / "lock").write_bytes(b"lock")
+
+
+def replace_with_a_file(root):
+    root.rename(root.with_name("moved"))
+    root.touch()
+
+
+@pytest.mark.parametrize("lose", [remove, remove_lock, replace_lock, replace_with_a_file])
+def test_lock_on_a_file_that_is_not_there_any_more_is_told(tmp_path, lose):
+    root = tmp_path / "store"
+    lock = StoreLock(str(root))
+    lock.take()
+    lock.check()
+    lose(root)
+    with pytest.raises(StoreLostError, match=f"{root}/lock is not the file that this broker lock"):
+        lock.check()
+    lock.release(is_clean=False)
 
 
 def test_many_queues_keep_few_files_open(tmp_path):
