@@ -328,16 +328,6 @@ class LedgerStorage(Storage):
                 reason=ledger.cut_reason,
                 copies=", ".join(ledger.copies),
             )
-        if ledger.former_first_position is not None:
-            _log.warn(
-                "ledger: begins at position {position}, and by its mark at {former}: the files"
-                " between, with entries before {index}, are gone from {directory}, and nothing of"
-                " this broker removed them",
-                position=ledger.first_position,
-                former=ledger.former_first_position,
-                index=ledger.first_index,
-                directory=self.ledger_store.data.directory,
-            )
         self._state.progress.attach(
             self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
         )
@@ -374,6 +364,14 @@ class LedgerStorage(Storage):
         except (OSError, DiskFullError) as reason:
             # Whoever calls stops the broker, come what may.
             _log.error("damage could not be noted: {reason}", reason=str(reason))
+
+    def check_held(self) -> None:
+        try:
+            super().check_held()
+        except StoreLostError as error:
+            # Not even the last sync of a stop writes to what is there now.
+            self.ledger_store.failure = error
+            raise
 
     def repair_reason(self) -> str | None:
         repair = self.repair_mark.read()

@@ -109,7 +109,7 @@ class DLedgerMmapFileStore:
         self._written_count = 0
         # Why the store takes no more writes; None while it does. Set once, by the thread in which
         # the disk failed; what the reactor still writes until it looks is never synced.
-        self._failure: OSError | None = None
+        self.failure: Exception | None = None
 
     def open(
         self,
@@ -253,8 +253,8 @@ class DLedgerMmapFileStore:
             DiskFullError: there is no room for the next segment; nothing was written.
             StoreFailedError: a sync or a write failed, now or before; none of them is in the log.
         """
-        if self._failure is not None:
-            raise StoreFailedError(self.directory, str(self._failure))
+        if self.failure is not None:
+            raise StoreFailedError(self.directory, str(self.failure))
         data, position = entries.data, entries.position
         size_bytes = len(data)
         check_continues(self, entries)
@@ -268,7 +268,7 @@ class DLedgerMmapFileStore:
             end = offset + size_bytes
             tail.write(offset, data)
         except OSError as error:
-            self._failure = error
+            self.failure = error
             raise StoreFailedError(self.directory, str(error)) from error
         self.end_position = position + size_bytes
         self.last_index = entries.last_index
@@ -317,7 +317,7 @@ class DLedgerMmapFileStore:
 
         Whether there is room is decided when it is needed: DiskFullError means nothing here.
         """
-        if not self.wants_ahead or self._failure is not None:
+        if not self.wants_ahead or self.failure is not None:
             return None
         self.wants_ahead = False
         start = self.data.next_start()
@@ -499,7 +499,7 @@ class DLedgerMmapFileStore:
 
         No sync may be under way.
         """
-        if self._failure is None:
+        if self.failure is None:
             self._noted_count += int(self.last_index >= self.first_index)
             self.sync()
         self.abandon()
@@ -581,8 +581,8 @@ class DLedgerMmapFileStore:
         return CorruptStoreError(segment.path, offset, field, expected, found, index)
 
     def _refuse_after_failure(self) -> None:
-        if self._failure is not None:
-            raise StoreFailedError(self.directory, str(self._failure))
+        if self.failure is not None:
+            raise StoreFailedError(self.directory, str(self.failure))
 
     def _final(self, job: DiskJob) -> DiskJob:
         """Returns a job whose failure ends the store."""
@@ -592,7 +592,7 @@ class DLedgerMmapFileStore:
             try:
                 job.run()
             except OSError as error:
-                self._failure = error
+                self.failure = error
                 raise
 
         return DiskJob(run, job.end)

@@ -57,9 +57,6 @@ class RecoveryReport:
     copies: tuple[str, ...]
     # Index units that were written anew.
     rebuilt_units: int
-    # Where the log began by its mark, when files in front of `first_position` are gone that nobody
-    # dropped; None when none are.
-    former_first_position: int | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,7 +121,6 @@ class Opening:
         data = self._data
         data.open(self._gap_found if self._on_damage is not None else None)
         self._open_index()
-        former_first_position = self._find_lost_front()
         self._finish_removal()
         first_index, first_position = self._find_first()
         lost = self._lost_beginning()
@@ -170,7 +166,6 @@ class Opening:
             cut_reason=_cut_reason(state, copies),
             copies=copies,
             rebuilt_units=rebuilt,
-            former_first_position=former_first_position,
         )
         return Opened(
             first_index=first_index,
@@ -205,18 +200,6 @@ class Opening:
             unit_position = max(self._durable_index, 0) * INDEX_UNIT_BYTES
         data.distrust(position)
         units.distrust(unit_position)
-
-    def _find_lost_front(self) -> int | None:
-        """Returns where the log began by its mark, if the file with its first entry is gone.
-
-        The mark comes before each removal of ours. Java removes files without it; then the marks
-        claim nothing.
-        """
-        data, start, durable_index = self._data, self._start, self._durable_index
-        if start is None or durable_index is None or durable_index < start.first_index:
-            return None
-        is_lost = bool(data.starts) and data.starts[0] > start.first_position
-        return start.first_position if is_lost else None
 
     def _finish_removal(self) -> None:
         """Finishes a drop or a reset that was cut short; its mark came first."""

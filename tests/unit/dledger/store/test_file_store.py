@@ -288,37 +288,6 @@ def test_drop_before_removes_whole_segments(tmp_path: Path, store: DLedgerMmapFi
     again.close()
 
 
-def test_a_front_that_somebody_removed_is_told(tmp_path: Path, store: DLedgerMmapFileStore) -> None:
-    fill(store, 20)
-    assert store.drop_before(1024) == 6
-    store.close()
-    again = make_store(tmp_path)
-    assert again.open().former_first_position is None
-    again.close()
-    (tmp_path / "dledger-n0/data" / f"{1024:020d}").unlink()
-    again = make_store(tmp_path)
-    report = again.open()
-    assert (report.first_index, report.first_position) == (12, 2048)
-    assert report.former_first_position == 1024
-    again.close()
-
-
-def test_a_front_that_java_removed_is_not_told(tmp_path: Path, store: DLedgerMmapFileStore) -> None:
-    fill(store, 20)
-    store.sync()
-    store.write_checkpoint(19)
-    store.close()
-    directory = tmp_path / "dledger-n0"
-    (directory / "data" / f"{0:020d}").unlink()
-    # Java writes its checkpoint anew, and neither of our marks.
-    for name in ("checkpoint", "checkpoint.bak"):
-        (directory / name).write_text("committedIndex=19\nendIndex=25\n")
-    again = make_store(tmp_path)
-    report = again.open()
-    assert (report.first_position, report.former_first_position) == (1024, None)
-    again.close()
-
-
 def test_a_log_may_begin_inside_a_segment(tmp_path: Path, store: DLedgerMmapFileStore) -> None:
     fill(store, 5)
     store.reset(100, 5000)
