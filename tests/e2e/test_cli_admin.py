@@ -179,6 +179,12 @@ def test_a_topic_is_made_changed_and_deleted(place: Place) -> None:
     place.wait_for_queues("Short", 1)
     place.admin("updateTopic", "-c", CLUSTER, "-t", "Short", "-r", 3, "-w", 3, "-o", "true")
     place.wait_for_queues("Short", 3)
+    # An attribute that the broker knows, and one that it refuses by its name.
+    change = ("updateTopic", "-b", place.broker.address, "-t", "Short", "-r", 3, "-w", 3)
+    place.admin(*change, "-a", "+message.type=FIFO")
+    assert "unsupported key: color" in place.fails(*change, "-a", "+color=red")
+    place.admin(*change, "--attributes=-message.type")
+    assert "nonexistent key" in place.fails(*change, "--attributes=-message.type")
     assert place.admin("deleteTopic", "-c", CLUSTER, "-t", "Short") == [{"deleted": "Short"}]
     assert "Short" in place.fails("topicRoute", "-t", "Short")
 
