@@ -123,11 +123,17 @@ class Opening:
         self._open_index()
         self._finish_removal()
         first_index, first_position = self._find_first()
+        lost = self._lost_beginning()
         verify_from = self._verify_from()
         state = self._find_walk_start(first_index, first_position, verify_from)
         walked_from = state.next_index
         self._walk(state, verify_from)
-        if is_damage(
+        if lost is not None:
+            state = Walk(next_index=first_index, position=first_position)
+            first_index, first_position, state = self._give_up_from(
+                first_index, first_position, state, lost
+            )
+        elif is_damage(
             state,
             committed_index=self._committed_index,
             durable_index=self._durable_index,
@@ -138,10 +144,9 @@ class Opening:
             state, walked_from = Walk(next_index=first_index, position=first_position), first_index
             self._walk(state, 0)
             first_index, first_position, state = self._give_up_from(
-                first_index, first_position, state
+                first_index, first_position, state, self._corrupt(state)
             )
-        if former_first_position is None:
-            self._note_beginning(first_index, first_position)
+        self._note_beginning(first_index, first_position)
         copies = self._copy_tail(state.position)
         if self._is_given_up:
             data.reset(0)
@@ -242,24 +247,36 @@ class Opening:
                 raise
             segments.remove_all()
 
-    def _note_beginning(self, first_index: int, first_position: int) -> None:
-        """Has the mark follow the files: Java removes them without it, and a reset that was cut
-        short may leave them. Else what is claimed from now on would make them a lost front.
+    def _lost_beginning(self) -> CorruptStoreError | None:
+        """Tells of the file that the log should begin with and that is gone.
+
+        Retention notes the new beginning before it removes a file; Java does not, and where it ran
+        no claim holds. Nor does one above the beginning where a reset was cut short.
         """
+        start, durable_index = self._start, self._durable_index
+        if start is None or durable_index is None or durable_index < start.first_index:
+            return None
+        if not self._data.starts or start.first_position >= self._data.first_position:
+            return None
+        position = start.first_position - start.first_position % self._data.segment_bytes
+        path = os.path.join(self._data.directory, segment_name(position))
+        return CorruptStoreError(path, 0, "file", "there", "missing", start.first_index)
+
+    def _note_beginning(self, first_index: int, first_position: int) -> None:
+        """Has the mark say where the log begins, where that is behind what it says."""
         start = self._start
         if start is not None and self._data.starts and start.first_position < first_position:
             self._start = replace(start, first_index=first_index, first_position=first_position)
             self._marks.write_start(self._start)
 
     def _give_up_from(
-        self, first_index: int, first_position: int, state: Walk
+        self, first_index: int, first_position: int, state: Walk, error: CorruptStoreError
     ) -> tuple[int, int, Walk]:
         """Ends the log before the damage; returns its beginning and its end.
 
         The claims on disk are lowered first, so that a stop in between leaves a store whose owner
         was told, and which opens.
         """
-        error = self._corrupt(state)
         if self._on_damage is None:
             raise error
         self._on_damage(error)

@@ -1,4 +1,4 @@
-"""Files at the front that Java removed; a directory without room for names."""
+"""Files that the log should begin with and that are gone; a directory without room for names."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from ledgermq.dledger.entry import EntryCodec, place
 from ledgermq.dledger.store import RealFileSystem
-from ledgermq.dledger.store.errors import DiskFullError
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 
 SEGMENT_BYTES = 1024
@@ -50,7 +50,30 @@ def without_first_file(directory: Path) -> Path:
     return first
 
 
-def test_a_front_that_java_removed_is_not_told_at_later_starts_either(
+def test_a_log_whose_first_file_is_gone_is_damaged(tmp_path: Path) -> None:
+    first = without_first_file(tmp_path)
+    names = sorted(path.name for path in first.parent.iterdir())
+    with pytest.raises(CorruptStoreError) as caught:
+        make_store(tmp_path).open()
+    assert str(caught.value) == (
+        f"{first} is damaged at offset 0 (entry 0): file is missing, expected there"
+    )
+    assert sorted(path.name for path in first.parent.iterdir()) == names
+    # A member of a group gets all of it from the others.
+    found: list[CorruptStoreError] = []
+    store = make_store(tmp_path)
+    store.open(on_damage=found.append)
+    assert [str(error) for error in found] == [str(caught.value)]
+    assert (store.first_index, store.last_index) == (0, -1)
+    fill(store, 3)
+    store.close()
+    store = make_store(tmp_path)
+    store.open()
+    assert (store.first_index, store.last_index) == (0, 2)
+    store.close()
+
+
+def test_a_first_file_that_another_program_removed_is_no_damage_then_or_later(
     tmp_path: Path,
 ) -> None:
     first = without_first_file(tmp_path)
@@ -59,9 +82,8 @@ def test_a_front_that_java_removed_is_not_told_at_later_starts_either(
         (tmp_path / "dledger-n0" / name).write_bytes(b"committedIndex=19\nendIndex=19\n\n")
     for _ in range(2):
         store = make_store(tmp_path)
-        report = store.open()
-        assert (report.first_position, report.former_first_position) == (SEGMENT_BYTES, None)
-        assert store.last_index >= 19
+        store.open()
+        assert store.first_position == SEGMENT_BYTES and store.last_index >= 19
         fill(store, 1)
         store.write_checkpoint(store.last_index)
         store.close()
