@@ -21,6 +21,7 @@ from ledgermq.dledger.disk_job import DiskJob
 from ledgermq.dledger.member_state import MemberState, Role
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.replica.applying import Applying
+from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.store import opening, recovery
 from ledgermq.dledger.store.claims import Claims
@@ -407,13 +408,22 @@ def store_times_by_the_own_clock() -> list[Patch]:
     def own_time(self: Any, last_record: bytes) -> int:
         return int(self._clock_ms())
 
-    return [(MessageWriter, "go_on_from", ignore), (MessageStore, "store_time_behind", own_time)]
+    return [(MessageWriter, "begin_behind", ignore), (MessageStore, "next_store_time", own_time)]
 
 
 def opening_behind_what_is_dispatched() -> list[Patch]:
-    original = MessageStore.store_time_behind
+    original = MessageStore.next_store_time
 
     def without_tail(self: Any, last_record: bytes) -> int:
         return original(self, b"")
 
-    return [(MessageStore, "store_time_behind", without_tail)]
+    return [(MessageStore, "next_store_time", without_tail)]
+
+
+def commit_index_of_the_core() -> list[Patch]:
+    """What is noted as committed is what the core knows, also while a cut waits for the disk."""
+
+    def known(self: Any) -> int:
+        return self._raft.commit_index if self._raft is not None else -1
+
+    return [(Replica, "commit_index", property(known))]

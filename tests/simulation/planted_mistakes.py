@@ -494,6 +494,14 @@ MUTATIONS = (
         brokers.store_times_over_clocks_that_differ,
         60,
     ),
+    Mutation(
+        "M57",
+        "a commit is noted before its entries are in the store",
+        store_twins.commit_index_of_the_core,
+        pushes.commit_index_ahead_of_the_cut,
+        60,
+        {**_TAILS, "sync_ms": 150.0, "fault_weights": (("strand", 9.0), ("kill", 2.0))},
+    ),
 )
 
 

@@ -47,6 +47,11 @@ class Applying:
         self._coming: tuple[RoleChange, int] | None = None
 
     @property
+    def committed_index(self) -> int:
+        """Last entry that is known as committed, and is in the store."""
+        return max(self._committed_end - 1, self.applied_index)
+
+    @property
     def has_more(self) -> bool:
         """True while committed entries wait for another turn."""
         return self.applied_index + 1 < self._committed_end

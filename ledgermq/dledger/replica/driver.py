@@ -160,8 +160,8 @@ class Replica:
 
     @property
     def commit_index(self) -> int:
-        """Index of the last committed entry; -1 when there is none or none is known."""
-        return self._raft.commit_index if self._raft is not None else -1
+        """Last committed entry that the store holds, -1 for none: the core may know more."""
+        return min(self._raft.commit_index if self._raft else -1, self._applying.committed_index)
 
     @property
     def applied_index(self) -> int:

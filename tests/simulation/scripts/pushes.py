@@ -15,6 +15,7 @@ from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.stage import Stage, group
 
 _ALL_JAVA = ("n0", "n1", "n2")
+_CHECKPOINT = "/store/dledger-n0/checkpoint"
 
 
 def push_of_a_deposed_leader() -> None:
@@ -222,6 +223,35 @@ def cut_during_a_sync() -> None:
     stage.send("n0", 3)
     stage.run(1_000)
     stage.heal()
+    stage.settle()
+
+
+def commit_index_ahead_of_the_cut() -> None:
+    """What is committed in the place of a tail is noted when it stands there, not when it is known.
+
+    The core of n0 knows it while the term, and then the cut, wait for the disk; the background
+    comes in between.
+    """
+    stage = group()
+    index = stage.last_index("n0") + 1
+    stage.isolate("n0")
+    stage.send("n0", 30)
+    stage.elect("n1")
+    stage.send("n1", 3)
+    stage.until(lambda: stage.commit_index("n1") > index, "n1 commits")
+    stage["n0"].sync_ms = 700.0
+    held = [stage.hold(kind, "n1", "n0") for kind in (HeartBeatRequest, AppendRequest)]
+    stage.heal()
+    stage.until(lambda: all(one.letters for one in held), "n1 speaks to n0")
+    for one in held:
+        one.release()
+    stage.until(lambda: stage["n0"].raft.commit_index > index, "the core of n0 knows")
+    texts, store = stage["n0"].disk.texts, stage["n0"].store
+    noted = texts[_CHECKPOINT]
+    stage.until(lambda: texts[_CHECKPOINT] != noted or store.last_index < index, "the cut begins")
+    stage.kill("n0")
+    stage["n0"].sync_ms = 1.0
+    stage.start("n0")
     stage.settle()
 
 
