@@ -100,9 +100,13 @@ class MessageWriter:
         # Latest store time of the log: the next one is not earlier, whatever the clock says.
         self._last_timestamp = 0
 
-    def go_on_from(self, timestamp: int) -> None:
+    def begin_behind(self, timestamp: int) -> None:
         """Begin to append behind records of which the latest was stored at a time."""
         self._last_timestamp = timestamp
+
+    def go_on_from(self, timestamp: int) -> None:
+        """Store nothing earlier from now on: somebody else appends a record of that time."""
+        self._last_timestamp = max(self._last_timestamp, timestamp)
 
     def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
         """Append the messages of a whole turn, in order, at once.

@@ -16,6 +16,7 @@ after any crash `open` ends with queues without holes. An error that comes out o
 a flush is final for this replica.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -209,17 +210,20 @@ class MessageStore:
 
     # --- writing ---
 
-    def store_time_behind(self, last_record: bytes) -> int:
-        """Return the store time of a record that is appended now: no earlier than any in the log.
+    def next_store_time(self, last_record: bytes) -> int:
+        """Return the time of a record that is appended now, by whomever: no earlier than any there.
 
         Args:
             last_record: of the log, which need not be dispatched; b"" when there is none.
         """
         latest = max(self._clock_ms(), self._dispatcher.dispatched_timestamp)
-        try:
-            return max(latest, decode_record_head(last_record).store_timestamp)
-        except RemoteProtocolError:
-            return latest
+        # What is no record has no time.
+        with contextlib.suppress(RemoteProtocolError):
+            latest = max(latest, decode_record_head(last_record).store_timestamp)
+        if self._commit_log is not None:
+            # What is appended behind it, before it is dispatched, is no earlier either.
+            self._commit_log.go_on_from(latest)
+        return latest
 
     def append(self, messages: Sequence[AppendMessage]) -> list[AppendResult]:
         """Append a turn's messages: see MessageWriter.append.
@@ -253,7 +257,7 @@ class MessageStore:
         if self._dispatcher.dispatched_index < self._store.last_index:
             raise LeaderNotReadyError()
         if self._commit_log is not None:
-            self._commit_log.go_on_from(self._dispatcher.dispatched_timestamp)
+            self._commit_log.begin_behind(self._dispatcher.dispatched_timestamp)
         self._queue_offsets.open()
 
     def resign(self) -> None:

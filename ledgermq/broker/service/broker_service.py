@@ -505,7 +505,7 @@ class BrokerService:
     def _opening_record(self, term: int, last: bytes) -> bytes:
         """Returns what begins a time in which this member stores, behind the log's last record."""
         self._log_times.begin_to_store()
-        return opening_record(term, self._store_host, self._messages.store_time_behind(last))
+        return opening_record(term, self._store_host, self._messages.next_store_time(last))
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         assert self._proposals is not None

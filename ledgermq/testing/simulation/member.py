@@ -315,7 +315,7 @@ class SimMember:
             random.Random(self._rng.random()),
             broker,
             lambda term, last: opening_record(
-                term, STORE_HOST, broker.messages.store_time_behind(last)
+                term, STORE_HOST, broker.messages.next_store_time(last)
             ),
             repair_mark=mark,
             make_links=make_links,

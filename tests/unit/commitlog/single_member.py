@@ -107,7 +107,7 @@ class Broker:
         last = b""
         if self.ledger_store.last_index >= self.ledger_store.first_index:
             last = self.ledger_store.read(self.ledger_store.last_index, 1).data[48:]
-        opened_ms = self.store.store_time_behind(last)
+        opened_ms = self.store.next_store_time(last)
         self.ledger.propose([opening_record(term, HOST, opened_ms)])
         self.commit()
         self.store.become_leader()

@@ -300,7 +300,7 @@ def test_store_times_go_on_over_a_restart_with_a_clock_that_is_behind(
     again = Plain(tmp_path)
     again.now_ms = plain.now_ms - 500_000
     again.open()
-    assert again.store.store_time_behind(b"") == plain.now_ms
+    assert again.store.next_store_time(b"") == plain.now_ms
     again.send(3, start=3)
     parts = again.store.get_message("T", 0, 0, 32, None).parts
     assert [decode_record(part).store_timestamp for part in parts] == [plain.now_ms] * 6

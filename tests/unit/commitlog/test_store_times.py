@@ -104,12 +104,24 @@ def test_an_opening_record_stands_behind_what_is_not_dispatched(tmp_path):
     broker.send(message(b"tail"), commit=False)
     last = broker.ledger_store.read(broker.ledger_store.last_index, 1).data[48:]
     broker.now_ms -= 2 * HOUR_MS
-    assert broker.store.store_time_behind(last) == START_MS + HOUR_MS
-    assert broker.store.store_time_behind(b"") == START_MS
-    assert broker.store.store_time_behind(b"no record") == START_MS
+    assert broker.store.next_store_time(last) == START_MS + HOUR_MS
+    assert broker.store.next_store_time(b"") == START_MS
+    assert broker.store.next_store_time(b"no record") == START_MS
     broker.now_ms += 5 * HOUR_MS
-    assert broker.store.store_time_behind(last) == broker.now_ms
+    assert broker.store.next_store_time(last) == broker.now_ms
     broker.commit()
+    broker.close()
+
+
+def test_messages_behind_an_opening_record_are_no_earlier(tmp_path):
+    """A leader puts one in the midst of its term, too: it ends the recovery of a follower."""
+    broker = Broker(tmp_path).lead()
+    broker.now_ms += HOUR_MS
+    at = broker.store.next_store_time(b"")
+    broker.ledger.propose([opening_record(1, HOST, at)])
+    broker.now_ms -= 2 * HOUR_MS
+    sent(broker, 1)
+    assert store_times(broker)[-1] == at
     broker.close()
 
 
