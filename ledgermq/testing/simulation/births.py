@@ -23,8 +23,9 @@ class BirthWatch:
         self._hit = hit
         # The id that is agreed.
         self.agreed_id: str | None = None
-        # What each disk holds.
+        # What each disk holds, and who has ever held what is agreed.
         self._held: dict[str, Birth] = {}
+        self._knew: set[str] = set()
         # Members with a disk of another group.
         self.foreign_ids: set[str] = set()
 
@@ -32,8 +33,11 @@ class BirthWatch:
         """A process runs on what its disk holds."""
         raft = member.raft
         assert raft is not None
-        self._held.pop(member.id, None)
-        self._take(member, raft.birth)
+        if raft.birth is None:
+            self._lose(member.id)
+        else:
+            self._held.pop(member.id, None)
+            self._take(member, raft.birth)
 
     def on_saved(self, member: SimMember, state: HardState) -> None:
         """Term, vote and birth are durable."""
@@ -43,11 +47,16 @@ class BirthWatch:
             self._count(member, before, state.birth)
 
     def forget(self, member_id: str) -> None:
+        """A disk was emptied."""
+        self._lose(member_id)
+        self.foreign_ids.discard(member_id)
+
+    def _lose(self, member_id: str) -> None:
         """A disk holds no birth any more; when none does, another one may come."""
         self._held.pop(member_id, None)
-        self.foreign_ids.discard(member_id)
         if not self._held:
             self.agreed_id = None
+            self._knew.clear()
 
     def on_elected(self, member: SimMember) -> None:
         """I37: a member leads."""
@@ -55,8 +64,10 @@ class BirthWatch:
             return
         holders = [i for i, birth in self._held.items() if birth.group_id == self.agreed_id]
         demand(member.id in holders, "I37 leads without the birth", member.id, self.agreed_id)
-        is_majority = len(holders) > len(self._members) // 2
-        demand(is_majority, "I37 no majority has the birth", member.id, holders)
+        # Who voted may have lost its disk since.
+        knew = self._knew.union(holders)
+        is_majority = len(knew) > len(self._members) // 2
+        demand(is_majority, "I37 no majority has the birth", member.id, knew)
 
     def _take(self, member: SimMember, birth: Birth | None) -> None:
         if birth is None or member.id in self.foreign_ids:
@@ -74,6 +85,8 @@ class BirthWatch:
                 self.agreed_id = birth.group_id
             is_one = self.agreed_id == birth.group_id
             demand(is_one, "I36 two births", member.id, self.agreed_id, birth)
+        if birth.group_id == self.agreed_id:
+            self._knew.add(member.id)
 
     def _count(self, member: SimMember, before: Birth | None, birth: Birth | None) -> None:
         raft = member.raft

@@ -59,14 +59,20 @@ class SimFile:
         if disk.write_errors > 0:
             disk.write_errors -= 1
             disk.hit("write EIO hit")
-            done = disk.part_of(len(data))
-            self.content[offset : offset + done] = data[:done]
+            self._put(offset, data[: disk.part_of(len(data))])
             raise OSError(5, "Input/output error", self.path)
         done = disk.part_before_others(len(data))
         if done:
-            self.content[offset : offset + done] = data[:done]
+            self._put(offset, data[:done])
             disk.let_thread_on()
-        self.content[offset + done : offset + len(data)] = data[done:]
+        self._put(offset + done, data[done:])
+
+    def _put(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        end = offset + len(data)
+        self.content[offset:end] = data
+        # What is written is dirty, also where the same bytes stood.
+        for at in range(offset - offset % SECTOR_BYTES, end, SECTOR_BYTES):
+            self.lost.pop(at, None)
 
     def sync(self) -> None:
         """As in File."""

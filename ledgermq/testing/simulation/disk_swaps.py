@@ -81,8 +81,8 @@ class DiskSwaps:
         members = list(scene.members.values())
         chosen = rng.sample(members, len(members) // 2 + 1)
         others = [member for member in members if member not in chosen]
-        # Somebody else holds the log; without it nothing would be at stake.
-        if self._shelves or not any(member.durable_end()[0] >= 0 for member in others):
+        # Somebody else has the birth and a log; who has lost both is as new as an empty disk.
+        if self._shelves or not any(map(_is_whole, others)):
             return
         scene.note("swap", " ".join(member.id for member in chosen))
         scene.hit("majority on empty disks")
