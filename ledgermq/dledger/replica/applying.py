@@ -49,7 +49,7 @@ class Applying:
     @property
     def committed_index(self) -> int:
         """Last entry that is known as committed, and is in the store."""
-        return max(self._committed_end - 1, self.applied_index)
+        return self._committed_end - 1
 
     @property
     def has_more(self) -> bool:
@@ -71,7 +71,7 @@ class Applying:
         self._committed_end = max(self._committed_end, end_index)
 
     def skip_to(self, first_index: int) -> None:
-        """Notes that the log was begun afresh there: what lies before will never be told."""
+        """Notes that the log is begun afresh there: what lies before will never be told."""
         self.applied_index = max(self.applied_index, first_index - 1)
 
     def apply(self) -> bool:

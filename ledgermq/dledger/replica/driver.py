@@ -450,6 +450,7 @@ class Replica:
         if ready.truncate_from is not None:  # 2
             steps.append(partial(store.begin_truncate, ready.truncate_from))
         elif ready.reset_to is not None:
+            self._applying.skip_to(ready.reset_to[0])
             steps.append(partial(store.begin_reset, *ready.reset_to))
         if ready.entries and (steps or not store.has_room(ready.entries)):
             steps.append(partial(store.begin_room, ready.entries))
@@ -491,8 +492,6 @@ class Replica:
         store, cut = self.store, ready.truncate_from
         if cut is not None and cut <= self._applying.applied_index:
             raise AppliedEntriesCutError(cut, self._applying.applied_index)
-        if ready.reset_to is not None:
-            self._applying.skip_to(ready.reset_to[0])
         for entries in ready.entries:  # 3
             store.append(entries)
         if store.wants_ahead and not self._is_ahead_asked:
