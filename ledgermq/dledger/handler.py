@@ -89,7 +89,8 @@ class EntryHandler:
                 index=first_index,
                 count=count,
                 begin_index=-1 if is_empty else log.first_index,
-                end_index=-1 if is_empty else log.last_index,
+                # An empty log that begins later goes on there: what lies before it was committed.
+                end_index=-1 if is_empty and self._is_java(request) else log.last_index,
                 request_id=request.request_id,
                 recovering=self._state.recovering,
             )

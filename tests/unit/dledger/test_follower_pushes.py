@@ -11,6 +11,7 @@ from tests.unit.dledger.lab import (
     beat,
     commit,
     compare,
+    disk_of,
     joined,
     only_push_response,
     run_of,
@@ -225,6 +226,20 @@ def test_truncate_behind_the_end_starts_the_log_afresh() -> None:
     assert lab.disk.first_position == 8192
     assert lab.raft.commit_index == 90
     assert lab.committed[-1] == (90, 91)
+
+
+def test_an_empty_log_that_begins_later_goes_on_there() -> None:
+    """It was begun afresh, and lost what came then: another leader, whose log begins before, asked
+    for its first entries again and again."""
+    disk = disk_of([])
+    disk.reset(9, 8192)
+    lab = Lab(term=1, disk=disk, recovering=True)
+    lab.take(beat(1))
+    far = run_of([1], first_index=20, position=16_384)[0]
+    response = only_push_response(lab.take(append(1, far, EntryId(1, 19))))
+    assert (response.code, response.end_index) == (406, 8)
+    (ninth,) = run_of([1], first_index=9, position=8192)
+    assert facts(only_push_response(lab.take(append(1, ninth, EntryId(1, 8))))) == (200, 9, 9)
 
 
 def test_compare_tells_equal_from_different() -> None:
