@@ -100,7 +100,7 @@ def run_member(options: argparse.Namespace) -> None:
         codec,
         random.Random(options.member),
         feeder,
-        lambda term: b"opening",
+        lambda term, last: b"opening",
     )
 
     def report() -> None:

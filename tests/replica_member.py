@@ -85,7 +85,7 @@ class MemberProcess(LineReceiver):
             codec,
             random.Random(),
             self,
-            lambda term: b"term %d opens" % term,
+            lambda term, last: b"term %d opens" % term,
         )
         self.waiting: deque[Appends] = deque()
         self.feeds = options.feed
