@@ -37,8 +37,6 @@ EnterKeys = Callable[[memoryview, memoryview, Sequence[KeyRow], int, int, int, i
 # One entry to be: hash (not negative), physical offset, store timestamp.
 IndexRow = tuple[int, int, int]
 
-# Of a chain, what is followed to prove that a record is in it.
-_LINKS_MAX: Final = 64
 _SECONDS_MAX: Final = 0x7FFFFFFF
 # Entries of a file that are read together: the next one of a chain is often among them.
 _BLOCK_COUNT: Final = 200
@@ -95,6 +93,7 @@ class IndexFile:
         "_held_number",
         "_is_made",
         "_is_restored",
+        "_next_at",
         "_path",
         "_tail",
         "_tail_number",
@@ -149,6 +148,13 @@ class IndexFile:
         # Entries of the file from `_block_number` on, as they were read last.
         self._block = b""
         self._block_number = 0
+        # Behind the entries that `hashes_at` found last.
+        self._next_at = 1
+
+    @property
+    def _end_number(self) -> int:
+        """Behind the last entry; a header that was damaged names no more than there is room for."""
+        return max(1, min(self.header.next_number, self.entry_count))
 
     @property
     def room(self) -> int:
@@ -244,43 +250,52 @@ class IndexFile:
             below, number = number, previous
         return found, links
 
-    def holds(self, key_hash: int, physical_offset: int) -> bool | None:
-        """Tell whether a record is entered under a hash, by the newest links of the hash's chain.
-
-        Places in the log only grow along the file; times do not, where the wall clock was set back.
-        Of a key that a million messages bear the chain is as long.
-
-        Returns: None where those links do not tell: then `hashes_at` does, by the record's place.
-        """
-        number = self._slot(key_hash)
-        below = self.header.next_number
-        for _ in range(_LINKS_MAX):
-            if not 0 < number < below:
-                return False
-            entry_hash, found, _, previous = self._entry(number)
-            if found < physical_offset:
-                return False
-            if found == physical_offset and entry_hash == key_hash:
-                return True
-            below, number = number, previous
-        return None
-
     def hashes_at(self, physical_offset: int) -> set[int]:
-        """Return the hashes under which a record is entered, those whose link leads to their chain.
+        """Return the hashes under which a record is entered and can be found.
 
-        Once for all keys of a record: a search for each would be as long as there are keys.
+        Entries stand in the order of the log, so those of a record are found by its place, and
+        those of the next record stand behind them: the chain of a key that a million messages bear
+        is as long, and is not walked. Of each chain the slot, its newest entry and the link of this
+        one are looked at; the links between are those of other records.
         """
         hashes: set[int] = set()
-        for number in range(self.count_below(physical_offset), self.header.next_number):
+        end = self._end_number
+        number = self._first_at(physical_offset)
+        while number < end:
             entry_hash, found, _, previous = self._entry(number)
             if found != physical_offset:
                 break
-            if previous == 0 or (
-                0 < previous < number
-                and self._entry(previous)[0] % self.slot_count == entry_hash % self.slot_count
-            ):
+            if self._is_chained(number, entry_hash, previous):
                 hashes.add(entry_hash)
+            number += 1
+        self._next_at = number
         return hashes
+
+    def _first_at(self, physical_offset: int) -> int:
+        """Return the number of a record's first entry: where the last look ended, or anywhere."""
+        number = self._next_at
+        if 1 <= number < self._end_number and self.entry_offset(number) == physical_offset:
+            if number == 1 or self.entry_offset(number - 1) < physical_offset:
+                return number
+        return self.count_below(physical_offset)
+
+    def _is_chained(self, number: int, key_hash: int, previous: int) -> bool:
+        """Tell whether an entry's slot leads to it or to a newer one, and its link to an older."""
+        newest = self._slot(key_hash)
+        if newest != number and not (
+            number < newest < self._end_number and self._is_of_chain(newest, key_hash)
+        ):
+            return False
+        return previous == 0 or (0 < previous < number and self._is_of_chain(previous, key_hash))
+
+    def _is_of_chain(self, number: int, key_hash: int) -> bool:
+        """Tell by its hash whether an entry, anywhere in the file, shares a slot with a key."""
+        if number >= self._held_number:
+            found = self._entry(number)[0]
+        else:
+            # By itself: the block that was read last is that of the records that are looked at.
+            (found,) = _ENTRY_HASH.unpack(self._read_entries(number, 1))
+        return bool(found % self.slot_count == key_hash % self.slot_count)
 
     def _slot(self, key_hash: int) -> int:
         """Return the number of the newest entry of a chain, 0 for none."""
@@ -332,7 +347,7 @@ class IndexFile:
 
     def count_below(self, physical_offset: int) -> int:
         """Return the number of the first entry at `physical_offset` or behind it."""
-        low, high = 1, self.header.next_number
+        low, high = 1, self._end_number
         while low < high:
             middle = (low + high) // 2
             if self.entry_offset(middle) < physical_offset:

@@ -186,9 +186,8 @@ class KeyIndex:
         """
         end = self.end_physical_offset
         known_place = -1
-        # Where the record of the moment may be entered, and what `hashes_at` said of each file.
-        files: list[IndexFile] = []
-        hashes_of_file: dict[str, set[int]] = {}
+        # Under what the record of the moment is entered.
+        hashes: set[int] = set()
         for file in self._index_files:
             file.forget_read()
         for unsigned, row in zip(hashes_of(rows), rows, strict=True):
@@ -196,19 +195,10 @@ class KeyIndex:
             if place > end:
                 continue
             if place != known_place:
-                files, known_place = self._files_at(place), place
-                hashes_of_file.clear()
-            key_hash = positive_hash(unsigned)
-            # At the seam of two files either may have it.
-            for file in files:
-                is_there = file.holds(key_hash, place)
-                if is_there is None:
-                    if file.name not in hashes_of_file:
-                        hashes_of_file[file.name] = file.hashes_at(place)
-                    is_there = key_hash in hashes_of_file[file.name]
-                if is_there:
-                    break
-            else:
+                known_place = place
+                # At the seam of two files either may have some.
+                hashes = set().union(*(file.hashes_at(place) for file in self._files_at(place)))
+            if positive_hash(unsigned) not in hashes:
                 return row
         return None
 
