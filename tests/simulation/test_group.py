@@ -60,6 +60,7 @@ FINDERS = {
     1210: "entries were told to the broker after the log had begun afresh",
     2593: "a store time fell behind an opening record in the midst of a term",
     3583: "a commit was noted while the cut before it waited for the disk",
+    9954: "a bit that flipped soon after a start passed for a torn write",
     5705: "a leader asked an empty log for what lies before its beginning, without end",
 }
 

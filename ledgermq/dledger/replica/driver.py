@@ -233,7 +233,7 @@ class Replica:
         """
         self._applying.begin_after(applied_index)
         is_syncing = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        synced: Deferred[Any] = self._durability.sync() if is_syncing else succeed(None)
+        synced: Deferred[Any] = self._durability.begin() if is_syncing else succeed(None)
         return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
 
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:

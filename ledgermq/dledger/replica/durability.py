@@ -116,6 +116,16 @@ class Durability:
         if persist_id is not None:
             self.sync().addCallbacks(self._sync_done, self._sync_failed)
 
+    def begin(self) -> Deferred[None]:
+        """Brings what was recovered to the disk, and notes there that it is.
+
+        It would be noted some seconds later: a bit that flips until then passes for a torn write.
+        """
+        commit_index = self._store.read_checkpoint()
+        if commit_index >= 0:
+            self._store.write_checkpoint(commit_index)
+        return self.sync()
+
     def keep_up(self, commit_index: int, now_ms: float) -> None:
         """Does what is due in the background; called each `flush_interval_ms`.
 
