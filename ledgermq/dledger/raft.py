@@ -133,7 +133,7 @@ class Raft:
         self.applied_index = -1
         self._told = Told(self.commit_index, self.role, self.term)
         # When the driver was told to call at the latest; None when it was not since its last call.
-        self._told_ms: float | None = None
+        self._due_told_ms: float | None = None
 
     # -- what is to be seen
 
@@ -192,7 +192,7 @@ class Raft:
     def deadline_ms(self) -> float:
         """Tells when `tick` is due: within a heart beat, so that lateness is measured (pace.py)."""
         due_ms = min(self._due_ms(), self._pace.seen_ms + self._state.timing.heart_beat_ms)
-        self._told_ms = due_ms
+        self._due_told_ms = due_ms
         return due_ms
 
     def _due_ms(self) -> float:
@@ -209,8 +209,8 @@ class Raft:
         self._now_ms = now_ms
         if now_ms <= self._pace.seen_ms:
             return
-        due_ms = self.deadline_ms() if self._told_ms is None else self._told_ms
-        self._told_ms = None
+        due_ms = self.deadline_ms() if self._due_told_ms is None else self._due_told_ms
+        self._due_told_ms = None
         late_ms = self._pace.enter(now_ms, due_ms)
         if late_ms > 0:
             self._duty.excuse(late_ms, now_ms, self._state.timing)
