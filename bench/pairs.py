@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench import page
 from bench.peer_rows import FULL, LOADS, SYNC, TOPIC, Figures, Load, run_json, words_of
-from bench.peers import BEFORE, OURS, Peer, ours
+from bench.peers import BEFORE, OURS, ROOT, Peer, ours
 
 QUEUES = 4
 WARM_UP_S = 3.0
@@ -109,18 +109,15 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     """Measures and prints the table."""
     options = parsed()
-    before = str(options.before.resolve())
     with contextlib.ExitStack() as groups:
         sides = []
-        for name, environment in zip(NAMES, ({}, {"PYTHONPATH": before}), strict=True):
+        for name, checkout in zip(NAMES, (ROOT, options.before), strict=True):
             three = synced = None
             if set(options.only) - {SYNC}:
                 flush = f"flushDiskType={options.flush}"
-                three = groups.enter_context(ours(flush, name=name, environment=environment))
+                three = groups.enter_context(ours(flush, name=name, checkout=checkout))
             if SYNC in options.only:
-                one = ours(
-                    "flushDiskType=SYNC_FLUSH", members=1, name=name, environment=environment
-                )
+                one = ours("flushDiskType=SYNC_FLUSH", members=1, name=name, checkout=checkout)
                 synced = groups.enter_context(one)
             sides.append(Side(three, synced))
         print(page.machine_line(page.machine()))

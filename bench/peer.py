@@ -67,13 +67,13 @@ def groups_of(options: argparse.Namespace) -> list[Group]:
     made = {
         name: Group(
             title,
-            functools.partial(ours, f"flushDiskType={flush}", name=title, environment=environment),
-            functools.partial(ours, *sync_words, members=1, name=title, environment=environment),
+            functools.partial(run, f"flushDiskType={flush}"),
+            functools.partial(run, *sync_words, members=1),
         )
-        for name, title, environment in (
-            ("ours", OURS, {}),
-            ("pure", PURE, PURE_ENVIRONMENT),
-            ("before", BEFORE, {"PYTHONPATH": str(options.before)}),
+        for name, title, run in (
+            ("ours", OURS, functools.partial(ours, name=OURS)),
+            ("pure", PURE, functools.partial(ours, name=PURE, environment=PURE_ENVIRONMENT)),
+            ("before", BEFORE, functools.partial(ours, name=BEFORE, checkout=options.before)),
         )
     }
     made["java"] = Group(

@@ -26,6 +26,7 @@ from ledgermq.protocol.route import KVTable
 from tests.interop.mqadmin import CLUSTER_NAME
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 
+ROOT = Path(__file__).resolve().parent.parent
 MEMBERS = 3
 OURS = "LedgerMQ"
 PURE = "LedgerMQ, pure Python"
@@ -110,16 +111,42 @@ class Peer:
         os.kill(self.members[self.leader()], signal.SIGKILL)
 
 
+def check_checkout(pid: int, checkout: Path) -> None:
+    """Looks whether a process runs the compiled parts of a checkout.
+
+    Raises:
+        RuntimeError: it runs those of another one, or none.
+    """
+    package = f"{checkout.resolve()}/ledgermq/"
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    paths = {line.split()[-1] for line in maps if line.endswith(".so")}
+    compiled = {path for path in paths if "/ledgermq/" in path}
+    if not compiled or any(not path.startswith(package) for path in compiled):
+        found = sorted(compiled)[:1] or "the uncompiled sources"
+        raise RuntimeError(f"a broker of {checkout} runs {found}: build that checkout's kernel")
+
+
 @contextlib.contextmanager
 def ours(
     *settings: str,
     members: int = MEMBERS,
     name: str = OURS,
+    checkout: Path = ROOT,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Peer]:
-    """A group of LedgerMQ."""
+    """A group of LedgerMQ, compiled but for PURE_ENVIRONMENT.
+
+    Raises:
+        RuntimeError: a member runs what it was not asked to run.
+    """
+    # Without the second one, `python -m` looks into the working directory first.
+    where = {"PYTHONPATH": str(checkout.resolve()), "PYTHONSAFEPATH": "1"}
+    environment = where | dict(environment or {})
     with cluster(members, settings, environment=environment) as running:
         pids = {str(b["address"]): int(str(b["pid"])) for b in running.brokers()}
+        if not environment.keys() & PURE_ENVIRONMENT.keys():
+            for pid in pids.values():
+                check_checkout(pid, checkout)
         yield Peer(name, running.namesrv, pids, running.ready_s, running.data)
 
 
