@@ -6,8 +6,9 @@ The way of a send through this file:
        message in its turn.
     2. At the end of the turn `flush` appends the messages of all connections at once and moves
        the waiting requests, now with index and message id, to a queue ordered by index.
-    3. `committed` takes from the front of that queue what is committed, encodes the answers, and
-       gives each connection its answers in one piece.
+    3. `answer` takes from the front of that queue what is committed, encodes the answers, and
+       gives each connection its answers in one piece. They are on their way while the queues are
+       built; the broker's own parts are told after that, by `committed`.
 
 A message that its leader lost before the commit may still be committed by the next leader: whoever
 waits is told that the outcome is not known. There is no object, no log call and no Deferred for
@@ -133,6 +134,8 @@ class Proposals:
         self._waiting: deque[WaitingTuple] = deque()
         # Those of them that do not wait for slaves; empty where there are none to wait for.
         self._without_slaves: deque[WaitingTuple] = deque()
+        # Whom `committed` has to tell of what is answered already.
+        self._dones: list[tuple[Done, Sequence[AppendResult] | None]] = []
         # Messages and their bytes that are gathered or wait.
         self.count = 0
         self.bytes = 0
@@ -308,19 +311,36 @@ class Proposals:
         self._waiting += for_all
         self._without_slaves += not_for_slaves
 
-    def committed(self, end_index: int) -> None:
-        """Answers everything below an index, one piece of bytes for each connection.
+    def answer(self, end_index: int) -> None:
+        """Answers the clients that sent what is below an index, one piece of bytes for each
+        connection; the broker's own parts are told by `committed`.
 
         Args:
             end_index: first index that is not committed.
         """
         if self._without_slaves:
-            self.committed_here(end_index)
+            self._answer(self._without_slaves, end_index)
         self._answer(self._waiting, end_index)
+
+    def committed(self, end_index: int) -> None:
+        """Answers everything below an index, the broker's own parts, too: what they sent is
+        committed, and dispatched.
+
+        Args:
+            end_index: first index that is not.
+        """
+        self.answer(end_index)
+        self._tell()
 
     def committed_here(self, end_index: int) -> None:
         """Answers those below an index that do not wait for slaves."""
         self._answer(self._without_slaves, end_index)
+        self._tell()
+
+    def _tell(self) -> None:
+        dones, self._dones = self._dones, []
+        for done, results in dones:
+            done(results, None)
 
     def _answer(self, waiting: deque[WaitingTuple], end_index: int) -> None:
         frames_of, dones, count, size = take_answers(
@@ -332,8 +352,8 @@ class Proposals:
         self.committed_bytes += size
         for connection, frames in frames_of.items():
             connection.send_frame(b"".join(frames) if len(frames) > 1 else frames[0])
-        for done, results in dones:
-            done(results, None)
+        if dones:
+            self._dones += dones
 
     def stored(self, end_index: int, code: ResponseCode, remark: str) -> None:
         """Answers everything below an index as stored, though not on as many disks as was asked
@@ -378,13 +398,16 @@ class Proposals:
         waiting = [*self._waiting, *self._without_slaves]
         self._waiting.clear()
         self._without_slaves.clear()
+        dones, self._dones = self._dones, []
+        for done, _ in dones:
+            done(None, error)
         for entry in waiting:
             self._fail(Waiting(*entry), error)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing is gathered and nothing waits."""
-        return not (self._requests or self._waiting or self._without_slaves)
+        return not (self._requests or self._waiting or self._without_slaves or self._dones)
 
     def _fail_unappended(self, requests: Sequence[Request], error: BrokerError) -> None:
         for connection, opaque, serialize_type, queue_id, count, size, done in requests:

@@ -62,7 +62,7 @@ class MasterReplication:
         """
         self._config = config
         self._senders = senders
-        self._waits_for_slaves = config.broker_role == "SYNC_MASTER"
+        self.waits_for_slaves = config.broker_role == "SYNC_MASTER"
         self._port = config.ha_listen_port
         self._acknowledgements = Acknowledgements(
             behind_bytes_max=config.slave_behind_bytes, timeout_ms=config.slave_timeout_ms
@@ -100,7 +100,7 @@ class MasterReplication:
 
     def confirmed(self, end_offset: int) -> None:
         """Answers who sent what ends before an offset: at once, or when a slave has it."""
-        if not self._waits_for_slaves:
+        if not self.waits_for_slaves:
             self._senders.committed(end_offset)
             return
         self._senders.committed_here(end_offset)

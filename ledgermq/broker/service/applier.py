@@ -1,7 +1,8 @@
 """BrokerApplier: what the ledger tells, carried out on the broker's parts.
 
-What is committed is dispatched, then answers go to those who sent it, then parked pulls wake:
-three calls a turn, whatever came. A change of role closes the broker for writes at once; a member
+What is committed is answered to those who sent it, then dispatched, then the broker's own parts are
+told and parked pulls wake: four calls a turn, whatever came. Nobody can look between the answer
+and the dispatch, for no socket is read until the turn is over. A change of role closes the broker for writes at once; a member
 that leads opens it when everything of former terms is applied, and from then on writes the state
 of topics, groups and offsets.
 """
@@ -56,6 +57,7 @@ class BrokerApplier:
         topics: Sequence[TopicConfig],
         groups: Sequence[SubscriptionGroup],
         answer: Callable[[int], None],
+        answer_first: Callable[[int], None],
         on_role_changed: Callable[[], None],
         on_ready: Callable[[], None],
     ) -> None:
@@ -65,10 +67,11 @@ class BrokerApplier:
             self_id: of the ledger's member.
             topics: that every broker has.
             groups: likewise.
-            output: flushed when a range is applied, so that answers do not wait for the end of the
-                turn.
-            answer: told up to where messages are committed and dispatched; has their senders
-                answered.
+            output: flushed as soon as there are answers: they do not wait for the end of the turn.
+            answer: told up to where messages are committed and dispatched; has all answered who
+                are not yet.
+            answer_first: told up to where they are committed, before they are dispatched; answers
+                the clients that need not wait for more.
             on_role_changed: called after each change.
             on_ready: called when this member begins to serve.
         """
@@ -82,6 +85,7 @@ class BrokerApplier:
         self._pulls = pulls
         self._output = output
         self._answer = answer
+        self._answer_first = answer_first
         self._on_role_changed = on_role_changed
         self._on_ready = on_ready
         # Messages of the range that is being applied, for parked pulls.
@@ -89,7 +93,10 @@ class BrokerApplier:
         messages.on_dispatched(self._arrivals.extend)
 
     def committed(self, start_index: int, end_index: int) -> None:
-        """Dispatches a committed range, answers its senders, wakes parked pulls."""
+        """Answers the senders of a committed range, dispatches it, wakes parked pulls."""
+        self._answer_first(end_index)
+        # The clients go on while the queues are built.
+        self._output.flush()
         self._messages.committed(start_index, end_index)
         self._answer(end_index)
         if self._arrivals:

@@ -43,6 +43,7 @@ from ledgermq.broker.service.plain_storage import PlainStorage, storage_of
 from ledgermq.broker.service.processor_table import Processors, bind_processors
 from ledgermq.broker.service.replication import (
     Replication,
+    answer_first_of,
     answer_ms_max,
     answer_of,
     ha_address,
@@ -343,6 +344,7 @@ class BrokerService:
             topics=built_in_topics(config),
             groups=built_in_groups(),
             answer=answer_of(self._proposals, self._replication),
+            answer_first=answer_first_of(self._proposals, self._replication),
             on_role_changed=self._role_changed,
             on_ready=self._ready,
         )

@@ -44,6 +44,19 @@ def answer_of(proposals: Proposals, replication: Replication | None) -> Callable
     return proposals.committed
 
 
+def answer_first_of(proposals: Proposals, replication: Replication | None) -> Callable[[int], None]:
+    """Returns who answers clients as soon as their messages are committed here; nobody, where a
+    slave must have them, too.
+    """
+    if isinstance(replication, MasterReplication) and replication.waits_for_slaves:
+        return _answer_nobody
+    return proposals.answer
+
+
+def _answer_nobody(_: int) -> None:
+    """The slaves are waited for."""
+
+
 def waits_for_slaves(config: BrokerConfig, messages: MessageStore) -> bool:
     """Tells whether sends are answered when a slave has them, too."""
     return config.broker_role == "SYNC_MASTER" and isinstance(messages, PlainMessageStore)

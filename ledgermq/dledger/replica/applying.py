@@ -2,13 +2,18 @@
 
 A committed range is told once, a bounded part of it a turn. A new leader is told of as ready only
 when the entry that opened its term is applied: from then on all entries of former terms are, too.
-Pure but for the calls to the Applier.
+Pure but for the calls to the Applier, and for when they come (`ApplyTimes`).
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.ready import RoleChange
+
+# A follower gathers what is committed for so long: nobody waits for it there, and the rounds of
+# many small messages cost more than the messages. Its readers are behind the leader's by as much.
+_GATHER_S: Final = 0.005
 
 
 class Applier(Protocol):
@@ -103,3 +108,61 @@ class Applying:
         """Tells that the member has stopped."""
         self._coming = None
         self._applier.failed(error)
+
+
+class ApplyTimes:
+    """When the applier is told: by a leader at once, by a follower a moment later, with what comes
+    meanwhile; and where it found no room on the disk, when that may have changed.
+
+    Invariant: one delayed call at most.
+    """
+
+    def __init__(self, reactor: Any, wake: Callable[[], None]) -> None:
+        """Nothing waits yet.
+
+        Args:
+            reactor: gives the time.
+            wake: asks for a turn of the member.
+        """
+        self._reactor = reactor
+        self._wake = wake
+        self._call: Any = None
+        # A gathered part may be told now; and: the call is one that waits for the disk.
+        self._is_due = self._is_held = False
+
+    def may_apply(self, *, is_leader: bool, has_more: bool) -> bool:
+        """Tells whether to apply in this turn; if not, a turn is asked for when it is time."""
+        if not has_more:
+            self._is_due = False
+            # A leader may be ready with nothing more to apply.
+            return self._call is None
+        if self._call is not None:
+            if self._is_held or not is_leader:
+                return False
+            self.stop()
+        if is_leader or self._is_due:
+            self._is_due = False
+            return True
+        self._call = self._reactor.callLater(_GATHER_S, self._ring)
+        return False
+
+    def goes_on(self) -> None:
+        """Notes that there is more of what is being told: the next turn goes on with it."""
+        self._is_due = True
+
+    def hold(self, delay_s: float) -> None:
+        """Applies nothing for so long."""
+        self.stop()
+        self._is_held = True
+        self._call = self._reactor.callLater(delay_s, self._ring)
+
+    def stop(self) -> None:
+        """Leaves no delayed call."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    def _ring(self) -> None:
+        self._call, self._is_held = None, False
+        self._is_due = True
+        self._wake()

@@ -37,7 +37,7 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready, RoleChange
-from ledgermq.dledger.replica.applying import Applier, Applying
+from ledgermq.dledger.replica.applying import Applier, Applying, ApplyTimes
 from ledgermq.dledger.replica.birth_log import BirthLog, birth_text
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
@@ -128,7 +128,7 @@ class Replica:
         self._turn_call: Any = None
         self._tick_call: Any = None
         self._upkeep_call: Any = None
-        self._apply_call: Any = None
+        self._apply_times = ApplyTimes(reactor, self._schedule_turn)
         self._tick_at_ms = 0.0
         self._is_running = False
         self._disk_steps = DiskSteps(
@@ -324,15 +324,11 @@ class Replica:
     def _leave(self) -> Deferred[None]:
         """Stops all that calls us; fires when the connections are closed."""
         self._is_running = False
-        for call in (
-            self._turn_call,
-            self._tick_call,
-            self._upkeep_call,
-            self._apply_call,
-        ):
+        for call in (self._turn_call, self._tick_call, self._upkeep_call):
             if call is not None and call.active():
                 call.cancel()
-        self._turn_call = self._tick_call = self._upkeep_call = self._apply_call = None
+        self._turn_call = self._tick_call = self._upkeep_call = None
+        self._apply_times.stop()
         self._disk_steps.stop()
         self._clients.term_changed()
         self._durability.drop()
@@ -401,6 +397,8 @@ class Replica:
             now_ms = self.now_ms
             if not self._disk_steps.is_waiting:
                 self._step(raft, now_ms)
+            # A follower's answers are on their way while it applies.
+            self._connections.flush()
             self._apply(raft)
             self._clients.look_at_transfer()
             if self._clients.deadline_ms() <= now_ms:
@@ -542,25 +540,22 @@ class Replica:
         self._connections.flush()
 
     def _apply(self, raft: Raft) -> None:
-        """Tells the applier what is committed; again, when it found no room on the disk."""
-        if self._apply_call is not None:
+        """Tells the applier what is committed, when it is time for that."""
+        applying, is_leader = self._applying, raft.leader_id == self.self_id
+        if not self._apply_times.may_apply(is_leader=is_leader, has_more=applying.has_more):
             return
         try:
-            is_told = self._applying.apply()
+            is_told = applying.apply()
         except DiskFullError as error:
             self._tell_full(error)
-            self._apply_call = self._reactor.callLater(ROOM_RETRY_S, self._apply_again)
+            self._apply_times.hold(ROOM_RETRY_S)
             return
         if is_told:
-            applied_index = self._applying.applied_index
-            raft.applied(applied_index)
-            self._clients.committed(applied_index + 1)
-            if self._applying.has_more:
+            raft.applied(applying.applied_index)
+            self._clients.committed(applying.applied_index + 1)
+            if applying.has_more:
+                self._apply_times.goes_on()
                 self._schedule_turn()
-
-    def _apply_again(self) -> None:
-        self._apply_call = None
-        self._schedule_turn()
 
     def _tell_full(self, error: BaseException) -> None:
         _log.error(

@@ -133,6 +133,7 @@ class SimBroker:
             topics=[TopicConfig(topic, queue_count, queue_count) for topic in topics],
             groups=_GROUPS,
             answer=self.proposals.committed,
+            answer_first=self.proposals.answer,
             on_role_changed=_nothing,
             on_ready=self._begins_to_serve,
         )
