@@ -53,7 +53,7 @@ STORE_KEYS: Final = (
     integer(
         "scrubBytesPerSecond",
         "scrub_bytes_s",
-        1 << 20,
+        1 << 18,
         "bytes/s",
         0,
         1 << 30,

@@ -33,8 +33,11 @@ _HOUSEKEEPING_MS: Final = 10_000
 _SECOND_MS: Final = 1000
 # Between two times that old files are looked for, the use of the disk is looked at so often.
 _DISK_LOOKS: Final = 10
-# The log is looked at often and a little each time: what is sent meanwhile waits for a look.
-_SCRUB_MS: Final = 20
+# The log is looked at a little each time: what is sent meanwhile waits for a look. So many bytes
+# at once cost each of them least; where more are asked for in a second, the looks come closer.
+_SCRUB_STEP_BYTES: Final = 65_536
+_SCRUB_MS_MIN: Final = 20
+_SCRUB_MS_MAX: Final = 1000
 # Longest work of one look, whatever the records are like: nobody waits longer for the reactor than
 # for a write, and a fifth of its time is the most that a broker spends on looking.
 _SCRUB_STEP_MS: Final = 4
@@ -127,7 +130,7 @@ class Upkeep:
         if config.is_acl_on:
             schedule.every(_RULES_MS, self._state.reload_access)
         if config.scrub_bytes_s:
-            schedule.every(_SCRUB_MS, self._scrub)
+            schedule.every(self._scrub_ms(), self._scrub)
 
     def _each_second(self) -> None:
         self._leadership.repair = self._storage.repair_reason()
@@ -149,10 +152,15 @@ class Upkeep:
         self._storage.save_topics_and_groups()
         self._storage.flush_if_due(self._flush_failed)
 
+    def _scrub_ms(self) -> int:
+        """Returns the time between two looks at the log."""
+        interval_ms = _SCRUB_STEP_BYTES * 1000 // self._config.scrub_bytes_s
+        return max(_SCRUB_MS_MIN, min(interval_ms, _SCRUB_MS_MAX))
+
     def _scrub(self) -> None:
-        """Looks at a little of the log: what a second may take, in fifty parts."""
+        """Looks at a little of the log."""
         end_s = time.monotonic() + _SCRUB_STEP_MS / 1000
-        bytes_max = self._config.scrub_bytes_s * _SCRUB_MS // 1000
+        bytes_max = max(self._config.scrub_bytes_s * self._scrub_ms() // 1000, 1)
         try:
             self._storage.scrub.step(bytes_max, lambda: time.monotonic() < end_s)
         except (CorruptStoreError, DamagedFileError) as error:
