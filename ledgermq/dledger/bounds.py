@@ -53,6 +53,13 @@ def excess_of(message: Message, own_term: int) -> Excess | None:
         own_term: of the member that got it.
     """
     term_max = min(own_term + TERM_STEP_MAX, TERM_MAX)
+    if -1 <= message.term <= term_max:
+        # All that comes with every message of a producer; the rest comes a few times a second.
+        if type(message) is PushResponse:
+            if _is_answer_usual(message):
+                return None
+        elif type(message) is AppendRequest and _is_append_usual(message, term_max):
+            return None
     limit = f"-1 to {term_max}, as the own term is {own_term}"
     for field, term in (("term", message.term), *_terms_of(message)):
         if not -1 <= term <= term_max:
@@ -64,6 +71,26 @@ def excess_of(message: Message, own_term: int) -> Excess | None:
     if entries is not None and not 0 <= entries.position <= POSITION_MAX:
         return Excess("position", entries.position, f"0 to {POSITION_MAX}")
     return None
+
+
+def _is_answer_usual(message: PushResponse) -> bool:
+    index = message.index
+    return (
+        (index is None or -1 <= index <= INDEX_MAX)
+        and -1 <= message.begin_index <= INDEX_MAX
+        and -1 <= message.end_index <= INDEX_MAX
+    )
+
+
+def _is_append_usual(message: AppendRequest, term_max: int) -> bool:
+    entries, previous = message.entries, message.previous
+    return (
+        -1 <= entries.last_term <= term_max
+        and (previous is None or -1 <= previous.term <= term_max)
+        and -1 <= message.commit_index <= INDEX_MAX
+        and -1 <= entries.last_index <= INDEX_MAX
+        and 0 <= entries.position <= POSITION_MAX
+    )
 
 
 def _terms_of(message: Message) -> tuple[tuple[str, int], ...]:

@@ -111,6 +111,8 @@ class Leader:
         self._pace = pace
         # Since when a majority is silent, as of the last time that this member came late.
         self._silence = Wait(now_ms)
+        # When it is looked at next: answers only put its end off.
+        self._silence_look_ms = now_ms
         # The attempt to hand over that is under way; no proposals are taken meanwhile.
         self._transfer: Transfer | None = None
         self._preferred = preferred
@@ -155,8 +157,11 @@ class Leader:
         """Tells how far the log is committed by now (Raft 5.4.2)."""
         log = self._log
         match_indexes = [log.persisted_index]
-        for peer_id, dispatcher in self._dispatchers.items():
-            match_indexes.append(dispatcher.match_index if self._counts(peer_id) else -1)
+        if self._recovering or self._unproven:
+            for peer_id, dispatcher in self._dispatchers.items():
+                match_indexes.append(dispatcher.match_index if self._counts(peer_id) else -1)
+        else:
+            match_indexes += [peer.match_index for peer in self._dispatchers.values()]
         found = self._checker.commit_index(
             match_indexes, commit_index=commit_index, term=self._state.term, term_at=log.term_at
         )
@@ -164,10 +169,14 @@ class Leader:
             self._uncommitted_position = log.end_before(found + 1)
         return found
 
+    def match_index(self, peer_id: str) -> int:
+        """Tells how far a peer durably holds the log, as far as it is known; -1 if it is not."""
+        return self._dispatchers[peer_id].match_index
+
     def deadline_ms(self) -> float:
         """Tells when `tick` is due."""
         deadline_ms = min(
-            self._next_heart_beat_ms, self._silence_deadline_ms(), self._preferred.next_look_ms
+            self._next_heart_beat_ms, self._silence_look_ms, self._preferred.next_look_ms
         )
         if self._transfer is not None:
             deadline_ms = min(deadline_ms, self._transfer.deadline_ms)
@@ -182,8 +191,13 @@ class Leader:
             False when no majority was heard of for the election timeout: the leadership is over
             (check-quorum, thesis 6.2; maxHeartBeatLeak).
         """
-        if now_ms >= self._silence_deadline_ms():
-            return False
+        if now_ms >= self._silence_look_ms:
+            end_ms = self._silence_deadline_ms()
+            if now_ms >= end_ms:
+                return False
+            # Not later than a patience without a stretch: that may have become shorter by then.
+            timeout_ms = self._state.timing.election_timeout_ms
+            self._silence_look_ms = min(end_ms, now_ms + timeout_ms)
         if now_ms >= self._next_heart_beat_ms:
             self._send_heart_beats(commit_index, now_ms)
         for dispatcher in self._dispatchers.values():
@@ -336,6 +350,8 @@ class Leader:
             self._recovering.pop(peer_id, None)
         elif peer_id not in self._recovering:
             self._recovering[peer_id] = self._log.last_index
+            # Those that count may have been silent for longer.
+            self._silence_look_ms = now_ms
 
     def serve_recovering(self, commit_index: int, applied_index: int) -> None:
         """Does what ends the recovery of followers, as soon as it can.

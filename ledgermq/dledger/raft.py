@@ -134,6 +134,8 @@ class Raft:
         self._told = Told(self.commit_index, self.role, self.term)
         # When the driver was told to call at the latest; None when it was not since its last call.
         self._due_told_ms: float | None = None
+        # Something was called since the last Ready that may have had effects.
+        self._has_news = True
 
     # -- what is to be seen
 
@@ -206,6 +208,7 @@ class Raft:
 
     def _enter(self, now_ms: float) -> None:
         """Begins a call: if it comes late, others are not blamed for that time."""
+        self._has_news = True
         self._now_ms = now_ms
         if now_ms <= self._pace.seen_ms:
             return
@@ -308,17 +311,22 @@ class Raft:
         """Takes the report that a Ready's entries are durable, named by its `persist_id`."""
         self._log.persisted(entry_id)
         if isinstance(self._duty, Leader):
+            commit_index = self.commit_index
             self._advance(self._duty)
+            # Mostly the peers' copies are what is waited for.
+            self._has_news |= self.commit_index > commit_index or bool(self._outbox.messages)
 
     def applied(self, index: int) -> None:
         """Takes the report that all entries up to `index` are applied."""
         assert self.applied_index <= index <= self.commit_index, (index, self.commit_index)
         self.applied_index = index
+        self._has_news = True
         if isinstance(self._duty, Leader):
             self._duty.serve_recovering(self.commit_index, index)
 
     def set_dialect(self, peer_id: str, dialect: PeerDialect) -> None:
         """Takes how a peer speaks, as soon as its connection shows it."""
+        self._has_news = True
         self._state.set_dialect(peer_id, dialect)
         self._elector.way_changed(peer_id)
         self.census.way_opened(peer_id)
@@ -329,6 +337,7 @@ class Raft:
 
     def unreachable(self, peer_id: str) -> None:
         """Takes the news that the connection to a peer broke: its window is paused."""
+        self._has_news = True
         self._elector.way_changed(peer_id)
         self.census.way_closed(peer_id)
         if isinstance(self._duty, Leader):
@@ -348,11 +357,15 @@ class Raft:
     def resign(self, now_ms: float) -> None:
         """Gives the leadership up, when the driver could not do a leader's work for a while."""
         if isinstance(self._duty, Leader):
+            self._has_news = True
             self._now_ms = now_ms
             self._become_candidate(self.term)
 
     def take_ready(self) -> Ready | None:
         """Hands out all effects since the last call; None when there are none."""
+        if not self._has_news:
+            return None
+        self._has_news = False
         if isinstance(self._duty, Leader):
             self._duty.make_pushes(self.commit_index, self._now_ms)
         committed = self._told.take_committed(self.commit_index, self._log.first_index)
@@ -380,6 +393,10 @@ class Raft:
 
     def _dispatch(self, message: Message) -> None:
         match message:
+            case PushResponse():
+                self._on_push_response(message)
+            case AppendRequest() | CompareRequest() | TruncateRequest() | CommitRequest():
+                self._on_push(message)
             case VoteRequest():
                 self._on_vote_request(message)
             case VoteResponse():
@@ -388,10 +405,6 @@ class Raft:
                 self._on_heart_beat(message)
             case HeartBeatResponse():
                 self._on_heart_beat_response(message)
-            case PushResponse():
-                self._on_push_response(message)
-            case AppendRequest() | CompareRequest() | TruncateRequest() | CommitRequest():
-                self._on_push(message)
             case TransferRequest():
                 self._on_transfer_request(message)
             case BirthReport():
@@ -596,4 +609,7 @@ class Raft:
             return
         if response.term == self.term:
             duty.on_push_response(response, self._now_ms)
-            self._advance(duty)
+            if duty.match_index(response.sender) > self.commit_index:
+                self._advance(duty)
+            else:
+                duty.serve_recovering(self.commit_index, self.applied_index)

@@ -2,9 +2,9 @@
 
 What is committed is answered to those who sent it, then dispatched, then the broker's own parts are
 told and parked pulls wake: four calls a turn, whatever came. Nobody can look between the answer
-and the dispatch, for no socket is read until the turn is over. A change of role closes the broker for writes at once; a member
-that leads opens it when everything of former terms is applied, and from then on writes the state
-of topics, groups and offsets.
+and the dispatch, for no socket is read until the turn is over. A change of role closes the broker
+for writes at once; a member that leads opens it when everything of former terms is applied, and
+from then on writes the state of topics, groups and offsets.
 """
 
 from collections.abc import Callable, Sequence
