@@ -53,15 +53,10 @@ from ledgermq.dledger.messages import (
     VoteResult,
 )
 from ledgermq.dledger.pace import Pace, Wait
-from ledgermq.dledger.ready import Ready, RoleChange, Told
+from ledgermq.dledger.ready import Ready, Told
 from ledgermq.dledger.storage import HardState, LedgerStore
-from ledgermq.dledger.strangers import (
-    is_stranger,
-    needs_heart_beat,
-    raises_term,
-    refuse_heart_beat,
-)
-from ledgermq.dledger.transfer import PreferredLeaders, Takeover, Transfer
+from ledgermq.dledger.strangers import is_stranger, needs_heart_beat, raises_term, refuse_heart_beat
+from ledgermq.dledger.transfer import PreferredLeaders, Takeover, Transfer, refuse_transfer
 
 
 class Raft:
@@ -310,9 +305,10 @@ class Raft:
     def persisted(self, entry_id: EntryId) -> None:
         """Takes the report that a Ready's entries are durable, named by its `persist_id`."""
         self._log.persisted(entry_id)
-        if isinstance(self._duty, Leader):
-            commit_index = self.commit_index
-            self._advance(self._duty)
+        duty, commit_index = self._duty, self.commit_index
+        if isinstance(duty, Leader):
+            self._commit_to(duty.find_commit_index(commit_index))
+            duty.serve_recovering(self.commit_index, self.applied_index)
             # Mostly the peers' copies are what is waited for.
             self._has_news |= self.commit_index > commit_index or bool(self._outbox.messages)
 
@@ -371,17 +367,12 @@ class Raft:
         committed = self._told.take_committed(self.commit_index, self._log.first_index)
         changes = self._log.take_changes()
         hard_state = self._state.take_hard_state()
-        role = self._take_role_change()
-        return Ready.gather(self._outbox, changes, hard_state, committed, role)
-
-    def _take_role_change(self) -> RoleChange | None:
-        state = self._state
-        change = self._told.take_role(
-            self.role, state.term, state.leader_id, is_ready=self.is_ready_leader
+        role = self._told.take_role(
+            self.role, self.term, self.leader_id, is_ready=self.is_ready_leader
         )
-        if change is not None:
-            self.preferred.leader_changed(change.leader_id, self._now_ms)
-        return change
+        if role is not None:
+            self.preferred.leader_changed(role.leader_id, self._now_ms)
+        return Ready.gather(self._outbox, changes, hard_state, committed, role)
 
     # -- terms and roles
 
@@ -474,11 +465,6 @@ class Raft:
             return duty
         return None if isinstance(duty, Leader) else self._become_follower(sender)
 
-    def _advance(self, leader: Leader) -> None:
-        """Commits what is durable on a majority by now, and acts on it."""
-        self._commit_to(leader.find_commit_index(self.commit_index))
-        leader.serve_recovering(self.commit_index, self.applied_index)
-
     def _commit_to(self, index: int) -> None:
         """Raises the commit index, and ends a recovery that has caught up."""
         if index <= self.commit_index:
@@ -561,15 +547,11 @@ class Raft:
 
     def _on_transfer_request(self, request: TransferRequest) -> None:
         """Notes that the leader wants this member to lead (handleTakeLeadership)."""
-        code = None
-        if request.term != self.term:
-            code = DLedgerCode.INCONSISTENT_TERM
-        elif not isinstance(self._duty, Follower) or self.leader_id != request.sender:
-            code = DLedgerCode.INCONSISTENT_LEADER
-        elif self.preferred.is_unfit or not self._state.may_vote:
-            code = DLedgerCode.TAKE_LEADERSHIP_FAILED
-        if code is not None:
-            self._takeover.answer(request, code, request.term)
+        is_leader_s = isinstance(self._duty, Follower) and self.leader_id == request.sender
+        may_lead = self._state.may_vote and not self.preferred.is_unfit
+        refusal = refuse_transfer(request, self.term, is_leader_s, may_lead)
+        if refusal is not None:
+            self._takeover.answer(request, refusal, request.term)
             return
         self._takeover.begin(request, self._now_ms)
         self._take_over_if_due()
@@ -609,7 +591,7 @@ class Raft:
             return
         if response.term == self.term:
             duty.on_push_response(response, self._now_ms)
+            # What is committed anyway raises nothing.
             if duty.match_index(response.sender) > self.commit_index:
-                self._advance(duty)
-            else:
-                duty.serve_recovering(self.commit_index, self.applied_index)
+                self._commit_to(duty.find_commit_index(self.commit_index))
+            duty.serve_recovering(self.commit_index, self.applied_index)

@@ -205,5 +205,23 @@ class PreferredLeaders:
         record.failed(now_ms, PAUSE_MIN_MS, PAUSE_MAX_MS)
 
 
+def refuse_transfer(
+    request: TransferRequest, term: int, is_leader_s: bool, may_lead: bool
+) -> DLedgerCode | None:
+    """Returns why a member does not take over; None when it does, as soon as its log is as long.
+
+    Args:
+        request: as it came.
+        term: of this member.
+        is_leader_s: whether it follows whoever asks.
+        may_lead: whether it can do a leader's work, and votes.
+    """
+    if request.term != term:
+        return DLedgerCode.INCONSISTENT_TERM
+    if not is_leader_s:
+        return DLedgerCode.INCONSISTENT_LEADER
+    return None if may_lead else DLedgerCode.TAKE_LEADERSHIP_FAILED
+
+
 def _pause_ms(fail_count: int, pause_min_ms: int, pause_max_ms: int) -> int:
     return min(pause_min_ms << min(fail_count - 1, 20), pause_max_ms)

@@ -5,6 +5,7 @@ product. Where two guards of the product hide one mistake, the twin takes both a
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ledgermq.commitlog.store import MessageStore
@@ -27,7 +28,6 @@ from ledgermq.dledger.messages import (
 from ledgermq.dledger.pace import Pace, Wait
 from ledgermq.dledger.quorum import QuorumAckChecker, majority_index
 from ledgermq.dledger.raft import Raft
-from ledgermq.testing.changed import changed
 
 # Owner, name of the function, and its twin.
 Patch = tuple[Any, str, Any]
@@ -160,7 +160,7 @@ def answers_of_earlier_terms_counted() -> list[Patch]:
 
     def on_push_response(self: Any, response: Any) -> None:
         if response.term < self.term:
-            response = changed(response, term=self.term)
+            response = replace(response, term=self.term)
         original(self, response)
 
     return [(Raft, "_on_push_response", on_push_response)]

@@ -596,7 +596,5 @@ def _report_keys(config: BrokerConfig) -> None:
     if config.unknown_keys:
         _log.warn("unknown configuration keys: {keys}", keys=", ".join(config.unknown_keys))
     if config.ineffective_keys:
-        _log.info(
-            "configuration keys accepted without effect: {keys}",
-            keys=", ".join(config.ineffective_keys),
-        )
+        keys = ", ".join(config.ineffective_keys)
+        _log.info("configuration keys accepted without effect: {keys}", keys=keys)

@@ -8,6 +8,7 @@ brings; what was sent to a process never reaches the one that is started in its 
 
 import random
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Final
 
 from twisted.internet.defer import Deferred, succeed
@@ -31,7 +32,6 @@ from ledgermq.dledger.replica.wire_binary import decode, encode
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.command import decode as decode_command
 from ledgermq.protocol.errors import RemoteProtocolError
-from ledgermq.testing.changed import changed
 from ledgermq.testing.simulation.clock import SimReactor, Timeline
 from ledgermq.testing.simulation.plan import Plan
 
@@ -49,13 +49,13 @@ def as_json(message: Message) -> Message | None:
         case BirthReport():
             return None
         case VoteRequest() | VoteResponse() | HeartBeatRequest():
-            return changed(message, birth=None)
+            return replace(message, birth=None)
         case HeartBeatResponse():
-            return changed(message, recovering=False, birth=None)
+            return replace(message, recovering=False, birth=None)
         case AppendRequest():
-            return changed(message, previous=None)
+            return replace(message, previous=None)
         case PushResponse():
-            return changed(message, recovering=False)
+            return replace(message, recovering=False)
         case _:
             return message
 
@@ -281,7 +281,7 @@ class SimLinks:
         self._asked_by[message.sender] = sender
         if isinstance(message, VoteRequest):
             self._candidates[sender._number] = sender
-            message = changed(message, asked_on=sender._number)
+            message = replace(message, asked_on=sender._number)
         self._network.on_read(message)
         self._events.message_received(message)
 

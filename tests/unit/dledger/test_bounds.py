@@ -1,5 +1,7 @@
 """Numbers that no member has are told from those that one may have."""
 
+from dataclasses import replace
+
 import pytest
 
 from ledgermq.dledger.bounds import INDEX_MAX, POSITION_MAX, TERM_MAX, TERM_STEP_MAX, excess_of
@@ -22,7 +24,6 @@ from ledgermq.dledger.messages import (
     VoteResult,
 )
 from ledgermq.protocol.checksum import crc32c
-from ledgermq.testing.changed import changed
 
 OWN_TERM = 5
 LAST_TERM = OWN_TERM + TERM_STEP_MAX
@@ -62,9 +63,9 @@ MESSAGES: list[Message] = [
 def test_term_of_any_message_is_bounded_by_what_elections_bring_about(message: Message) -> None:
     assert excess_of(message, OWN_TERM) is None
     for term in (-1, 0, OWN_TERM, LAST_TERM):
-        assert excess_of(changed(message, term=term), OWN_TERM) is None
+        assert excess_of(replace(message, term=term), OWN_TERM) is None
     for term in (LAST_TERM + 1, TERM_MAX, I64_MAX, -2, I64_MIN):
-        excess = excess_of(changed(message, term=term), OWN_TERM)
+        excess = excess_of(replace(message, term=term), OWN_TERM)
         assert excess is not None and (excess.field, excess.value) == ("term", term)
         assert str(LAST_TERM) in excess.limit and "own term is 5" in excess.limit
 
@@ -72,8 +73,8 @@ def test_term_of_any_message_is_bounded_by_what_elections_bring_about(message: M
 def test_terms_end_far_from_the_end_of_64_bits() -> None:
     message = HeartBeatRequest(term=TERM_MAX, sender="n1", target="n0")
     assert excess_of(message, TERM_MAX - 1) is None
-    assert excess_of(changed(message, term=TERM_MAX + 1), TERM_MAX - 1) is not None
-    assert excess_of(changed(message, term=TERM_MAX + 1), TERM_MAX) is not None
+    assert excess_of(replace(message, term=TERM_MAX + 1), TERM_MAX - 1) is not None
+    assert excess_of(replace(message, term=TERM_MAX + 1), TERM_MAX) is not None
 
 
 @pytest.mark.parametrize(
@@ -94,18 +95,18 @@ def test_terms_end_far_from_the_end_of_64_bits() -> None:
 def test_indexes_are_bounded(kind: type[Message], field: str) -> None:
     message = next(message for message in MESSAGES if isinstance(message, kind))
     for index in (-1, 0, INDEX_MAX):
-        assert excess_of(changed(message, **{field: index}), OWN_TERM) is None
+        assert excess_of(replace(message, **{field: index}), OWN_TERM) is None
     for index in (INDEX_MAX + 1, I64_MAX, -3, I64_MIN):
-        excess = excess_of(changed(message, **{field: index}), OWN_TERM)
+        excess = excess_of(replace(message, **{field: index}), OWN_TERM)
         assert excess is not None and (excess.field, excess.value) == (field, index)
 
 
 @pytest.mark.parametrize("field", ["last_term", "round_term"])
 def test_other_terms_are_bounded_alike(field: str) -> None:
     message = next(message for message in MESSAGES if hasattr(message, field))
-    assert excess_of(changed(message, **{field: LAST_TERM}), OWN_TERM) is None
+    assert excess_of(replace(message, **{field: LAST_TERM}), OWN_TERM) is None
     for term in (LAST_TERM + 1, I64_MAX, -2):
-        excess = excess_of(changed(message, **{field: term}), OWN_TERM)
+        excess = excess_of(replace(message, **{field: term}), OWN_TERM)
         assert excess is not None and excess.field == field
 
 
@@ -114,13 +115,13 @@ def test_entries_are_bounded_before_they_are_stored(kind: type[Message]) -> None
     message = next(message for message in MESSAGES if isinstance(message, kind))
     field = "entries" if kind is AppendRequest else "entry"
     for good in (entry(index=INDEX_MAX), entry(term=LAST_TERM), entry(position=POSITION_MAX)):
-        assert excess_of(changed(message, **{field: good}), OWN_TERM) is None
+        assert excess_of(replace(message, **{field: good}), OWN_TERM) is None
     for bad, told in (
         (entry(index=INDEX_MAX + 1), "index of an entry"),
         (entry(term=LAST_TERM + 1), "term of an entry"),
         (entry(position=POSITION_MAX + 1), "position"),
     ):
-        excess = excess_of(changed(message, **{field: bad}), OWN_TERM)
+        excess = excess_of(replace(message, **{field: bad}), OWN_TERM)
         assert excess is not None and excess.field == told
 
 

@@ -20,7 +20,6 @@ from ledgermq.dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from ledgermq.testing.changed import changed
 from tests.unit.dledger.lab import (
     Lab,
     acked,
@@ -132,7 +131,7 @@ def test_a_push_is_taken_when_a_heart_beat_has_told_of_the_birth() -> None:
 def test_a_refused_push_goes_out_again_when_the_follower_answers_a_heart_beat() -> None:
     lab, out = elected()
     (push,) = appends_of(out, "n2")
-    refused = changed(acked(push), code=DLedgerCode.INCONSISTENT_LEADER, end_index=1)
+    refused = replace(acked(push), code=DLedgerCode.INCONSISTENT_LEADER, end_index=1)
     assert appends_of(lab.take(refused), "n2") == []
     again = appends_of(lab.take(beat_answer("n2", lab.raft.term, BIRTH)), "n2")
     assert [m.entries.first_index for m in again] == [push.entries.first_index]
