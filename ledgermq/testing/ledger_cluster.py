@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from twisted.python.threadpool import ThreadPool
 
@@ -147,7 +147,9 @@ class LedgerCluster:
             config = self._config_of(name, peers, clients.number, self.name_server, root / name)
 
             def make(node: NodeReactor, pool: ThreadPool, config: Any = config) -> BrokerService:
-                return BrokerService(config, node, now_ms=self.clock.now_ms, pool=pool)
+                return BrokerService(
+                    config, node, now_ms=self.clock.now_ms, disk_thread=cast(Any, pool)
+                )
 
             self._brokers[name] = Node(
                 name,

@@ -9,8 +9,8 @@ from tests.tidy.sources import Source
 
 PACKAGE = "ledgermq"
 
-# Threads are the business of the keeper (by deferToThread), of its twin in the simulation, and of a
-# client's blocking listener.
+# Threads are the business of the keeper, whose one has a file of its own, of its twin in the
+# simulation, and of a client's blocking listener.
 _THREADS = frozenset({"threading", "multiprocessing", "concurrent", "_thread"})
 _EVENT_LOOPS = frozenset({"asyncio", "selectors"})
 _NETWORK = frozenset({"socket", "socketserver", "ssl"}) | _EVENT_LOOPS
@@ -49,6 +49,7 @@ ROOMS: dict[str, Room] = {
     ),
     "dledger.store": Room(rooms=frozenset({"dledger", "dledger.store", "protocol.checksum"})),
     "dledger.store.keeper": Room(rooms=frozenset({"dledger", "dledger.store"}), packages=_TWISTED),
+    "dledger.store.disk_thread": Room(rooms=frozenset(), packages=_TWISTED, banned=_NETWORK),
     "dledger.replica": Room(
         rooms=frozenset({"dledger", "dledger.store", "dledger.replica", "protocol"}),
         packages=_TWISTED | {"msgspec"},

@@ -16,7 +16,6 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
 from ledgermq import kernel
 from ledgermq.broker.access.rules_table import RulesTable
@@ -59,6 +58,7 @@ from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_group
 from ledgermq.broker.topics import TopicTable, built_in_topics
 from ledgermq.commitlog import DamagedFileError, opening_record
 from ledgermq.dledger.replica.driver import Replica
+from ledgermq.dledger.store.disk_thread import WorkerThread
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.protocol.tls.files import TlsFiles
 from ledgermq.protocol.transport import (
@@ -96,7 +96,7 @@ class BrokerService:
         on_damage: Callable[[], None] | None = None,
         rng: Random | None = None,
         now_ms: Callable[[], int] | None = None,
-        pool: ThreadPool | None = None,
+        disk_thread: WorkerThread | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -107,7 +107,7 @@ class BrokerService:
             on_damage: called when a file gave bytes that nobody wrote: stop, and start a new one.
             rng: draws election times and queues; None for one seeded by the system.
             now_ms: wall clock, which is believed whatever it says; None for that of the system.
-            pool: whose threads wait for the disk; None: one of its own.
+            disk_thread: waits for the disk; None: one of its own.
 
         Raises:
             TlsSettingsError: a certificate cannot be used.
@@ -129,7 +129,7 @@ class BrokerService:
         self._parked = ParkedPulls(config.parked_pulls_max)
         self._rates = Rates()
         self.state = self._new_state()
-        self._storage = storage_of(config)(config, reactor, self.state, self._now_ms, pool)
+        self._storage = storage_of(config)(config, reactor, self.state, self._now_ms, disk_thread)
         self._messages = self.messages = self._storage.messages
         self._log_times = LogTimes(self._messages, self._now_ms, self._clock_ms)
         steady_ms = None if now_ms else self._clock_ms
@@ -472,7 +472,7 @@ class BrokerService:
     def abandon(self) -> None:
         """Gives the files back as they are, as the end of the process would: nothing is written.
 
-        Whoever owns reactor and pool has ended all calls, connections and threads of this broker.
+        Whoever owns reactor and disk thread has ended all that this broker had of them.
         """
         self._storage.abandon()
 

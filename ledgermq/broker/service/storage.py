@@ -14,7 +14,6 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.service.flushes import Flushes
@@ -41,6 +40,7 @@ from ledgermq.dledger.store import (
     RecoveryReport,
     VoteFile,
 )
+from ledgermq.dledger.store.disk_thread import WorkerThread
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.repair_mark import RepairMark
@@ -62,7 +62,7 @@ class Storage:
         reactor: Any,
         state: BrokerState,
         now_ms: Callable[[], int],
-        pool: ThreadPool | None = None,
+        disk_thread: WorkerThread | None = None,
     ) -> None:
         """Binds the parts; nothing is read or written before `open`.
 
@@ -71,7 +71,7 @@ class Storage:
             reactor: that of the broker.
             state: loaded from its files, and saved to them.
             now_ms: wall clock.
-            pool: whose threads wait for the disk; None: one of its own.
+            disk_thread: waits for the disk; None: one of its own.
         """
         self._config = config
         self._state = state
@@ -83,7 +83,7 @@ class Storage:
             config.store_root / "config", state, lambda: reactor.seconds() * 1000.0
         )
         # Does what waits for the disk, of the log too.
-        self.keeper = Keeper(reactor, pool)
+        self.keeper = Keeper(reactor, disk_thread)
         self._flushes = Flushes(self.keeper, self.messages, self._tables, now_ms)
         self._is_open = False
         self._is_clean_wanted = False

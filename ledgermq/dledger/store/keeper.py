@@ -19,15 +19,14 @@ with it and the disk is not asked again.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
-from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
 from ledgermq.dledger.disk_job import Begin, DiskJob
+from ledgermq.dledger.store.disk_thread import DiskThread, WorkerThread
 from ledgermq.dledger.store.errors import DiskFullError
 
 # Steps that are done between two jobs: each may be a sync of one file.
@@ -40,16 +39,16 @@ _T = TypeVar("_T")
 class Keeper:
     """Runs disk jobs in one thread, in their order."""
 
-    def __init__(self, reactor: IReactorFromThreads, pool: ThreadPool | None = None) -> None:
+    def __init__(self, reactor: IReactorFromThreads, thread: WorkerThread | None = None) -> None:
         """The thread starts with the first job.
 
         Args:
             reactor: the loop that jobs come from and are ended in.
-            pool: whose threads run the jobs; None makes one of a single thread, which `stop` ends.
+            thread: runs the jobs; None makes one, which `stop` ends.
         """
         self._reactor = reactor
-        self._pool = pool or ThreadPool(0, 1, name="keeper")
-        self._owns_pool = pool is None
+        self._own_thread = DiskThread("keeper") if thread is None else None
+        self._thread: WorkerThread = thread or cast(DiskThread, self._own_thread)
         self._queue: deque[tuple[Begin, _Waiter]] = deque()
         self._steps: deque[tuple[Iterator[Callable[[], None]], _Waiter]] = deque()
         self._is_running = False
@@ -91,7 +90,7 @@ class Keeper:
         """Takes no more jobs; fires when those there are were done and the thread ended."""
         if not self._is_running:
             self._stopped = succeed(None)
-            self._end_pool()
+            self._end_thread()
             return succeed(None)
         if self._stopped is None:
             self._stopped = Deferred()
@@ -121,21 +120,32 @@ class Keeper:
                 self._begin_steps(*self._steps[0])
 
     def _begin(self, job: DiskJob, waiter: _Waiter) -> None:
-        self._call(job.run).addCallbacks(
-            lambda _: self._ended(job, waiter), lambda failure: self._failed(failure, waiter)
+        self._call(
+            job.run,
+            ended=lambda _: self._ended(job, waiter),
+            failed=lambda failure: self._failed(failure, waiter),
         )
 
     def _begin_steps(self, steps: Iterator[Callable[[], None]], waiter: _Waiter) -> None:
-        self._call(_take_steps, steps).addCallbacks(
-            lambda has_more: self._steps_ended(has_more, waiter),
-            lambda failure: self._steps_failed(failure, waiter),
+        self._call(
+            lambda: _take_steps(steps),
+            ended=lambda has_more: self._steps_ended(has_more, waiter),
+            failed=lambda failure: self._steps_failed(failure, waiter),
         )
 
-    def _call(self, function: Callable[..., _T], *arguments: object) -> Deferred[_T]:
+    def _call(
+        self,
+        function: Callable[[], object],
+        *,
+        ended: Callable[[Any], None],
+        failed: Callable[[Failure], None],
+    ) -> None:
         self._is_running = True
-        if self._owns_pool and not self._pool.started:
-            self._pool.start()
-        return deferToThreadPool(self._reactor, self._pool, function, *arguments)
+
+        def answer(is_done: bool, result: Any) -> None:
+            self._reactor.callFromThread(ended if is_done else failed, result)
+
+        self._thread.callInThreadWithCallback(answer, function)
 
     def _ended(self, job: DiskJob, waiter: _Waiter) -> None:
         self._is_running = False
@@ -189,12 +199,12 @@ class Keeper:
 
     def _end_when_idle(self) -> None:
         if self._stopped is not None and not self._is_running and not self._stopped.called:
-            self._end_pool()
+            self._end_thread()
             self._stopped.callback(None)
 
-    def _end_pool(self) -> None:
-        if self._owns_pool and self._pool.started:
-            self._pool.stop()
+    def _end_thread(self) -> None:
+        if self._own_thread is not None:
+            self._own_thread.stop()
 
 
 class GroupCommit:

@@ -9,8 +9,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from twisted.python.threadpool import ThreadPool
-
 from ledgermq.broker.errors import BrokerError
 from ledgermq.commitlog import MessageStore, StoreConfig, opening_record
 from ledgermq.dledger.entry import INDEX_UNIT, INDEX_UNIT_BYTES, EntryCodec, EntrySlice
@@ -231,7 +229,7 @@ class SimMember:
         else:
             self.on_opened(self, report)
         thread = SimThread(reactor, disk, self._draw_sync_ms)
-        keeper = Keeper(cast(Any, reactor), cast(ThreadPool, thread))
+        keeper = Keeper(cast(Any, reactor), thread)
         messages = self.make_messages(disk, store)
         broker = self.broker = SimBroker(
             self.id,
