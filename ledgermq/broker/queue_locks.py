@@ -9,7 +9,7 @@ locks are lost with their broker.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.errors import SystemBusyError
@@ -141,6 +141,11 @@ class QueueLocks:
         }
         self._changed = {}
         return changes
+
+    def put_back(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
+        """Takes back what `take_changes` gave: it may be that nobody was told of it."""
+        for group, rows in changes.items():
+            self._changed.setdefault(group, set()).update(QueueKey(*row[:3]) for row in rows)
 
     def lead(self, now_ms: int) -> None:
         """Gives every lock the life of an inherited one."""

@@ -54,9 +54,7 @@ from ledgermq.broker.subscriptions import (
     is_created_on_use,
 )
 from ledgermq.broker.topics import PERM_INHERIT, TopicConfig, TopicTable
-
-# Told when the record of a change is committed, or why that is not known.
-OnCommitted = Callable[[BrokerError | None], None]
+from ledgermq.broker.under_way import OnCommitted, UnderWay
 
 
 class StateWriter(Protocol):
@@ -131,6 +129,7 @@ class BrokerState:
         # A record was refused although this member still leads: the next snapshot puts it right.
         self._is_snapshot_wanted = False
         self._is_access_wanted = False
+        self._offsets_written, self._locks_written = UnderWay(), UnderWay()
         self._snapshots = Refusals("the broker's state", clock_ms)
         self._offset_changes = Refusals("consumer offsets", clock_ms)
         self._access_records = Refusals("the rules of access control", clock_ms)
@@ -158,6 +157,7 @@ class BrokerState:
     def lead(self, writer: str) -> None:
         """This member begins to write; `writer` names it and its term. A snapshot follows."""
         self._writer = writer
+        self._offsets_written, self._locks_written = UnderWay(), UnderWay()
         self._forget_refusals()
         self.progress.lead()
         self.locks.lead(int(self._clock_ms()))
@@ -276,32 +276,48 @@ class BrokerState:
     def write_offsets(self, done: OnCommitted | None = None) -> None:
         """Writes the offsets that changed since the last call; called each second on a leader.
 
-        Those that the log refuses count as changed again. `done` is told when they are committed.
+        Those that the log refuses count as changed again. `done` is told when they are committed,
+        and all that were written before.
         """
+        if done is not None:
+            self._offsets_written.put_back_late()
         if not self.is_leading or self._offset_changes.is_waiting or not self.offsets.has_changes:
-            if done is not None:
+            if done is not None and self.alarm is not None:
                 # What the log refused is told to operators, and written again.
-                done(SystemBusyError(self.alarm) if self.alarm is not None else None)
+                done(SystemBusyError(self.alarm))
+            elif done is not None:
+                self._offsets_written.join(done)
             return
         self.are_offsets_unsaved = True
         changes = self.offsets.take_changes()
-        self._write_bodies(
-            self._bodies("offsets", changes),
-            self._offset_changes,
-            lambda: self.offsets.put_back(changes),
-            done,
-            is_whole=True,
-        )
+
+        def put_back() -> None:
+            self.offsets.put_back(changes)
+
+        written = self._offsets_written.begin(done, put_back)
+        bodies = self._bodies("offsets", changes)
+        self._write_bodies(bodies, self._offset_changes, put_back, written, is_whole=True)
 
     def write_locks(self, done: OnCommitted | None = None) -> None:
-        """Writes the locks that changed hands; `done` is called at once when none did."""
+        """Writes the locks that changed hands; `done` is told when all that did are committed."""
+        if done is not None:
+            self._locks_written.put_back_late()
         changes = self.locks.take_changes()
         if changes:
             self.are_locks_unsaved = True
             bodies = self._bodies("locks", changes)
-            self._write_bodies(bodies, self._snapshots, self._want_snapshot, done)
+
+            def put_back() -> None:
+                self.locks.put_back(changes)
+
+            def refused() -> None:
+                self._want_snapshot()
+                put_back()
+
+            written = self._locks_written.begin(done, put_back)
+            self._write_bodies(bodies, self._snapshots, refused, written)
         elif done is not None:
-            done(None)
+            self._locks_written.join(done)
 
     def write_snapshot(self) -> None:
         """Writes all tables, in as many records as they need."""
@@ -332,7 +348,15 @@ class BrokerState:
             self._want_snapshot()
             self.offsets.put_back(changes)
 
-        self._write_bodies(bodies, self._snapshots, refused, is_whole=True)
+        # What this member lost with an earlier leadership stands in its tables, and nowhere else.
+        offsets_written = self._offsets_written.begin(None, self.write_snapshot)
+        locks_written = self._locks_written.begin(None, self.write_snapshot)
+
+        def ended(error: BrokerError | None) -> None:
+            offsets_written(error)
+            locks_written(error)
+
+        self._write_bodies(bodies, self._snapshots, refused, ended, is_whole=True)
         if self.access is not None:
             self.write_access()
 

@@ -502,6 +502,21 @@ MUTATIONS = (
         60,
         {**_TAILS, "sync_ms": 150.0, "fault_weights": (("strand", 9.0), ("kill", 2.0))},
     ),
+    Mutation(
+        "M58",
+        "a commit of an offset is answered before it is committed",
+        store_twins.offsets_answered_at_once,
+        brokers.offsets_that_are_answered,
+        20,
+    ),
+    Mutation(
+        "M59",
+        "a commit that is made again is answered while the first is under way",
+        store_twins.offsets_under_way_count_as_stored,
+        brokers.offsets_that_are_answered,
+        60,
+        {**_TAILS, "loss": 0.3, "fault_weights": (("cut", 5.0), ("kill", 2.0))},
+    ),
 )
 
 

@@ -31,7 +31,7 @@ FLOORS = {
     "stopped in order": 50,
     "starved": 40,
     "all members starved at once": 30,
-    "segments dropped": 20,
+    "segments dropped": 10,
     "write EIO hit": 20,
     "fsync EIO hit": 20,
     "ENOSPC hit": 50,

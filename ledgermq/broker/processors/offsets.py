@@ -1,9 +1,9 @@
 """Offsets of groups (14, 15, 43) and of queues (29 to 32).
 
-An offset of a group is stored by the leader only and replicated within a second; what another
-member is told is passed on (`offset_relay.py`). A member that
-does not know whether it is up to date does not answer the question for one: clients of 4.9 take
-every error for "no offset stored" and would begin at the end.
+An offset of a group is stored by the leader only. Who waits for an answer gets it when the offset
+is committed; what is told one-way is replicated within a second, and passed on by other members
+(`offset_relay.py`). A member that does not know whether it is up to date does not answer the
+question for one: clients of 4.9 take every error for "no offset stored" and would begin at the end.
 Sources: `ConsumerManageProcessor.java`, `AdminBrokerProcessor.java`.
 """
 
@@ -16,6 +16,8 @@ from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import NotFoundError
 from ledgermq.broker.filters import Matcher
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.offset_commits import OffsetCommits
+from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import GetMessageResult
 from ledgermq.protocol import lenient_json
@@ -75,6 +77,7 @@ class OffsetProcessor:
         store: QueueEnds,
         memory_bytes: int,
         relay: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None],
+        commits: OffsetCommits,
     ) -> None:
         """Binds the parts.
 
@@ -84,7 +87,9 @@ class OffsetProcessor:
             store: the queues.
             memory_bytes: a message so near to the end of the log counts as read from memory.
             relay: passes an offset on to the leader: as decoded, and as it came.
+            commits: brings what clients wait for into the ledger.
         """
+        self._commits = commits
         self._relay = relay
         self._memory_bytes = memory_bytes
         self._leadership = leadership
@@ -125,7 +130,7 @@ class OffsetProcessor:
         return store.max_physical_offset - place <= self._memory_bytes
 
     def update(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """UPDATE_CONSUMER_OFFSET (15): the last write wins.
+        """UPDATE_CONSUMER_OFFSET (15): the last write wins; answered when it is committed.
 
         A slave keeps what consumers tell it while its master is down, until that tells otherwise.
         Another member passes it on, but for a client that waits for an answer: it learns who leads.
@@ -142,7 +147,9 @@ class OffsetProcessor:
             names.check_group_name(header.consumer_group)
             names.check_topic_name(header.topic)
         offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        return command.response(ResponseCode.SUCCESS)
+        if command.is_one_way or not leadership.is_serving:
+            return command.response(ResponseCode.SUCCESS)
+        return answer_when_committed(command, self._commits.wait)
 
     def list_all(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_ALL_CONSUMER_OFFSET (43): the whole table."""

@@ -3,8 +3,7 @@
 What the ledger tells is carried out by `applier.py`, what time demands by `upkeep.py`.
 
     start   lock and files -> port -> processors -> ledger member -> timers -> name servers
-    stop    no more sends -> name servers -> what waits is committed -> port -> ledger member ->
-    files
+    stop    no more sends -> name servers -> what waits is committed -> port -> member -> files
 """
 
 import time
@@ -52,10 +51,11 @@ from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.storage import machine_memory_bytes
 from ledgermq.broker.service.store_host import hex_of, resolved
 from ledgermq.broker.service.upkeep import Upkeep
-from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.broker.topics import TopicTable, built_in_topics
+from ledgermq.broker.under_way import OnCommitted
 from ledgermq.commitlog import DamagedFileError, opening_record
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.disk_thread import WorkerThread

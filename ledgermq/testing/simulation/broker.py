@@ -14,15 +14,17 @@ from twisted.internet.defer import Deferred
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.offset_commits import OffsetCommits
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.flushes import Flushes
 from ledgermq.broker.service.snapshots import Snapshots
-from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.broker.topics import TopicConfig, TopicTable
+from ledgermq.broker.under_way import OnCommitted
 from ledgermq.commitlog import (
     STATE_TOPIC,
     AppendMessage,
@@ -89,7 +91,7 @@ class SimBroker:
         self.proposals = Proposals(
             messages,
             limits=LIMITS,
-            call_at_end_of_turn=lambda function: reactor.callLater(0, function),
+            call_at_end_of_turn=self._soon,
             clock_ms=lambda: reactor.seconds() * 1000.0,
             store_host_hex="",
             region_id="sim",
@@ -101,6 +103,9 @@ class SimBroker:
         self._snapshots = Snapshots(self.state, self.leadership, messages, segment_bytes)
         self._flushes = Flushes(
             keeper, messages, self._tables, lambda: int(reactor.seconds() * 1000.0)
+        )
+        self._offset_commits = OffsetCommits(
+            self.state, call_at_end_of_turn=self._soon, refusal=self.leadership.refusal
         )
         self._applier = self._make_applier(self_id, topics, queue_count)
         self._replica: Replica | None = None
@@ -120,6 +125,9 @@ class SimBroker:
         self._offsets_at_ms = 0.0
         # The process is being stopped in order.
         self.is_leaving = False
+
+    def _soon(self, function: Callable[[], None]) -> None:
+        self._reactor.callLater(0, function)
 
     def _make_applier(self, self_id: str, topics: Sequence[str], queue_count: int) -> BrokerApplier:
         return BrokerApplier(
@@ -222,14 +230,23 @@ class SimBroker:
             self.leadership.check_serving()
         return self.messages.get_message(topic, queue_id, offset, count_max, None)
 
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def commit_offset(
+        self, group: str, topic: str, queue_id: int, offset: int, done: OnCommitted | None
+    ) -> None:
         """Stores the offset of a group; the leader does.
+
+        Args:
+            group, topic, queue_id: whose and where.
+            offset: of the next message.
+            done: told when it is committed; None for a one-way tell.
 
         Raises:
             BrokerError: this member does not serve.
         """
         self.leadership.check_serving()
         self.state.offsets.commit(group, topic, queue_id, offset)
+        if done is not None:
+            self._offset_commits.wait(done)
 
     @property
     def is_at_disk(self) -> bool:

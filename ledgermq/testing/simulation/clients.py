@@ -226,7 +226,17 @@ class Consumer:
             self._move(offset, result)
             now_ms = self._timeline.now_ms
             if now_ms - self._committed_ms > _COMMIT_MS:
-                broker.commit_offset(GROUP, topic, queue_id, self._offset)
+                committed = self._offset
+
+                def done(error: BrokerError | None) -> None:
+                    if error is None:
+                        # Behind the step that commits it.
+                        acked = self._watch.on_offset_acked
+                        self._timeline.at(0.0, acked, GROUP, self._queue, committed)
+
+                # Half of them wait for the answer, as by `commit()`.
+                waits = self._rng.random() < 0.5
+                broker.commit_offset(GROUP, topic, queue_id, committed, done if waits else None)
                 self._committed_ms = now_ms
         except DamagedFileError as error:
             self._damaged(member, error)

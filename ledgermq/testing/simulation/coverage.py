@@ -65,6 +65,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "leader hands over": 50,
     "member stopped by an assertion": 50,
     "configuration acknowledged": 500,
+    "offset acknowledged": 2000,
     "derived files made again, equal bytes": 500,
     "segments dropped": 100,
     "kill": 2_000,

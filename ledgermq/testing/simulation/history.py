@@ -11,6 +11,7 @@ I12  nothing uncommitted is shown             I38  store times never fall along 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ledgermq.broker.consumer_offsets import SEPARATOR
 from ledgermq.commitlog import STATE_TOPIC, GetMessageStatus, MessageStore
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.protocol.record import Record, decode_record
@@ -120,6 +121,10 @@ class BrokerWatch:
             is_same = record.body == expected.body
             is_same &= record.physical_offset == expected.physical_offset
             demand(is_same, "I24 other bytes at an offset", queue, number)
+
+    def on_offset_acked(self, group: str, queue: tuple[str, int], offset: int) -> None:
+        """A consumer that waited for it was told that its offset is stored: I39."""
+        self._tables.on_offset_acked(f"{queue[0]}{SEPARATOR}{group}", queue[1], offset)
 
     def on_dispatched(self, member_id: str, queue: tuple[str, int], end_offset: int) -> None:
         """A member dispatched a message: I20."""

@@ -25,6 +25,7 @@ from ledgermq.dledger.store.errors import (
     StoreFormatError,
 )
 from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.dledger.store.marks import DURABLE, START
 from ledgermq.dledger.store.opening import RecoveryReport
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.store.text_file import parse_int, unseal
@@ -160,8 +161,14 @@ class SimMember:
 
     def durable_end(self) -> tuple[int, int]:
         """Returns the index, and the end position, up to which the store vouches for its log."""
-        values = unseal(self.disk.texts.get(f"{self.directory}/durable", b"")) or {}
-        index = parse_int(values, "durable_index")
+        claim, begin = (
+            unseal(self.disk.texts.get(f"{self.directory}/{name}", b"")) or {}
+            for name in (DURABLE, START)
+        )
+        # A claim of an earlier generation was taken back.
+        if (parse_int(begin, "generation") or 0) > (parse_int(claim, "generation") or 0):
+            claim = begin
+        index = parse_int(claim, "durable_index")
         if index is None or index < 0:
             return -1, 0
         unit_at = index * INDEX_UNIT_BYTES

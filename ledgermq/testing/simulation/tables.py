@@ -3,6 +3,7 @@
 I25  a committed group offset is not forgotten, over restarts and changes of the leader
 I26  a topic or group that was acknowledged as made is there, as it was made, on every leader, on
      every member whose broker has applied it, and after every restart; versions do not go back
+I39  a group offset is committed when its consumer, who waited for that, is answered
 """
 
 import json
@@ -70,6 +71,13 @@ class TableWatch:
         for key, queues in put.items():
             for queue_id, offset in queues.items():
                 self._offsets[key, int(queue_id)] = _Known(index, offset)
+
+    def on_offset_acked(self, key: str, queue_id: int, offset: int) -> None:
+        """A consumer was told that an offset is stored."""
+        known = self._offsets.get((key, queue_id))
+        is_stored = known is not None and known.value >= offset
+        demand(is_stored, "I39 offset answered and not committed", key, queue_id, offset, known)
+        self._hit("offset acknowledged")
 
     def on_acked(self, config: Config) -> None:
         """Somebody was told that a topic or group is made now."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from ledgermq.broker.errors import BrokerError
 from ledgermq.dledger.messages import (
     AppendRequest,
     HeartBeatRequest,
@@ -97,7 +98,7 @@ def group_offsets_of_a_new_leader() -> None:
     """D15: what a group has committed is known to the next leader, and after restarts."""
     stage = group()
     stage.send_all("n0", 6)
-    stage["n0"].broker.commit_offset(GROUP, TOPICS[0], 0, 5)
+    stage["n0"].broker.commit_offset(GROUP, TOPICS[0], 0, 5, None)
     stage.until(lambda: _offset_at(stage, "n1") == 5, "n1 hears of the offset")
     # Two quick restarts: the first one applies what the log says, the second one need not.
     for _ in range(2):
@@ -162,4 +163,42 @@ def store_times_over_clocks_that_differ() -> None:
         stage.heal()
         stage.send_all(next_id)
         stage.holds_all(*stage.ids)
+    stage.settle()
+
+
+def offsets_that_are_answered() -> None:
+    """A commit of an offset is answered when it is committed, also one that is made again, while
+    the first is under way or after it was lost with a leadership: I39.
+    """
+    stage = group()
+    errors: list[BrokerError | None] = []
+
+    def commit(member_id: str, offset: int) -> None:
+        broker, world = stage[member_id].broker, stage.world
+
+        def done(error: BrokerError | None) -> None:
+            errors.append(error)
+            if error is None:
+                acked = world.history.on_offset_acked
+                world.timeline.at(0.0, acked, GROUP, (TOPICS[0], 0), offset)
+
+        assert broker is not None
+        broker.commit_offset(GROUP, TOPICS[0], 0, offset, done)
+        stage.run(50)
+
+    commit("n0", 1)
+    stage.until(lambda: errors == [None], "the first one is answered")
+    stage.isolate("n0")
+    for offset in (2, 3, 3):
+        commit("n0", offset)
+    demand(errors == [None], "I39 answered by a leader that is alone", errors)
+    stage.lead("n1")
+    stage.heal()
+    stage.until(lambda: len(errors) == 4, "those that wait are told")
+    stage.send_all("n1")
+    stage.holds_all(*stage.ids)
+    stage.run(1_000)
+    stage.hand_over("n1", "n0")
+    commit("n0", 3)
+    stage.until(lambda: len(errors) == 5, "the last one is answered")
     stage.settle()

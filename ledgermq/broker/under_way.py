@@ -1,0 +1,66 @@
+"""UnderWay: who asks for what is being written already waits for that write.
+
+A change that is made again while its record waits for a majority is no change any more, and yet it
+is not known whether the next leader will have it. So whoever asks for it is told when the last
+record of its kind is committed: those before it are, too. A record that took too long may be
+committed later; it is not written again by itself, but when somebody wants to know of it.
+"""
+
+from collections.abc import Callable
+
+from ledgermq.broker.errors import BrokerError, CommitTimeoutError
+
+# Told when the record of a change is committed, or why that is not known.
+OnCommitted = Callable[[BrokerError | None], None]
+
+
+class UnderWay:
+    """The last write of one kind, while it is not committed.
+
+    Invariant: writes end in the order in which they began.
+    """
+
+    def __init__(self) -> None:
+        # Who waits for it; None while nothing is written.
+        self._waiting: list[OnCommitted] | None = None
+        # Each makes what took too long count as changed again.
+        self._late: list[Callable[[], None]] = []
+
+    def begin(self, done: OnCommitted | None, put_back: Callable[[], None]) -> OnCommitted:
+        """Notes a write.
+
+        Args:
+            done: waits for it; None when nobody does, yet.
+            put_back: makes what is written count as changed again.
+
+        Returns:
+            What the write has to tell of its end.
+        """
+        waiting = self._waiting = [] if done is None else [done]
+
+        def ended(error: BrokerError | None) -> None:
+            if self._waiting is waiting:
+                self._waiting = None
+            if error is None:
+                self._late.clear()
+            elif isinstance(error, CommitTimeoutError):
+                self._late.append(put_back)
+            for tell in waiting:
+                tell(error)
+
+        return ended
+
+    def put_back_late(self) -> None:
+        """Makes what took too long count as changed again: somebody wants to know of it."""
+        late, self._late = self._late, []
+        for put_back in late:
+            put_back()
+
+    def join(self, done: OnCommitted) -> None:
+        """Has `done` told when all that was written is committed: at once when nothing is under
+        way.
+        """
+        if self._waiting is None:
+            done(None)
+        else:
+            self._waiting.append(done)
