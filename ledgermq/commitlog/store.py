@@ -240,10 +240,15 @@ class MessageStore:
     def committed(self, start_index: int, end_index: int) -> None:
         """Dispatch newly committed entries: see Dispatcher.committed.
 
-        Where they begin a log that was begun afresh behind what was dispatched, all starts over.
+        Where they begin a log that was begun afresh behind what was dispatched, all starts over;
+        right behind it the queues go on, and only what points before the log is forgotten.
         """
-        if self._dispatcher.dispatched_index + 1 < start_index == self._store.first_index:
-            self.reset()
+        if 0 < start_index == self._store.first_index:
+            next_index = self._dispatcher.dispatched_index + 1
+            if next_index < start_index:
+                self.reset()
+            elif next_index == start_index:
+                drop_before(self._queues, self._key_index, self._store.first_position)
         self._dispatcher.committed(start_index, end_index)
 
     def become_leader(self) -> None:

@@ -57,6 +57,7 @@ def report_of(batch: int) -> BatchReport:
 
 # Each found something that had to be mended, as plans are drawn now; with what it was.
 FINDERS = {
+    460: "a log begun afresh right behind what was dispatched left units before it",
     1210: "entries were told to the broker after the log had begun afresh",
     2593: "a store time fell behind an opening record in the midst of a term",
     3583: "a commit was noted while the cut before it waited for the disk",

@@ -126,3 +126,38 @@ def test_member_filled_from_a_later_entry_goes_on_with_the_numbers(tmp_path):
     assert old.store.max_offset("Idle", 0) == 10
     new.close()
     old.close()
+
+
+def copy_entries(source, target, first, end):
+    """Brings entries of one store into another one."""
+    while first < end:
+        entries = source.ledger_store.read(first, 1 << 20).take(end - first, 1 << 20)
+        target.ledger_store.append(entries)
+        first = entries.last_index + 1
+
+
+def test_a_log_begun_afresh_right_behind_what_was_dispatched_leaves_no_unit_before_it(tmp_path):
+    """A follower had all that the leader's retention has removed, and nothing more."""
+    old = Broker(tmp_path / "old", segment_bytes=SEGMENT_BYTES).lead()
+    old.send(*[message(b"early", topic="Idle") for _ in range(9)])
+    while old.ledger_store.end_position < 5 * SEGMENT_BYTES:
+        old.send(message(b"x" * 700))
+    store = old.ledger_store
+    indexes = range(store.last_index + 1)
+    begin = next(index for index in indexes if store.position_at(index) >= 2 * SEGMENT_BYTES)
+    new = Broker(tmp_path / "new", segment_bytes=SEGMENT_BYTES)
+    copy_entries(old, new, 0, begin)
+    new.commit()
+    assert new.store.dispatched_index == begin - 1
+    assert new.pull("Idle").message_count == 9
+    old.ledger_store.drop_before(2 * SEGMENT_BYTES)
+    assert old.ledger_store.first_index == begin
+    new.ledger_store.reset(begin, old.ledger_store.first_position)
+    copy_entries(old, new, begin, old.ledger_store.last_index + 1)
+    new.commit()
+    assert new.store.min_offset("Idle", 0) == new.store.max_offset("Idle", 0) == 9
+    low, high = new.store.min_offset("TopicTest", 0), new.store.max_offset("TopicTest", 0)
+    assert 0 < low < high == old.store.max_offset("TopicTest", 0)
+    assert new.pull(offset=low).message_count > 0
+    new.close()
+    old.close()
