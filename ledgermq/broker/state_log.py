@@ -282,9 +282,10 @@ class BrokerState:
         if done is not None:
             self._offsets_written.put_back_late()
         if not self.is_leading or self._offset_changes.is_waiting or not self.offsets.has_changes:
-            if done is not None and self.alarm is not None:
+            alarm = self._offset_changes.alarm
+            if done is not None and alarm is not None:
                 # What the log refused is told to operators, and written again.
-                done(SystemBusyError(self.alarm))
+                done(SystemBusyError(alarm))
             elif done is not None:
                 self._offsets_written.join(done)
             return

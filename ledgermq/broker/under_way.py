@@ -15,14 +15,15 @@ OnCommitted = Callable[[BrokerError | None], None]
 
 
 class UnderWay:
-    """The last write of one kind, while it is not committed.
+    """The writes of one kind that are not committed yet.
 
-    Invariant: writes end in the order in which they began.
+    Invariant: they end in the order in which they began, but for those that the log refuses, which
+    end at once.
     """
 
     def __init__(self) -> None:
-        # Who waits for it; None while nothing is written.
-        self._waiting: list[OnCommitted] | None = None
+        # Of each, in their order: who waits for it.
+        self._writes: list[list[OnCommitted]] = []
         # Each makes what took too long count as changed again.
         self._late: list[Callable[[], None]] = []
 
@@ -36,11 +37,12 @@ class UnderWay:
         Returns:
             What the write has to tell of its end.
         """
-        waiting = self._waiting = [] if done is None else [done]
+        waiting = [] if done is None else [done]
+        self._writes.append(waiting)
 
         def ended(error: BrokerError | None) -> None:
-            if self._waiting is waiting:
-                self._waiting = None
+            # Equal lists are not the same write.
+            self._writes = [write for write in self._writes if write is not waiting]
             if error is None:
                 self._late.clear()
             elif isinstance(error, CommitTimeoutError):
@@ -60,7 +62,7 @@ class UnderWay:
         """Has `done` told when all that was written is committed: at once when nothing is under
         way.
         """
-        if self._waiting is None:
-            done(None)
+        if self._writes:
+            self._writes[-1].append(done)
         else:
-            self._waiting.append(done)
+            done(None)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ledgermq.broker.errors import BrokerError, CommitTimeoutError, ServiceUnavailableError
+from ledgermq.broker.errors import (
+    BrokerError,
+    CommitTimeoutError,
+    ServiceUnavailableError,
+    SystemBusyError,
+)
 from ledgermq.broker.offset_commits import OffsetCommits
 from ledgermq.broker.queue_locks import QueueKey
 from tests.unit.broker.parts import Parts
@@ -95,6 +100,22 @@ def test_what_is_committed_later_makes_an_earlier_one_certain() -> None:
     scene.commit(5)
     scene.parts.turn.end()
     assert (scene.told, scene.parts.written) == ([LATE, None], [])
+
+
+def test_a_refused_write_ends_before_those_that_are_under_way() -> None:
+    scene = Scene()
+    scene.commit(5)
+    scene.parts.turn.end()
+    # Refused at once, as all is while the leadership is handed over.
+    (under_way, scene.parts.written) = (scene.parts.written, [])
+    scene.state.write_snapshot()
+    scene.parts.commit_state(SystemBusyError("refused"))
+    scene.parts.written = under_way
+    scene.commit(5)
+    scene.parts.turn.end()
+    assert scene.told == []
+    scene.parts.commit_state()
+    assert scene.told == [None, None]
 
 
 def test_a_snapshot_that_took_too_long_is_written_again_for_who_asks() -> None:
