@@ -6,6 +6,7 @@ record of its kind is committed: those before it are, too. A record that took to
 committed later; it is not written again by itself, but when somebody wants to know of it.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from ledgermq.broker.errors import BrokerError, CommitTimeoutError
@@ -23,7 +24,7 @@ class UnderWay:
 
     def __init__(self) -> None:
         # Of each, in their order: who waits for it.
-        self._writes: list[list[OnCommitted]] = []
+        self._writes: deque[list[OnCommitted]] = deque()
         # Each makes what took too long count as changed again.
         self._late: list[Callable[[], None]] = []
 
@@ -41,8 +42,11 @@ class UnderWay:
         self._writes.append(waiting)
 
         def ended(error: BrokerError | None) -> None:
-            # Equal lists are not the same write.
-            self._writes = [write for write in self._writes if write is not waiting]
+            if self._writes[0] is waiting:
+                self._writes.popleft()
+            else:
+                # It was refused. Equal lists are not the same write.
+                self._writes = deque(write for write in self._writes if write is not waiting)
             if error is None:
                 self._late.clear()
             elif isinstance(error, CommitTimeoutError):

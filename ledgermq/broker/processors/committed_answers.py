@@ -6,15 +6,13 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from ledgermq.broker.errors import BrokerError
+from ledgermq.broker.under_way import OnCommitted
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 
-# Called once: without an error when all is committed, else with why that is not known.
-Committed = Callable[[BrokerError | None], None]
-
 
 def answer_when_committed(
-    command: RemotingCommand, change: Callable[[Committed], None], body: bytes = b""
+    command: RemotingCommand, change: Callable[[OnCommitted], None], body: bytes = b""
 ) -> Deferred[Any]:
     """Makes a change and returns the answer to its request.
 

@@ -14,12 +14,13 @@ from ledgermq.broker.delay import waiting_message
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissionError
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.processors.committed_answers import Committed, answer_when_committed
+from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.record_copies import copy_of
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
+from ledgermq.broker.under_way import OnCommitted
 from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.codes import VERSION_3_4_9, ResponseCode
@@ -102,7 +103,7 @@ class SendBackProcessor:
         if not is_dead:
             message = waiting_message(message, self._level(header.delay_level, record))
 
-        def store(done: Committed) -> None:
+        def store(done: OnCommitted) -> None:
             def stored(error: BrokerError | None) -> None:
                 if error is None:
                     self._statistics.sent_back(record.topic, group.name)

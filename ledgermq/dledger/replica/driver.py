@@ -542,6 +542,8 @@ class Replica:
     def _apply(self, raft: Raft) -> None:
         """Tells the applier what is committed, when it is time for that."""
         applying, is_leader = self._applying, raft.leader_id == self.self_id
+        if not self._is_running:
+            return
         if not self._apply_times.may_apply(is_leader=is_leader, has_more=applying.has_more):
             return
         try:
