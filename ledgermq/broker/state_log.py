@@ -279,6 +279,8 @@ class BrokerState:
         Those that the log refuses count as changed again. `done` is told when they are committed,
         and all that were written before.
         """
+        if done is not None and self._told_refused(done):
+            return
         if done is not None:
             self._offsets_written.put_back_late()
         if not self.is_leading or self._offset_changes.is_waiting or not self.offsets.has_changes:
@@ -301,6 +303,8 @@ class BrokerState:
 
     def write_locks(self, done: OnCommitted | None = None) -> None:
         """Writes the locks that changed hands; `done` is told when all that did are committed."""
+        if done is not None and self._told_refused(done):
+            return
         if done is not None:
             self._locks_written.put_back_late()
         changes = self.locks.take_changes()
@@ -319,6 +323,16 @@ class BrokerState:
             self._write_bodies(bodies, self._snapshots, refused, written)
         elif done is not None:
             self._locks_written.join(done)
+
+    def _told_refused(self, done: OnCommitted) -> bool:
+        """Tells who waits when a snapshot was refused: what it was to hold, changed or not, is in
+        the tables alone.
+        """
+        alarm = self._snapshots.alarm
+        if not self._is_snapshot_wanted or alarm is None:
+            return False
+        done(SystemBusyError(alarm))
+        return True
 
     def write_snapshot(self) -> None:
         """Writes all tables, in as many records as they need."""

@@ -60,6 +60,7 @@ FINDERS = {
     460: "a log begun afresh right behind what was dispatched left units before it",
     1210: "entries were told to the broker after the log had begun afresh",
     4424: "a commit was answered when a later write was refused",
+    100932: "a commit was answered when the snapshot that was to hold it was refused",
     2593: "a store time fell behind an opening record in the midst of a term",
     3583: "a commit was noted while the cut before it waited for the disk",
     9954: "a bit that flipped soon after a start passed for a torn write",

@@ -10,6 +10,7 @@ from ledgermq.broker.errors import (
 )
 from ledgermq.broker.offset_commits import OffsetCommits
 from ledgermq.broker.queue_locks import QueueKey
+from ledgermq.broker.under_way import UnderWay
 from tests.unit.broker.parts import Parts
 
 LATE = CommitTimeoutError("no majority confirmed it")
@@ -103,19 +104,15 @@ def test_what_is_committed_later_makes_an_earlier_one_certain() -> None:
 
 
 def test_a_refused_write_ends_before_those_that_are_under_way() -> None:
-    scene = Scene()
-    scene.commit(5)
-    scene.parts.turn.end()
+    told: list[BrokerError | None] = []
+    writes = UnderWay()
+    first = writes.begin(told.append, lambda: None)
     # Refused at once, as all is while the leadership is handed over.
-    (under_way, scene.parts.written) = (scene.parts.written, [])
-    scene.state.write_snapshot()
-    scene.parts.commit_state(SystemBusyError("refused"))
-    scene.parts.written = under_way
-    scene.commit(5)
-    scene.parts.turn.end()
-    assert scene.told == []
-    scene.parts.commit_state()
-    assert scene.told == [None, None]
+    writes.begin(None, lambda: None)(SystemBusyError("refused"))
+    writes.join(told.append)
+    assert told == []
+    first(None)
+    assert told == [None, None]
 
 
 def test_a_snapshot_that_took_too_long_is_written_again_for_who_asks() -> None:
@@ -128,6 +125,30 @@ def test_a_snapshot_that_took_too_long_is_written_again_for_who_asks() -> None:
     assert scene.told == []
     assert any(b'"snapshot"' in body for body in scene.parts.commit_state())
     assert scene.told == [None]
+
+
+def test_nobody_is_answered_while_the_snapshot_of_a_new_leader_is_refused() -> None:
+    scene = Scene()
+    scene.commit(5)
+    scene.parts.turn.end()
+    scene.state.follow()
+    scene.parts.commit_state(LOST)
+    scene.state.lead("n0/3")
+    scene.parts.commit_state(SystemBusyError("refused"))
+    scene.commit(5)
+    scene.state.locks.lock("g", [QUEUE], "c1", 0)
+    scene.state.write_locks(scene.told.append)
+    scene.parts.turn.end()
+    assert scene.parts.written == []
+    assert scene.told[0] == LOST
+    assert all(isinstance(error, SystemBusyError) for error in scene.told[1:])
+    assert len(scene.told) == 3
+    # The next snapshot has it.
+    scene.state.write_snapshot()
+    scene.commit(5)
+    scene.parts.turn.end()
+    scene.parts.commit_state()
+    assert scene.told[3:] == [None]
 
 
 def test_who_waits_when_the_leadership_is_lost_is_told_so() -> None:
