@@ -1,29 +1,31 @@
 """The offsets that consumer groups committed: group, topic, queue -> number of the next message to
 consume.
 
-Pure. The last write wins, a smaller offset is accepted; what changed since the last call of
-`take_changes` is remembered, so that replication writes changes only. Source:
-`ConsumerOffsetManager.java`.
+Pure. The last write wins, a smaller offset is accepted. The table is a part of the replicated
+state: only `state_machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
 from ledgermq.broker.names import LIGHT_QUEUE_PREFIX
+from ledgermq.broker.ordered_names import OrderedNames
 from ledgermq.broker.topics import QUEUES_MAX
 
 SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
 # Of all offsets as JSON: below what a state file may have, and read within seconds at a start.
 OFFSETS_BYTES_MAX: Final = 128 << 20
+_BEHIND_SEPARATOR: Final = chr(ord(SEPARATOR) + 1)
 # What a pair takes besides its key, and what a queue takes: the longest id and offset, quoted.
 _PAIR_BYTES: Final = 16
 _QUEUE_BYTES: Final = 30
 
 # topic@group -> queue_id -> offset
 OffsetsByKey = dict[str, dict[int, int]]
+_NO_OFFSETS: Final[Mapping[int, int]] = {}
 
 
 class ConsumerOffsetTable:
@@ -46,32 +48,40 @@ class ConsumerOffsetTable:
         """
         self.knows_light_queues = knows_light_queues
         self._offsets: OffsetsByKey = {}
+        self._names = OrderedNames()
         self._keys_max = keys_max
         # At most what the offsets take as JSON.
         self.json_bytes = 0
         self._bytes_max = bytes_max
-        # Queues whose offset changed since the last take_changes.
-        self._changed: dict[str, set[int]] = {}
 
     def __len__(self) -> int:
         return len(self._offsets)
 
-    @property
-    def has_changes(self) -> bool:
-        """True when take_changes would return something."""
-        return bool(self._changed)
+    def __contains__(self, key: str) -> bool:
+        return key in self._offsets
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """Returns the committed offset, or None when the group never committed one."""
         queues = self._offsets.get(f"{topic}{SEPARATOR}{group}")
         return None if queues is None else queues.get(queue_id)
 
+    def of_key(self, key: str) -> Mapping[int, int]:
+        """Returns the offsets of one pair by queue id; empty when there are none."""
+        return self._offsets.get(key, _NO_OFFSETS)
+
     def of_topic(self, group: str, topic: str) -> dict[int, int]:
         """Returns the offsets of one group by queue id; empty when there are none."""
-        return dict(self._offsets.get(f"{topic}{SEPARATOR}{group}", {}))
+        return dict(self.of_key(f"{topic}{SEPARATOR}{group}"))
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Stores an offset.
+    def check(
+        self, key: str, queue_id: int, offset: int, *, more_pairs: int = 0, more_queues: int = 0
+    ) -> None:
+        """Checks an offset that a group wants to commit.
+
+        Args:
+            key: topic@group.
+            more_pairs: new pairs that are on their way into the table.
+            more_queues: queues likewise.
 
         Raises:
             InvalidRequestError: a number that no offset or queue can have.
@@ -80,69 +90,78 @@ class ConsumerOffsetTable:
         """
         if not 0 <= queue_id < QUEUES_MAX or not 0 <= offset <= _OFFSET_MAX:
             raise InvalidRequestError(
-                f"offset {offset} of topic[{topic}] queue {queue_id} not stored: allowed are"
+                f"offset {offset} of {key} queue {queue_id} not stored: allowed are"
                 f" offsets from 0 to {_OFFSET_MAX} and queue ids from 0 to {QUEUES_MAX - 1}"
             )
-        key = f"{topic}{SEPARATOR}{group}"
         queues = self._offsets.get(key)
-        if queues is None:
-            if len(self._offsets) >= self._keys_max:
-                raise SystemBusyError(
-                    f"offset of {key} not stored: there are {len(self._offsets)}"
-                    f" pairs of topic and group, allowed are {self._keys_max}"
-                )
-            self._check_bytes(key, _key_bytes(key) + _QUEUE_BYTES)
-            self.json_bytes += _key_bytes(key)
-            queues = self._offsets[key] = {}
-        known = queues.get(queue_id)
-        if known == offset:
+        if queues is not None and queue_id in queues:
             return
-        if known is None:
-            self._check_bytes(key, _QUEUE_BYTES)
-            self.json_bytes += _QUEUE_BYTES
-        queues[queue_id] = offset
-        self._changed.setdefault(key, set()).add(queue_id)
-
-    def _check_bytes(self, key: str, more: int) -> None:
-        if self.json_bytes + more > self._bytes_max:
+        pairs = len(self._offsets) + more_pairs
+        if queues is None and pairs >= self._keys_max:
             raise SystemBusyError(
-                f"offset of {key} not stored: the offsets of {len(self._offsets)} pairs of topic"
+                f"offset of {key} not stored: there are {pairs}"
+                f" pairs of topic and group, allowed are {self._keys_max}"
+            )
+        new_pairs = more_pairs + (queues is None)
+        needed = _QUEUE_BYTES * (1 + more_queues) + _key_bytes(key) * new_pairs
+        if self.json_bytes + needed > self._bytes_max:
+            raise SystemBusyError(
+                f"offset of {key} not stored: the offsets of {pairs} pairs of topic"
                 f" and group take {self.json_bytes} bytes, allowed are {self._bytes_max}"
             )
 
-    def take_changes(self) -> OffsetsByKey:
-        """Returns the offsets that changed since the last call, and forgets that they did."""
-        changes: OffsetsByKey = {}
-        for key, queue_ids in sorted(self._changed.items()):
-            # Topic or group may have been removed since, and be there again with other queues.
-            queues = self._offsets.get(key, {})
-            found = {queue_id: queues[queue_id] for queue_id in sorted(queue_ids & queues.keys())}
-            if found:
-                changes[key] = found
-        self._changed = {}
-        return changes
-
-    def put_back(self, changes: Mapping[str, Mapping[int, int]]) -> None:
-        """Takes back what `take_changes` gave: nobody was told of it."""
-        for key, queues in changes.items():
-            self._changed.setdefault(key, set()).update(queues)
-
-    def follow(self, changes: Mapping[str, Mapping[int, int]]) -> None:
-        """Takes over offsets of a leader; nothing is removed and nothing counts as changed."""
+    def put(self, changes: Mapping[str, Mapping[int, int]]) -> None:
+        """Adds and replaces offsets; nothing is removed."""
         for key, queues in changes.items():
             known = self._offsets.get(key)
             if known is None:
                 known = self._offsets[key] = {}
+                self._names.add(key)
                 self.json_bytes += _key_bytes(key)
             self.json_bytes -= len(known) * _QUEUE_BYTES
             known.update(queues)
             self.json_bytes += len(known) * _QUEUE_BYTES
 
     def replace_all(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Takes over all offsets of a leader or a file."""
-        self._offsets, self.json_bytes = {}, 0
-        self._changed = {}
-        self.follow(offsets)
+        """Takes over all offsets of a document."""
+        self._offsets = {key: dict(queues) for key, queues in offsets.items()}
+        self._names = OrderedNames(self._offsets)
+        self.json_bytes = sum(
+            _key_bytes(key) + len(queues) * _QUEUE_BYTES for key, queues in offsets.items()
+        )
+
+    # Piece by piece.
+
+    def behind(self, after: str) -> Iterator[tuple[str, Any]]:
+        """Yields the pairs behind a key, in order, with their offsets by queue id."""
+        for key in self._names.behind(after):
+            yield key, self._offsets[key]
+
+    def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool:
+        """Has exactly `put` among the keys behind `after`, up to `upto`.
+
+        Returns:
+            Whether something changed by it.
+        """
+        offsets = offsets_from_json(put)
+        former = {key: self._offsets[key] for key in self._names.between(after, upto)}
+        if former == offsets:
+            return False
+        for key in former:
+            self._remove(key)
+        self.put(offsets)
+        return True
+
+    def merge(self, put: Mapping[str, Any]) -> bool:
+        """Adds and replaces offsets; returns whether something changed by it."""
+        offsets = offsets_from_json(put)
+        has_changed = any(
+            self.of_key(key).get(queue_id) != offset
+            for key, queues in offsets.items()
+            for queue_id, offset in queues.items()
+        )
+        self.put(offsets)
+        return has_changed
 
     def topics_of(self, group: str) -> list[str]:
         """Returns the topics for which a group has offsets, in order."""
@@ -152,7 +171,9 @@ class ConsumerOffsetTable:
     def groups_of(self, topic: str) -> list[str]:
         """Returns the groups that have offsets for a topic, in order."""
         start = topic + SEPARATOR
-        return sorted(key[len(start) :] for key in self._offsets if key.startswith(start))
+        # The names of topics and groups have no character below the separator's next one.
+        keys = self._names.between(start, topic + _BEHIND_SEPARATOR)
+        return [key[len(start) :] for key in keys if key.startswith(start)]
 
     def remove_group(self, group: str) -> None:
         """Forgets all offsets of a group."""
@@ -166,6 +187,7 @@ class ConsumerOffsetTable:
 
     def _remove(self, key: str) -> None:
         self.json_bytes -= _key_bytes(key) + len(self._offsets.pop(key)) * _QUEUE_BYTES
+        self._names.remove(key)
 
     def all(self) -> OffsetsByKey:
         """Returns all offsets; the dicts are the table's own and must not be changed."""

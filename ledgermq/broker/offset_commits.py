@@ -1,53 +1,186 @@
-"""OffsetCommits: commits of offsets whose sender waits for an answer.
+"""OffsetCommits: offsets that consumers tell a leader, on their way into the table.
 
-It comes when the next leader would know of the offset, too. All commits of a turn become one write,
-and what was told one-way before goes with it.
+Who waits for an answer gets it when the offset is applied, and the next leader would know of it,
+too: all commits of a turn become one command. What is told one-way costs a note; it is proposed
+together with the next commit, or when its time has come. Who asks for an offset that is on its way
+waits until it is there: so the last word of a consumer that ends counts for the one that follows
+it, and nobody sees an offset that is lost with its leader.
 """
 
 from collections.abc import Callable
+from typing import Final
 
-from ledgermq.broker.errors import BrokerError
-from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.consumer_offsets import SEPARATOR, ConsumerOffsetTable, OffsetsByKey
+from ledgermq.broker.errors import BrokerError, CommitTimeoutError, SystemBusyError
+from ledgermq.broker.refusals import Refusals
 from ledgermq.broker.under_way import OnCommitted
+
+# Brings offsets into the log.
+ProposeOffsets = Callable[[OffsetsByKey, OnCommitted], None]
+_OFFSETS: Final = "consumer offsets"
 
 
 class OffsetCommits:
-    """Those who wait for the write at the end of this turn."""
+    """The offsets that a leader was told and that are not applied yet.
+
+    Invariant: what a consumer waits for stands in `_told` or in `_proposed` until it is answered.
+    """
 
     def __init__(
         self,
-        state: BrokerState,
+        offsets: ConsumerOffsetTable,
         *,
+        propose: ProposeOffsets,
+        is_settled: Callable[[], bool],
         call_at_end_of_turn: Callable[[Callable[[], None]], object],
-        refusal: Callable[[], BrokerError],
+        clock_ms: Callable[[], float],
     ) -> None:
-        """Nobody waits.
+        """Nothing was told.
 
         Args:
-            state: has the offsets already when `wait` is called.
+            offsets: those that are applied.
+            propose: brings offsets into the log.
+            is_settled: tells whether all is applied that this leader brought into the log.
             call_at_end_of_turn: has a function called when the reactor has served all that was
                 readable.
-            refusal: says why this member does not lead.
+            clock_ms: monotonic time.
         """
-        self._state = state
+        self._offsets = offsets
+        self._propose = propose
+        self._is_settled = is_settled
         self._call_at_end_of_turn = call_at_end_of_turn
-        self._refusal = refusal
+        self._told: OffsetsByKey = {}
+        # Of what was told: pairs and queues that the table has not.
+        self._new_pairs = self._new_queues = 0
+        # Commands that are neither applied nor refused, in their order.
+        self._proposed: list[tuple[OffsetsByKey, list[OnCommitted]]] = []
+        # Those who wait for what is proposed at the end of this turn.
         self._waiting: list[OnCommitted] = []
+        self._is_called = False
+        self._refusals = Refusals(_OFFSETS, clock_ms)
+
+    @property
+    def alarm(self) -> str | None:
+        """Why offsets cannot be stored, for operators; None while they can."""
+        return self._refusals.alarm
+
+    def forget(self) -> None:
+        """Forgets what was told: this member begins to lead."""
+        self._told, self._proposed = {}, []
+        self._new_pairs = self._new_queues = 0
+        self._refusals.forget()
+
+    def follow(self, error: BrokerError) -> None:
+        """Tells those who wait that this member leads no longer, and forgets what was told."""
+        self.forget()
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(error)
+
+    def tell(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Takes an offset for which nobody waits.
+
+        Raises:
+            InvalidRequestError: a number that no offset or queue can have.
+            SystemBusyError: there are too many.
+        """
+        key = f"{topic}{SEPARATOR}{group}"
+        queues = self._told.get(key)
+        is_new = key not in self._offsets
+        more_pairs = self._new_pairs - (is_new and queues is not None)
+        self._offsets.check(
+            key, queue_id, offset, more_pairs=more_pairs, more_queues=self._new_queues
+        )
+        if queues is None:
+            queues = self._told[key] = {}
+            self._new_pairs += is_new
+        if queue_id not in queues:
+            self._new_queues += queue_id not in self._offsets.of_key(key)
+        queues[queue_id] = offset
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, done: OnCommitted) -> None:
+        """Takes an offset whose consumer waits; `done` is told when it is applied.
+
+        Raises:
+            As `tell`.
+        """
+        self.tell(group, topic, queue_id, offset)
+        self._wait(done)
+
+    def is_on_its_way(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a queue's offset in the table is not the last one that was told."""
+        key = f"{topic}{SEPARATOR}{group}"
+        if queue_id in self._told.get(key, ()):
+            return True
+        return any(queue_id in offsets.get(key, ()) for offsets, _ in self._proposed)
 
     def wait(self, done: OnCommitted) -> None:
-        """Has `done` told when the offsets of now are committed, or why that is not known."""
-        if not self._waiting:
-            self._call_at_end_of_turn(self._write)
+        """Has `done` told when all is applied that was told so far."""
+        self._wait(done)
+
+    def _wait(self, done: OnCommitted) -> None:
         self._waiting.append(done)
+        if not self._is_called:
+            self._is_called = True
+            self._call_at_end_of_turn(self._turn_ends)
 
-    def _write(self) -> None:
+    def _turn_ends(self) -> None:
+        self._is_called = False
+        if self._waiting:
+            self.propose()
+
+    def propose(self) -> None:
+        """Proposes what was told since the last call."""
         waiting, self._waiting = self._waiting, []
-
-        def told(error: BrokerError | None) -> None:
-            for done in waiting:
-                done(error)
-
-        if self._state.is_leading:
-            self._state.write_offsets(told)
+        if self._refusals.is_waiting:
+            # What the log refused is told to operators, and proposed again.
+            _tell(waiting, SystemBusyError(self._refusals.alarm or _OFFSETS))
+            return
+        told = self._take_told()
+        if told:
+            self._begin(told, waiting)
+        elif self._proposed:
+            self._proposed[-1][1].extend(waiting)
         else:
-            told(self._refusal())
+            _tell(waiting, None)
+
+    def _take_told(self) -> OffsetsByKey:
+        """Returns what was told, but for what the table has."""
+        told, self._told = self._told, {}
+        self._new_pairs = self._new_queues = 0
+        if not self._is_settled():
+            # The table may have another offset in a moment.
+            return told
+        changes: OffsetsByKey = {}
+        for key, queues in told.items():
+            known = self._offsets.of_key(key)
+            changed = {n: offset for n, offset in queues.items() if known.get(n) != offset}
+            if changed:
+                changes[key] = changed
+        return changes
+
+    def _begin(self, told: OffsetsByKey, waiting: list[OnCommitted]) -> None:
+        proposed = (told, waiting)
+        self._proposed.append(proposed)
+
+        def done(error: BrokerError | None) -> None:
+            is_current = any(one is proposed for one in self._proposed)
+            self._proposed = [one for one in self._proposed if one is not proposed]
+            if error is None:
+                self._refusals.stored()
+            elif is_current and not isinstance(error, CommitTimeoutError):
+                self._refusals.refused(error)
+                self._put_back(told)
+            _tell(waiting, error)
+
+        self._propose(told, done)
+
+    def _put_back(self, refused: OffsetsByKey) -> None:
+        """Nobody knows of these; what was told since then is newer."""
+        for key, queues in refused.items():
+            self._told[key] = {**queues, **self._told.get(key, {})}
+
+
+def _tell(waiting: list[OnCommitted], error: BrokerError | None) -> None:
+    for done in waiting:
+        done(error)

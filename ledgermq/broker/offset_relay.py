@@ -53,6 +53,7 @@ class OffsetRelay:
         self,
         leadership: Leadership,
         offsets: ConsumerOffsetTable,
+        tell: Callable[[str, str, int, int], None],
         *,
         find_master: Callable[[], str | None],
         ask_for_master: Callable[[], None],
@@ -62,6 +63,7 @@ class OffsetRelay:
 
         Args:
             offsets: as the leader's records tell them.
+            tell: takes an offset when this member leads: group, topic, queue id and offset.
             find_master: "host:port" of the group's leader for clients, as name servers told it
                 last; None when they told none.
             ask_for_master: has name servers tell it again.
@@ -69,6 +71,7 @@ class OffsetRelay:
         """
         self._leadership = leadership
         self._offsets = offsets
+        self._tell = tell
         self._find_master = find_master
         self._ask_for_master = ask_for_master
         self._connect = connect
@@ -110,7 +113,7 @@ class OffsetRelay:
         for (group, topic, queue_id), told in waiting.items():
             known = self._offsets.find(group, topic, queue_id)
             if known is not None and known < told.offset:
-                self._offsets.commit(group, topic, queue_id, told.offset)
+                self._tell(group, topic, queue_id, told.offset)
 
     def _pass_on(self, peer: Peer, key: _Key, told: _Told) -> Deferred[None]:
         command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET)

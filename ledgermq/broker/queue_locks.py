@@ -1,26 +1,17 @@
-"""Which client may consume a queue in order: locks that expire.
+"""Which client may consume a queue in order: who holds the lock of it.
 
-Pure. A lock belongs to one client id of one group and lives for 60 s after it was last asked for;
-an expired lock is free. A client holds its own lock to be valid for 30 s, also when the broker has
-another leader meanwhile: so who holds which queue is replicated (`state_log.py`), and a new leader
-keeps every lock for that long. Not longer, because a client that gives a queue back may tell it the
-former leader. Times are monotonic, and not replicated. Source: `RebalanceLockManager.java`, whose
+Pure. The table is a part of the replicated state: only `state_machine.py` changes it. How long a
+lock lives is the leader's business (`lock_grants.py`). Source: `RebalanceLockManager.java`, whose
 locks are lost with their broker.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.errors import SystemBusyError
+from ledgermq.broker.ordered_names import OrderedNames
 
-# Time of a lock that came from elsewhere: `lead` gives it one that counts.
-_LONG_AGO_MS: Final = -(1 << 62)
-# `rocketmq.broker.rebalance.lockMaxLiveTime`.
-LOCK_LIFE_MS: Final = 60_000
-# Life of a lock under a leader that has not been asked for it yet: what its client counts on, and
-# what a former leader may have granted until it knew that it leads no longer.
-INHERITED_LIFE_MS: Final = 35_000
 _LOCKS_MAX: Final = 1_000_000
 # Of all locks as JSON: below what a state file may have.
 _LOCKS_BYTES_MAX: Final = 128 << 20
@@ -45,151 +36,135 @@ class QueueLocks:
 
     def __init__(self, *, bytes_max: int = _LOCKS_BYTES_MAX) -> None:
         """Begins empty; `bytes_max` bounds all locks as JSON."""
-        # group -> queue -> (client_id, time of the last request in ms)
-        self._locks: dict[str, dict[QueueKey, tuple[str, int]]] = {}
+        # group -> queue -> client id
+        self._locks: dict[str, dict[QueueKey, str]] = {}
+        self._names = OrderedNames()
         self._count = 0
         # At most what the locks take as JSON.
         self.json_bytes = 0
         self._bytes_max = bytes_max
-        # Queues that have another holder, or none, since the last `take_changes`.
-        self._changed: dict[str, set[QueueKey]] = {}
 
     def __len__(self) -> int:
         return self._count
 
-    def lock(
-        self, group: str, queues: Iterable[QueueKey], client_id: str, now_ms: int
-    ) -> list[QueueKey]:
-        """Takes or renews locks; `now_ms` is monotonic here and everywhere below.
+    def holder(self, group: str, queue: QueueKey) -> str:
+        """Returns the client that holds a queue, empty when nobody does."""
+        return self._locks.get(group, {}).get(queue, "")
 
-        Returns:
-            The queues that the client holds now, out of those it asked for.
+    def all_holders(self) -> Iterator[tuple[str, QueueKey, str]]:
+        """Yields group, queue and client of each lock; the table must not change meanwhile."""
+        for group, locks in self._locks.items():
+            for queue, client_id in locks.items():
+                yield group, queue, client_id
+
+    def check_room(self, group: str, queue: QueueKey, client_id: str, more: int = 0) -> None:
+        """Checks a lock that is to change hands; `more` are on their way into the table.
 
         Raises:
             SystemBusyError: there are too many locks.
         """
-        locks = self._locks.setdefault(group, {})
-        held: list[QueueKey] = []
-        for queue in queues:
-            owner = locks.get(queue)
-            if owner is not None and owner[0] != client_id and now_ms - owner[1] <= LOCK_LIFE_MS:
-                continue
-            if owner is None or owner[0] != client_id:
-                self._check_room(group, queue, client_id, is_new=owner is None)
-                self._changed.setdefault(group, set()).add(queue)
-                self._uncount(group, queue, owner)
-                self._count += 1
-                self.json_bytes += _row_bytes(group, queue, client_id)
-            locks[queue] = (client_id, now_ms)
-            held.append(queue)
-        return held
-
-    def _check_room(self, group: str, queue: QueueKey, client_id: str, *, is_new: bool) -> None:
-        if is_new and self._count >= _LOCKS_MAX:
+        if not self.holder(group, queue) and self._count + more >= _LOCKS_MAX:
             raise SystemBusyError(
                 f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
             )
-        if self.json_bytes + _row_bytes(group, queue, client_id) > self._bytes_max:
+        row_bytes = _row_bytes(group, queue, client_id)
+        if self.json_bytes + row_bytes * (1 + more) > self._bytes_max:
             raise SystemBusyError(
                 f"no lock for queue {queue.queue_id} of {queue.topic[:255]}: {self._count} locks"
                 f" take {self.json_bytes} bytes, allowed are {self._bytes_max}"
             )
 
-    def _uncount(self, group: str, queue: QueueKey, owner: tuple[str, int] | None) -> None:
-        if owner is not None:
-            self._count -= 1
-            self.json_bytes -= _row_bytes(group, queue, owner[0])
+    def put(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
+        """Has queues change hands."""
+        for group, rows in changes.items():
+            for topic, broker_name, queue_id, client_id in rows:
+                self._drop(group, QueueKey(topic, broker_name, queue_id))
+                if client_id:
+                    self._take(group, QueueKey(topic, broker_name, queue_id), client_id)
 
-    def unlock(self, group: str, queues: Iterable[QueueKey], client_id: str) -> None:
-        """Gives up locks; those of other clients stay."""
+    def _take(self, group: str, queue: QueueKey, client_id: str) -> None:
+        if group not in self._locks:
+            self._locks[group] = {}
+            self._names.add(group)
+        self._locks[group][queue] = client_id
+        self._count += 1
+        self.json_bytes += _row_bytes(group, queue, client_id)
+
+    def _drop(self, group: str, queue: QueueKey) -> None:
         locks = self._locks.get(group, {})
-        for queue in queues:
-            owner = locks.get(queue)
-            if owner is not None and owner[0] == client_id:
-                self._drop(group, queue)
-
-    def expire(self, now_ms: int) -> None:
-        """Forgets locks that nobody renewed."""
-        for group, locks in list(self._locks.items()):
-            for queue, (_, since) in list(locks.items()):
-                if now_ms - since > LOCK_LIFE_MS:
-                    self._drop(group, queue)
+        client_id = locks.pop(queue, None)
+        if client_id is None:
+            return
+        self._count -= 1
+        self.json_bytes -= _row_bytes(group, queue, client_id)
+        if not locks:
+            del self._locks[group]
+            self._names.remove(group)
 
     def clear(self) -> None:
         """Forgets all locks."""
-        self._locks = {}
+        self._locks, self._names = {}, OrderedNames()
         self._count = self.json_bytes = 0
-        self._changed = {}
 
-    def _drop(self, group: str, queue: QueueKey) -> None:
-        locks = self._locks[group]
-        self._uncount(group, queue, locks.pop(queue))
-        self._changed.setdefault(group, set()).add(queue)
-        if not locks:
-            del self._locks[group]
+    # Piece by piece.
 
-    # Replication.
+    def behind(self, after: str) -> Iterator[tuple[str, Any]]:
+        """Yields the groups behind a name, in order, with the rows of their locks."""
+        for group in self._names.behind(after):
+            yield group, self._rows(group)
 
-    def take_changes(self) -> dict[str, list[LockRow]]:
-        """Returns what changed since the last call, by group, and forgets that it did."""
-        changes = {
-            group: [
-                (*queue, self._locks.get(group, {}).get(queue, ("", 0))[0])
-                for queue in sorted(queues)
-            ]
-            for group, queues in self._changed.items()
-        }
-        self._changed = {}
-        return changes
+    def _rows(self, group: str) -> list[LockRow]:
+        return [(*queue, client_id) for queue, client_id in sorted(self._locks[group].items())]
 
-    def put_back(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
-        """Takes back what `take_changes` gave: it may be that nobody was told of it."""
-        for group, rows in changes.items():
-            self._changed.setdefault(group, set()).update(QueueKey(*row[:3]) for row in rows)
+    def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool:
+        """Has exactly `put` among the groups behind `after`, up to `upto`.
 
-    def lead(self, now_ms: int) -> None:
-        """Gives every lock the life of an inherited one."""
-        since_ms = now_ms + INHERITED_LIFE_MS - LOCK_LIFE_MS
-        for locks in self._locks.values():
-            for queue, (client_id, _) in locks.items():
-                locks[queue] = (client_id, since_ms)
+        Returns:
+            Whether something changed by it.
+        """
+        rows = rows_from_json(put)
+        former = {group: self._rows(group) for group in self._names.between(after, upto)}
+        if former == {group: sorted(locks) for group, locks in rows.items()}:
+            return False
+        for group, locks in former.items():
+            for topic, broker_name, queue_id, _ in locks:
+                self._drop(group, QueueKey(topic, broker_name, queue_id))
+        self.put(rows)
+        return True
 
-    def follow(self, changes: Mapping[str, Any]) -> None:
-        """Takes over changes of a leader; what is not understood is left out."""
-        for group, rows in changes.items():
-            locks = self._locks.setdefault(group, {})
-            for row in rows if isinstance(rows, list) else []:
-                match row:
-                    case [str(topic), str(broker_name), int(queue_id), str(client_id)]:
-                        queue = QueueKey(topic, broker_name, queue_id)
-                        self._uncount(group, queue, locks.pop(queue, None))
-                        if client_id:
-                            locks[queue] = (client_id, _LONG_AGO_MS)
-                            self._count += 1
-                            self.json_bytes += _row_bytes(group, queue, client_id)
-            if not locks:
-                del self._locks[group]
+    def merge(self, put: Mapping[str, Any]) -> bool:
+        """Has queues change hands; returns whether one did."""
+        rows = rows_from_json(put)
+        has_changed = any(
+            self.holder(group, QueueKey(*row[:3])) != row[3]
+            for group, locks in rows.items()
+            for row in locks
+        )
+        self.put(rows)
+        return has_changed
 
-    def replace_all(self, table: Mapping[str, Any]) -> None:
-        """Takes over all locks of a leader or a file."""
-        self.clear()
-        self.follow(table)
-
-    def all(self) -> dict[str, list[LockRow]]:
-        """Returns all locks by group."""
-        return {
-            group: [(*queue, client_id) for queue, (client_id, _) in sorted(locks.items())]
-            for group, locks in self._locks.items()
-        }
+    # As a document.
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of queueLocks.json."""
-        return {"lockTable": self.all()}
+        return {"lockTable": {group: self._rows(group) for group in self._locks}}
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over the content of queueLocks.json."""
-        table = value.get("lockTable")
-        self.replace_all(table if isinstance(table, Mapping) else {})
+        self.clear()
+        self.put(rows_from_json(value.get("lockTable")))
+
+
+def rows_from_json(value: object) -> dict[str, list[LockRow]]:
+    """Reads rows by group; what is not understood is left out."""
+    changes: dict[str, list[LockRow]] = {}
+    for group, rows in value.items() if isinstance(value, Mapping) else ():
+        for row in rows if isinstance(rows, list) else []:
+            match row:
+                case [str(topic), str(broker_name), int(queue_id), str(client_id)]:
+                    kept = changes.setdefault(group, [])
+                    kept.append((topic, broker_name, queue_id, client_id))
+    return changes
 
 
 def _row_bytes(group: str, queue: QueueKey, client_id: str) -> int:

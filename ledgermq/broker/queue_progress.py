@@ -100,10 +100,10 @@ class QueueProgress:
         self._settle(index)
         self._plan = _Plan(index, tuple(runs))
 
-    def replace(self, offsets: Mapping[int, int]) -> None:
-        """Takes over all cursors of a leader, as of this place in the log."""
+    def replace(self, offsets: Mapping[Any, Any]) -> None:
+        """Takes over all cursors of a leader, by queue, as of this place in the log."""
         self._plan = None
-        self._offsets = dict(offsets)
+        self._offsets = _offsets(offsets)
 
     def _settle(self, end_index: int) -> None:
         """Applies what the entries below an index tell about the plan; idempotent."""
@@ -197,15 +197,8 @@ class QueueProgress:
     # As records and files.
 
     def to_record(self) -> dict[str, int]:
-        """Returns what a leader's snapshot says: where its last plan leaves the cursors."""
+        """Returns where the last plan of a leader leaves the cursors, for a sweep."""
         return {str(queue): offset for queue, offset in sorted((self._cursors or {}).items())}
-
-    def follow_record(self, record: Mapping[str, Any], index: int) -> None:
-        """Applies a record of the broker's state, if it says anything about progress."""
-        if record.get("kind") == "plan":
-            self.planned(_runs(record.get("runs")), index)
-        elif isinstance(record.get("progress"), Mapping):
-            self.replace(_offsets(record["progress"]))
 
     def levels(self) -> dict[int, int]:
         """Returns the cursors of the delay levels, as known here."""
@@ -233,13 +226,13 @@ class QueueProgress:
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over the content of delayOffset.json; what is not understood is left out."""
         table = value.get("offsetTable")
-        self.replace(_offsets(table if isinstance(table, Mapping) else {}))
+        self.replace(table if isinstance(table, Mapping) else {})
         self._offsets.update(_offsets({HALF_QUEUE: value.get("halfOffset")}))
         heard = value.get("heard")
         self.hear(heard if isinstance(heard, Mapping) else {})
         match value.get("plan"):
             case [int(index), list(runs)]:
-                self._plan = _Plan(index, tuple(_runs(runs)))
+                self._plan = _Plan(index, tuple(runs_from_json(runs)))
 
 
 def _offsets(table: Mapping[Any, Any]) -> dict[int, int]:
@@ -250,7 +243,8 @@ def _offsets(table: Mapping[Any, Any]) -> dict[int, int]:
     }
 
 
-def _runs(value: object) -> list[Run]:
+def runs_from_json(value: object) -> list[Run]:
+    """Reads the runs of a plan; what is not understood is left out."""
     runs = []
     for run in value if isinstance(value, list) else []:
         match run:

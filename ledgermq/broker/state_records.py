@@ -91,9 +91,17 @@ def _joined(texts: Mapping[str, list[str]]) -> dict[str, str]:
 def _texts(entries: Iterable[Entry], bytes_max: int) -> Iterator[tuple[str, str]]:
     """Encodes entries, divided where they are too large."""
     for table, name, value, is_divisible in entries:
-        key = _encode(name) + ":"
-        for text in _pieces(value, bytes_max - len(key), is_divisible):
-            yield table, key + text
+        for text in encoded(name, value, bytes_max, is_divisible=is_divisible):
+            yield table, text
+
+
+def encoded(name: str, value: Any, bytes_max: int, *, is_divisible: bool) -> Iterator[str]:
+    """Yields an entry as a member of a JSON object: several times with a part of its value each,
+    where it is larger than `bytes_max` and may be divided.
+    """
+    key = _encode(name) + ":"
+    for text in _pieces(value, bytes_max - len(key), is_divisible):
+        yield key + text
 
 
 def _pieces(value: Any, bytes_max: int, is_divisible: bool) -> Iterator[str]:

@@ -4,13 +4,13 @@ Pure, like `topics.py`, and replicated the same way. Sources: `SubscriptionGroup
 `SubscriptionGroupManager.java`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ledgermq.broker import names
-from ledgermq.broker.data_version import DataVersion, truth, whole_number
-from ledgermq.broker.errors import SystemBusyError
+from ledgermq.broker.data_version import truth, whole_number
+from ledgermq.broker.named_table import NamedTable
 from ledgermq.protocol.group_settings import DEFAULT_SETTINGS, GroupSettings
 
 _RETRIES_MAX_DEFAULT: Final = 16
@@ -68,98 +68,31 @@ class SubscriptionGroup:
         )
 
 
-class SubscriptionGroupTable:
-    """All subscription groups of this broker by name."""
+class SubscriptionGroupTable(NamedTable[SubscriptionGroup]):
+    """All groups of this broker; subscriptionGroup.json is its document, and the answer to 201."""
 
     def __init__(self, groups_max: int, *, knows_light_queues: bool = False) -> None:
-        self._groups: dict[str, SubscriptionGroup] = {}
-        self._groups_max = groups_max
-        # Groups that are named as light queues are there without being in the table.
-        self._knows_light_queues = knows_light_queues
-        # Compared for equality by tools and other brokers.
-        self.version = DataVersion()
-        # Changes of this table in this process: whoever caches something compares it.
-        self.generation = 0
+        """Begins empty.
 
-    def __len__(self) -> int:
-        return len(self._groups)
+        Args:
+            groups_max: groups that may be there.
+            knows_light_queues: groups that are named as light queues are there without being in
+                the table.
+        """
+        super().__init__(
+            SubscriptionGroup.from_json,
+            noun="subscription group",
+            table_key="subscriptionGroupTable",
+            count_max=groups_max,
+            count_key="maxGroupCount",
+        )
+        self._knows_light_queues = knows_light_queues
 
     def find(self, name: str) -> SubscriptionGroup | None:
-        """Returns the group, or None."""
-        group = self._groups.get(name)
+        group = self._entries.get(name)
         if group is None and self._knows_light_queues and names.is_light_group(name):
             return SubscriptionGroup(name)
         return group
-
-    def all(self) -> list[SubscriptionGroup]:
-        """Returns all groups in the order of their names."""
-        return [self._groups[name] for name in sorted(self._groups)]
-
-    def check_room(self, name: str) -> None:
-        """Raises SystemBusyError when one more group would pass the limit."""
-        if name not in self._groups and len(self._groups) >= self._groups_max:
-            raise SystemBusyError(
-                f"subscription group[{name}] not created: there are {len(self._groups)} groups,"
-                f" allowed are {self._groups_max} (key maxGroupCount)"
-            )
-
-    def put(self, group: SubscriptionGroup, now_ms: int) -> bool:
-        """Adds or replaces a group; returns False when it was there exactly so."""
-        if self._groups.get(group.name) == group:
-            return False
-        self._groups[group.name] = group
-        self.version = self.version.next(now_ms)
-        self.generation += 1
-        return True
-
-    def remove(self, name: str, now_ms: int) -> bool:
-        """Drops a group; returns False when there was none."""
-        if self._groups.pop(name, None) is None:
-            return False
-        self.version = self.version.next(now_ms)
-        self.generation += 1
-        return True
-
-    def replace_all(self, groups: Iterable[SubscriptionGroup], version: DataVersion) -> None:
-        """Takes over the whole table of a leader or a file."""
-        self._groups = {group.name: group for group in groups}
-        self.version = version
-        self.generation += 1
-
-    def follow(
-        self, put: Iterable[SubscriptionGroup], removed: Iterable[str], version: DataVersion
-    ) -> None:
-        """Takes over changes of a leader together with its version."""
-        for group in put:
-            self._groups[group.name] = group
-        for name in removed:
-            self._groups.pop(name, None)
-        self.version = version
-        self.generation += 1
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the content of subscriptionGroup.json, which is also the body of code 201."""
-        return {
-            "dataVersion": self.version.to_json(),
-            "subscriptionGroupTable": {
-                name: group.to_json() for name, group in self._groups.items()
-            },
-        }
-
-    def load_json(self, value: Mapping[str, Any]) -> None:
-        """Takes over the content of subscriptionGroup.json; entries that are not groups are left
-        out.
-        """
-        table = value.get("subscriptionGroupTable")
-        entries = table.items() if isinstance(table, Mapping) else ()
-        self.replace_all(
-            (
-                SubscriptionGroup.from_json(name, entry)
-                for name, entry in entries
-                if isinstance(entry, Mapping)
-            ),
-            DataVersion.from_json(value.get("dataVersion")),
-        )
 
 
 def built_in_groups() -> list[SubscriptionGroup]:

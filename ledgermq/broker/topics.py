@@ -1,18 +1,18 @@
 """The topic table: which topics exist, with how many queues and which permission.
 
-Pure: time is passed in, files and replication are `state_log.py`'s. The table is one of the three
-parts of the broker's state that go through the ledger; on a follower it only follows. Sources:
+Pure. The table is a part of the replicated state: only `state_machine.py` changes it. Sources:
 `TopicConfig.java`, `TopicConfigManager.java`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from ledgermq.broker import names
 from ledgermq.broker.config import BrokerConfig
-from ledgermq.broker.data_version import DataVersion, truth, whole_number
-from ledgermq.broker.errors import SystemBusyError, TopicNotFoundError
+from ledgermq.broker.data_version import truth, whole_number
+from ledgermq.broker.errors import TopicNotFoundError
+from ledgermq.broker.named_table import NamedTable
 from ledgermq.broker.topic_attributes import MESSAGE_TYPE, kept_attributes
 from ledgermq.commitlog import SCHEDULE_TOPIC, is_light_queue
 
@@ -95,29 +95,28 @@ def _bounded(count: int) -> int:
     return min(max(count, 0), QUEUES_MAX)
 
 
-class TopicTable:
-    """All topics of this broker by name.
-
-    Invariant: `generation` grows with every change, so that whoever caches something about a topic
-    can tell that it is stale by comparing one number.
-    """
+class TopicTable(NamedTable[TopicConfig]):
+    """All topics of this broker; topics.json is its document, and the answer to code 21."""
 
     def __init__(self, topics_max: int, *, knows_light_queues: bool = False) -> None:
-        self._topics: dict[str, TopicConfig] = {}
-        self._topics_max = topics_max
-        # Every name of a light queue is that of a topic, though it is in no table.
-        self._knows_light_queues = knows_light_queues
-        # What name servers compare.
-        self.version = DataVersion()
-        # Changes of this table in this process.
-        self.generation = 0
+        """Begins empty.
 
-    def __len__(self) -> int:
-        return len(self._topics)
+        Args:
+            topics_max: topics that may be there.
+            knows_light_queues: every name of a light queue is that of a topic, though it is in no
+                table.
+        """
+        super().__init__(
+            TopicConfig.from_json,
+            noun="topic",
+            table_key="topicConfigTable",
+            count_max=topics_max,
+            count_key="maxTopicCount",
+        )
+        self._knows_light_queues = knows_light_queues
 
     def find(self, name: str) -> TopicConfig | None:
-        """Returns the topic, or None."""
-        topic = self._topics.get(name)
+        topic = self._entries.get(name)
         if topic is None and self._knows_light_queues and is_light_queue(name):
             return TopicConfig(name, 1, 1)
         return topic
@@ -132,74 +131,6 @@ class TopicTable:
         if topic is None:
             raise TopicNotFoundError(f"topic[{name}] not exist, apply first please!")
         return topic
-
-    def all(self) -> list[TopicConfig]:
-        """Returns all topics in the order of their names."""
-        return [self._topics[name] for name in sorted(self._topics)]
-
-    def check_room(self, name: str) -> None:
-        """Raises SystemBusyError when one more topic would pass the limit."""
-        if name not in self._topics and len(self._topics) >= self._topics_max:
-            raise SystemBusyError(
-                f"topic[{name}] not created: there are {len(self._topics)} topics,"
-                f" allowed are {self._topics_max} (key maxTopicCount)"
-            )
-
-    def put(self, topic: TopicConfig, now_ms: int) -> bool:
-        """Adds or replaces a topic; returns False when it was there exactly so."""
-        if self._topics.get(topic.name) == topic:
-            return False
-        self._topics[topic.name] = topic
-        self._changed(now_ms)
-        return True
-
-    def remove(self, name: str, now_ms: int) -> bool:
-        """Drops a topic; returns False when there was none."""
-        if self._topics.pop(name, None) is None:
-            return False
-        self._changed(now_ms)
-        return True
-
-    def replace_all(self, topics: Iterable[TopicConfig], version: DataVersion) -> None:
-        """Takes over the whole table of a leader or a file."""
-        self._topics = {topic.name: topic for topic in topics}
-        self.version = version
-        self.generation += 1
-
-    def follow(
-        self, put: Iterable[TopicConfig], removed: Iterable[str], version: DataVersion
-    ) -> None:
-        """Takes over changes of a leader together with its version."""
-        for topic in put:
-            self._topics[topic.name] = topic
-        for name in removed:
-            self._topics.pop(name, None)
-        self.version = version
-        self.generation += 1
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the content of topics.json, which is also the body of GET_ALL_TOPIC_CONFIG."""
-        return {
-            "dataVersion": self.version.to_json(),
-            "topicConfigTable": {name: topic.to_json() for name, topic in self._topics.items()},
-        }
-
-    def load_json(self, value: Mapping[str, Any]) -> None:
-        """Takes over the content of topics.json; entries that are not topics are left out."""
-        table = value.get("topicConfigTable")
-        entries = table.items() if isinstance(table, Mapping) else ()
-        self.replace_all(
-            (
-                TopicConfig.from_json(name, entry)
-                for name, entry in entries
-                if isinstance(entry, Mapping)
-            ),
-            DataVersion.from_json(value.get("dataVersion")),
-        )
-
-    def _changed(self, now_ms: int) -> None:
-        self.version = self.version.next(now_ms)
-        self.generation += 1
 
 
 def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
@@ -239,7 +170,6 @@ def topic_for_send(
 
     Raises:
         TopicNotFoundError: the default topic is not there or may not be inherited from.
-        SystemBusyError: there are too many topics.
 
     Source: `TopicConfigManager.createTopicInSendMessageMethod`.
     """
@@ -255,7 +185,6 @@ def topic_for_send(
             f" the default topic [{default_topic}]"
             f" has permission {parent.permission} without the inherit bit 1"
         )
-    table.check_room(name)
     count = max(min(queue_count, parent.write_queue_count), 0)
     return replace(
         parent,

@@ -392,9 +392,9 @@ class Transactions:
         while all(offset < cursor for offset in self._ends.get(self._op_offset, (cursor,))):
             del self._ends[self._op_offset]
             self._op_offset += 1
-        offsets = self._state.offsets
-        offsets.commit(HALF_GROUP, names.HALF_TOPIC, 0, cursor)
-        offsets.commit(HALF_GROUP, names.HALF_DONE_TOPIC, 0, self._op_offset)
+        commits = self._state.commits
+        commits.tell(HALF_GROUP, names.HALF_TOPIC, 0, cursor)
+        commits.tell(HALF_GROUP, names.HALF_DONE_TOPIC, 0, self._op_offset)
         for table in (self._ended, self._copies):
             while len(table) > _REMEMBERED_MAX and (oldest := next(iter(table))) < cursor:
                 del table[oldest]

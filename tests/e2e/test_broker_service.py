@@ -241,11 +241,13 @@ class BrokerServiceTest(TestCase):
         for number in range(500):
             state.put_topic(TopicConfig(f"Topic-{number}"))
             for queue_id in range(50):
-                state.offsets.commit("g", f"Topic-{number}", queue_id, 10**9)
+                state.commits.tell("g", f"Topic-{number}", queue_id, 10**9)
         state.write_offsets()
-        before = state.snapshot_index
-        state.write_snapshot()
-        await until(lambda: state.snapshot_index > before, "the snapshot")
+        await until(lambda: state.offsets.find("g", "Topic-499", 49) is not None, "the offsets")
+        await until(lambda: state.is_swept, "the sweep of the start")
+        before = state.sweep_index
+        state.begin_sweep()
+        await until(lambda: state.is_swept and state.sweep_index > before, "the sweep")
         self.assertIsNone(service.leadership.alarm)
         # The queues' ends go into the log, too, and hold up no message.
         client = CommandClient(reactor, *split(service.address))

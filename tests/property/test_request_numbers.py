@@ -95,7 +95,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Processor]:
     return bind_processors(
         ServiceParts(
             config=parts.config, leadership=parts.leadership, state=parts.state,
-            clients=parts.clients, locks=parts.state.locks, parked=parts.parked,
+            clients=parts.clients, parked=parts.parked,
             proposals=parts.proposals, messages=messages, rates=nothing, rules=rules,
             store_host=HOST, machine_memory_bytes=1 << 30, clean_soon=nothing,
             relay_offset=nothing, now_ms=lambda: parts.now_ms, expiry_ms=lambda: parts.now_ms,

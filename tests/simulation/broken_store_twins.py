@@ -7,10 +7,8 @@ import contextlib
 from dataclasses import fields, replace
 from typing import Any
 
-from ledgermq.broker.offset_commits import OffsetCommits
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.service.flushes import Flushes
-from ledgermq.broker.under_way import UnderWay
 from ledgermq.commitlog import reading
 from ledgermq.commitlog import store as message_store
 from ledgermq.commitlog.message_writer import MessageWriter
@@ -429,19 +427,3 @@ def commit_index_of_the_core() -> list[Patch]:
         return self._raft.commit_index if self._raft is not None else -1
 
     return [(Replica, "commit_index", property(known))]
-
-
-def offsets_answered_at_once() -> list[Patch]:
-    def wait(self: Any, done: Any) -> None:
-        done(None)
-
-    return [(OffsetCommits, "wait", wait)]
-
-
-def offsets_under_way_count_as_stored() -> list[Patch]:
-    """A commit that is made again while its record waits for a majority is answered at once."""
-
-    def join(self: Any, done: Any) -> None:
-        done(None)
-
-    return [(UnderWay, "join", join)]

@@ -8,9 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from tests.simulation import broken_state_twins as state_twins
 from tests.simulation import broken_store_twins as store_twins
 from tests.simulation import broken_twins as twins
-from tests.simulation.scripts import births, brokers, disks, elections, new_group, pushes, starved
+from tests.simulation.scripts import (
+    births,
+    brokers,
+    disks,
+    elections,
+    new_group,
+    pushes,
+    starved,
+    state,
+)
 
 Script = Callable[[], None]
 
@@ -505,17 +515,52 @@ MUTATIONS = (
     Mutation(
         "M58",
         "a commit of an offset is answered before it is committed",
-        store_twins.offsets_answered_at_once,
+        state_twins.offsets_answered_at_once,
         brokers.offsets_that_are_answered,
         20,
     ),
     Mutation(
         "M59",
         "a commit that is made again is answered while the first is under way",
-        store_twins.offsets_under_way_count_as_stored,
+        state_twins.offsets_under_way_count_as_stored,
         brokers.offsets_that_are_answered,
         60,
         {**_TAILS, "loss": 0.3, "fault_weights": (("cut", 5.0), ("kill", 2.0))},
+    ),
+    Mutation(
+        "M60",
+        "a leader shows a topic before it is committed",
+        state_twins.topics_visible_when_proposed,
+        state.state_over_a_change_of_leader,
+        20,
+    ),
+    Mutation(
+        "M61",
+        "a command is applied again behind a later one",
+        state_twins.commands_applied_twice,
+        state.state_over_a_change_of_leader,
+        20,
+    ),
+    Mutation(
+        "M62",
+        "a sweep leaves an entry out",
+        state_twins.sweeps_that_skip_an_entry,
+        state.state_over_a_change_of_leader,
+        20,
+    ),
+    Mutation(
+        "M63",
+        "a sweep that lacks parts counts as whole",
+        state_twins.sweeps_that_lack_a_part,
+        state.sweep_whose_leader_is_lost,
+        60,
+    ),
+    Mutation(
+        "M64",
+        "a part of a sweep does not wait for what stands before it",
+        state_twins.parts_that_wait_for_nothing,
+        state.changes_in_the_midst_of_a_sweep,
+        60,
     ),
 )
 

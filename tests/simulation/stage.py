@@ -51,6 +51,8 @@ _CALM: dict[str, Any] = {
     "queue_count": 1,
     "body_bytes_max": 3_000,
     "segment_bytes": 65_536,
+    # A sweep is one step: nothing of it comes between what a script does.
+    "sweep_step_bytes": 65_536,
     "victims": (),
 }
 
@@ -379,6 +381,8 @@ def group(member_count: int = 3, *, body_bytes: int = _BODY_BYTES, **changes: An
     stage = Stage(member_count=member_count, **changes)
     stage.start()
     stage.lead("n0")
+    state = stage["n0"].broker.state
+    stage.until(lambda: state.is_swept, "the new leader has told the state")
     stage.send_all("n0", body_bytes=body_bytes)
     stage.holds_all(*stage.ids)
     return stage

@@ -8,7 +8,16 @@ import pytest
 
 from tests.simulation.mutations import seen_by_script
 from tests.simulation.planted_mistakes import MUTATIONS, Mutation
-from tests.simulation.scripts import births, brokers, disks, elections, new_group, pushes, starved
+from tests.simulation.scripts import (
+    births,
+    brokers,
+    disks,
+    elections,
+    new_group,
+    pushes,
+    starved,
+    state,
+)
 
 
 def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
@@ -25,7 +34,7 @@ def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
 
 SCRIPTS = [
     script
-    for module in (pushes, elections, disks, brokers, new_group, starved, births)
+    for module in (pushes, elections, disks, brokers, new_group, starved, births, state)
     for script in scripts_of(module)
 ]
 

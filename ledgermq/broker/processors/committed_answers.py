@@ -24,13 +24,24 @@ def answer_when_committed(
     Returns:
         A Deferred with SUCCESS, which fails with the error that the change ended in.
     """
-    answer: Deferred[Any] = Deferred()
+    return when_committed(change).addCallback(
+        lambda _: command.response(ResponseCode.SUCCESS, body=body)
+    )
+
+
+def when_committed(change: Callable[[OnCommitted], None]) -> Deferred[Any]:
+    """Returns a Deferred that fires when a change is committed, and fails with its error.
+
+    Args:
+        change: as in answer_when_committed.
+    """
+    ended: Deferred[Any] = Deferred()
 
     def committed(error: BrokerError | None) -> None:
         if error is None:
-            answer.callback(command.response(ResponseCode.SUCCESS, body=body))
+            ended.callback(None)
         else:
-            answer.errback(error)
+            ended.errback(error)
 
     change(committed)
-    return answer
+    return ended

@@ -185,10 +185,14 @@ class ForwardingProcessor:
         body = ResetOffsetBody({queue: wanted})
         members = _members(self._clients.find_group(group))
         _check_versions(members)
-        self._state.offsets.commit(group, topic.name, queue_id, wanted)
+        answer = answer_when_committed(
+            command,
+            lambda done: self._state.commits.commit(group, topic.name, queue_id, wanted, done),
+            body.encode(),
+        )
         # A member that is not told would commit its own place again.
         _tell_members(members, header, body)
-        return answer_when_committed(command, self._state.write_offsets, body.encode())
+        return answer
 
     def _offsets_at(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
         topic = self._state.topics.find(header.topic)

@@ -12,6 +12,7 @@ from ledgermq.broker.clients import ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.processors.committed_answers import answer_when_committed
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol import lenient_json
@@ -126,7 +127,9 @@ class GroupOffsetProcessor:
         return command.response(ResponseCode.SUCCESS, body=body)
 
     def clone(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """CLONE_GROUP_OFFSET (314): one group takes the offsets of another."""
+        """CLONE_GROUP_OFFSET (314): one group takes the offsets of another; answered when it has
+        them.
+        """
         self._leadership.check_serving()
         header = command.header(CloneGroupOffsetRequestHeader)
         offsets = self._state.offsets
@@ -139,8 +142,8 @@ class GroupOffsetProcessor:
             if not header.offline and not is_wanted:
                 continue
             for queue_id, offset in offsets.of_topic(header.src_group, topic).items():
-                offsets.commit(header.dest_group, topic, queue_id, offset)
-        return command.response(ResponseCode.SUCCESS)
+                self._state.commits.tell(header.dest_group, topic, queue_id, offset)
+        return answer_when_committed(command, self._state.commits.wait)
 
     def all_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_BROKER_CONSUME_STATS (317): where all groups stand."""

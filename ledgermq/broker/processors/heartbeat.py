@@ -10,11 +10,14 @@ for both right afterwards. Who changes the membership of a group has all its mem
 from collections.abc import Callable
 from typing import Any, Final
 
+from twisted.internet.defer import Deferred
+
 from ledgermq.broker import names
 from ledgermq.broker.clients import Client, ClientTable
 from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import (
+    BrokerError,
     ConsumerOfflineError,
     GroupNotFoundError,
     InvalidRequestError,
@@ -31,7 +34,7 @@ from ledgermq.broker.filters import (
 )
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.processors.committed_answers import answer_when_committed
-from ledgermq.broker.queue_locks import QueueKey, QueueLocks
+from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.topics import TOPIC_UNIT_SUBSCRIPTION
 from ledgermq.protocol import lenient_json
@@ -78,7 +81,6 @@ class ClientProcessor:
         leadership: Leadership,
         state: BrokerState,
         clients: ClientTable,
-        locks: QueueLocks,
         now_ms: Callable[[], int],
         clock_ms: Callable[[], float],
     ) -> None:
@@ -87,7 +89,6 @@ class ClientProcessor:
         self._leadership = leadership
         self._state = state
         self._clients = clients
-        self._locks = locks
         self._now_ms = now_ms
         self._clock_ms = clock_ms
 
@@ -111,6 +112,12 @@ class ClientProcessor:
         for producer in data.producer_data_set:
             names.check_group_name(producer.group_name)
             self._clients.register_producer(connection, client, producer.group_name)
+        if self._state.is_making:
+            # The group is there for everybody when its first member hears that it belongs to it;
+            # one that cannot be made now is made by its next use.
+            made: Deferred[Any] = Deferred()
+            self._state.when_made(lambda _: made.callback(command.response(ResponseCode.SUCCESS)))
+            return made
         return command.response(ResponseCode.SUCCESS)
 
     def _register_consumer(
@@ -166,8 +173,7 @@ class ClientProcessor:
             assert isinstance(connection, CommandProtocol)
             connection.close(f"no heart beat for {silence_ms} ms")
         if self._leadership.is_serving:
-            self._locks.expire(clock_ms)
-            self._state.write_locks()
+            self._state.expire_locks()
 
     def _tell_members(self, group_name: str) -> None:
         """Sends NOTIFY_CONSUMER_IDS_CHANGED (40) to all members of a group."""
@@ -204,19 +210,27 @@ class ClientProcessor:
         """
         self._leadership.check_serving()
         request = LockBatchRequestBody.decode(command.body)
-        held = self._locks.lock(
-            request.consumer_group, _keys(request.mq_set), request.client_id, int(self._clock_ms())
-        )
-        queues = [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in held]
-        body = LockBatchResponseBody(queues).encode()
-        return answer_when_committed(command, self._state.write_locks, body)
+        answer: Deferred[Any] = Deferred()
+
+        def locked(held: list[QueueKey], error: BrokerError | None) -> None:
+            if error is not None:
+                answer.errback(error)
+                return
+            queues = [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in held]
+            body = LockBatchResponseBody(queues).encode()
+            answer.callback(command.response(ResponseCode.SUCCESS, body=body))
+
+        self._state.lock(request.consumer_group, _keys(request.mq_set), request.client_id, locked)
+        return answer
 
     def unlock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UNLOCK_BATCH_MQ (42): gives locks back."""
         self._leadership.check_serving()
         request = UnlockBatchRequestBody.decode(command.body)
-        self._locks.unlock(request.consumer_group, _keys(request.mq_set), request.client_id)
-        return answer_when_committed(command, self._state.write_locks)
+        group, queues = request.consumer_group, _keys(request.mq_set)
+        return answer_when_committed(
+            command, lambda done: self._state.unlock(group, queues, request.client_id, done)
+        )
 
     # Questions.
 

@@ -1,9 +1,10 @@
 """Offsets of groups (14, 15, 43) and of queues (29 to 32).
 
-An offset of a group is stored by the leader only. Who waits for an answer gets it when the offset
-is committed; what is told one-way is replicated within a second, and passed on by other members
-(`offset_relay.py`). A member that does not know whether it is up to date does not answer the
-question for one: clients of 4.9 take every error for "no offset stored" and would begin at the end.
+An offset of a group is stored by the leader only, when it is committed (`offset_commits.py`): that
+is when who waits is answered; what is told one-way is proposed within a second, and passed on by
+other members (`offset_relay.py`). A member that does not know whether it is up to date does not
+answer the question for one: clients of 4.9 take every error for "no offset stored" and would begin
+at the end.
 Sources: `ConsumerManageProcessor.java`, `AdminBrokerProcessor.java`.
 """
 
@@ -16,8 +17,7 @@ from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.errors import NotFoundError
 from ledgermq.broker.filters import Matcher
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.offset_commits import OffsetCommits
-from ledgermq.broker.processors.committed_answers import answer_when_committed
+from ledgermq.broker.processors.committed_answers import answer_when_committed, when_committed
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import GetMessageResult
 from ledgermq.protocol import lenient_json
@@ -77,7 +77,6 @@ class OffsetProcessor:
         store: QueueEnds,
         memory_bytes: int,
         relay: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None],
-        commits: OffsetCommits,
     ) -> None:
         """Binds the parts.
 
@@ -87,9 +86,7 @@ class OffsetProcessor:
             store: the queues.
             memory_bytes: a message so near to the end of the log counts as read from memory.
             relay: passes an offset on to the leader: as decoded, and as it came.
-            commits: brings what clients wait for into the ledger.
         """
-        self._commits = commits
         self._relay = relay
         self._memory_bytes = memory_bytes
         self._leadership = leadership
@@ -102,6 +99,13 @@ class OffsetProcessor:
         leadership = self._leadership
         if not leadership.is_serving and (leadership.is_leader or leadership.leader_id is None):
             return None
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        commits = self._state.commits
+        if leadership.is_serving and commits.is_on_its_way(group, topic, queue_id):
+            return when_committed(commits.wait).addCallback(lambda _: self._stored(command, header))
+        return self._stored(command, header)
+
+    def _stored(self, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader) -> Answer:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         offset = self._state.offsets.find(group, topic, queue_id)
         if offset is None:
@@ -142,14 +146,20 @@ class OffsetProcessor:
                 raise leadership.refusal()
             self._relay(header, command.ext_fields or {})
             return None
-        offsets = self._state.offsets
-        if offsets.find(header.consumer_group, header.topic, header.queue_id) is None:
-            names.check_group_name(header.consumer_group)
-            names.check_topic_name(header.topic)
-        offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        if command.is_one_way or not leadership.is_serving:
-            return command.response(ResponseCode.SUCCESS)
-        return answer_when_committed(command, self._commits.wait)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        state, offset = self._state, header.commit_offset
+        if state.offsets.find(group, topic, queue_id) is None:
+            names.check_group_name(group)
+            names.check_topic_name(topic)
+        if leadership.is_serving and not command.is_one_way:
+            return answer_when_committed(
+                command, lambda done: state.commits.commit(group, topic, queue_id, offset, done)
+            )
+        if leadership.is_serving:
+            state.commits.tell(group, topic, queue_id, offset)
+        else:
+            state.keep_offset(group, topic, queue_id, offset)
+        return command.response(ResponseCode.SUCCESS)
 
     def list_all(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_ALL_CONSUMER_OFFSET (43): the whole table."""

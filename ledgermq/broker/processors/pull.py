@@ -323,7 +323,7 @@ class PullProcessor:
             BrokerError: the offset is refused.
         """
         if self._leadership.is_serving:
-            self.state.offsets.commit(group, topic, queue_id, offset)
+            self.state.commits.tell(group, topic, queue_id, offset)
 
     def _check(self, header: PullMessageRequestHeader) -> SubscriptionGroup:
         """Checks broker, group, topic and queue, in upstream's order."""

@@ -61,7 +61,7 @@ class TopicAdmission:
                 " (key startAcceptSendRequestTimeStamp)"
             )
         name = header.topic
-        topic = self._topics.find(name)
+        topic = self._state.find_topic(name)
         if not config.broker_permission & PERM_WRITE and topic is not None and topic.is_ordered:
             raise NoPermissionError(
                 f"the broker[{config.address_host}] sending message is forbidden:"
@@ -90,7 +90,7 @@ class TopicAdmission:
                 f"topic[{topic.name}] not created: {connection.peer} creates more than"
                 f" {self._new_topics.per_second} topics a second (key maxNewTopicsPerAddress)"
             )
-        self._state.put_topic(topic)
+        self._state.make_topic(topic)
         return topic
 
     def _retry_topic(

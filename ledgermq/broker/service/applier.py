@@ -4,14 +4,16 @@ What is committed is answered to those who sent it, then dispatched, then the br
 told and parked pulls wake: four calls a turn, whatever came. Nobody can look between the answer
 and the dispatch, for no socket is read until the turn is over. A change of role closes the broker
 for writes at once; a member that leads opens it when everything of former terms is applied, and
-from then on writes the state of topics, groups and offsets.
+what is built in is there.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from twisted.logger import Logger
 
+from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
@@ -90,6 +92,8 @@ class BrokerApplier:
         self._on_ready = on_ready
         # Messages of the range that is being applied, for parked pulls.
         self._arrivals: list[tuple[str, int, int, int]] = []
+        # Term in which this member is about to serve: what is built in is not applied yet.
+        self._opening_term: int | None = None
         messages.on_dispatched(self._arrivals.extend)
 
     def committed(self, start_index: int, end_index: int) -> None:
@@ -109,7 +113,7 @@ class BrokerApplier:
         """Opens or closes this broker for writes."""
         leadership = self._leadership
         is_ready_leader = role is Role.LEADER and is_ready
-        if leadership.is_serving and is_ready_leader and leadership.term == term:
+        if is_ready_leader and leadership.term == term and self._is_open_in(term):
             return
         leadership.changed(role.name, term, leader_id)
         self._close()
@@ -126,15 +130,29 @@ class BrokerApplier:
         self._on_role_changed()
         self._output.flush()
 
+    def _is_open_in(self, term: int) -> bool:
+        return self._leadership.is_serving or self._opening_term == term
+
     def _begin_to_serve(self, term: int) -> None:
         self._messages.become_leader()
-        self._leadership.serve()
-        self._state.adopt(self._topics, self._groups)
         self._state.lead(f"{self._self_id}/{term}")
+        self._opening_term = term
+        self._state.adopt(self._topics, self._groups, partial(self._adopted, term))
+
+    def _adopted(self, term: int, error: BrokerError | None) -> None:
+        """What is built in is there, or cannot be stored now: the rest is served all the same."""
+        if self._opening_term != term:
+            return
+        self._opening_term = None
+        if error is not None:
+            _log.warn("what is built in is not stored: {error}", error=error)
+        self._leadership.serve()
         self._on_ready()
+        self._on_role_changed()
 
     def _close(self) -> None:
         """Ends what only a leader may do; what waits is told why."""
+        self._opening_term = None
         self._messages.resign()
         self._state.follow()
         self._proposals.fail_all(self._leadership.refusal())

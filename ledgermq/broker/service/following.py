@@ -44,6 +44,7 @@ class Following:
         self.relay = OffsetRelay(
             leadership,
             state.offsets,
+            state.commits.tell,
             find_master=registration.find_master,
             ask_for_master=registration.register,
             connect=self._connect,

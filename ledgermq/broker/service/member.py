@@ -7,9 +7,9 @@ from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, MIB, Timing
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 
 # What the broker itself may have waiting besides messages: state records, and the batch that was
-# just admitted. A snapshot of the state is appended as a whole, and tables may be large.
+# just admitted. Offsets that were told meanwhile are one command, and may be all there are.
 _OWN_ENTRIES: Final = 20_000
-_OWN_BYTES: Final = 512 * MIB
+_OWN_BYTES: Final = 128 * MIB
 
 
 def replica_config(config: BrokerConfig) -> ReplicaConfig:

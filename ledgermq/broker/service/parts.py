@@ -10,7 +10,6 @@ from ledgermq.broker.config import BrokerConfig
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.proposals import Proposals
-from ledgermq.broker.queue_locks import QueueLocks
 from ledgermq.broker.rates import Rates
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import MessageStore
@@ -25,7 +24,6 @@ class Parts:
     leadership: Leadership
     state: BrokerState
     clients: ClientTable
-    locks: QueueLocks
     parked: ParkedPulls
     proposals: Proposals
     messages: MessageStore

@@ -9,7 +9,6 @@ from ledgermq.broker.access.needs import Surroundings
 from ledgermq.broker.delay import DelayedDelivery
 from ledgermq.broker.deliveries import Deliveries
 from ledgermq.broker.dispatch import Processor, TakeFrames
-from ledgermq.broker.offset_commits import OffsetCommits
 from ledgermq.broker.offset_moved import OffsetMovedEvents
 from ledgermq.broker.processors.access import AccessProcessor
 from ledgermq.broker.processors.admin import AdminProcessor
@@ -139,7 +138,6 @@ def _clients(parts: Parts) -> ClientProcessor:
         parts.leadership,
         parts.state,
         parts.clients,
-        parts.locks,
         parts.now_ms,
         parts.clock_ms,
     )
@@ -257,16 +255,12 @@ def _senders(
 
 
 def _offsets(parts: Parts) -> dict[RequestCode, Processor]:
-    commits = OffsetCommits(
-        parts.state, call_at_end_of_turn=parts.soon, refusal=parts.leadership.refusal
-    )
     offsets = OffsetProcessor(
         parts.leadership,
         parts.state,
         parts.messages,
         _near_bytes(parts),
         parts.relay_offset,
-        commits,
     )
     return {
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query,

@@ -153,12 +153,10 @@ class StateTables:
         None when one of them would be too large: then all count as unsaved as before.
         """
         state = self._state
-        # What a leader was told but has not written to the ledger yet is marked later.
-        are_offsets_unsaved = state.are_offsets_unsaved or state.offsets.has_changes
         tables = (
             (self._topics, state.topics.to_json, state.are_topics_unsaved),
             (self._groups, state.groups.to_json, state.are_groups_unsaved),
-            (self._offsets, state.offsets.to_json, are_offsets_unsaved),
+            (self._offsets, state.offsets.to_json, state.are_offsets_unsaved),
             (self._locks, state.locks.to_json, state.are_locks_unsaved),
             # A few numbers, which change with every delivery.
             (self._delays, state.progress.to_json, True),

@@ -197,7 +197,7 @@ class Storage:
             local_hour,
             self.disk_used_percent(),
             needed_index=needed_index,
-            state_index=self._state.snapshot_index,
+            state_index=self._state.sweep_index,
         )
         if decision.drop_before:
             _log.info(

@@ -18,8 +18,8 @@ from ledgermq.broker.rates import Rates
 from ledgermq.broker.registration import Registration
 from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.service.schedule import Schedule
-from ledgermq.broker.service.snapshots import Snapshots
 from ledgermq.broker.service.storage import Storage
+from ledgermq.broker.service.sweeps import Sweeps
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.statistics import SAMPLE_MS
 from ledgermq.commitlog import DamagedFileError, StoreLostError
@@ -41,7 +41,9 @@ _SCRUB_MS_MAX: Final = 1000
 # Longest work of one look, whatever the records are like: nobody waits longer for the reactor than
 # for a write, and a fifth of its time is the most that a broker spends on looking.
 _SCRUB_STEP_MS: Final = 4
-_SNAPSHOT_MS: Final = 600_000
+_SWEEP_MS: Final = 600_000
+# Between two steps of a sweep: a large state takes its time.
+_SWEEP_STEP_MS: Final = 50
 # Upstream looks as often whether plain_acl.yml was changed.
 _RULES_MS: Final = 5000
 
@@ -107,7 +109,7 @@ class Upkeep:
         self._flush_failed = flush_failed
         self._damage_found = damage_found
         self._is_store_lost = False
-        self._snapshots = Snapshots(state, leadership, storage.messages, config.segment_bytes)
+        self._sweeps = Sweeps(state, leadership, storage.messages, config.segment_bytes)
 
     def start(self, schedule: Schedule) -> None:
         """Begins; `schedule` ends it."""
@@ -126,7 +128,8 @@ class Upkeep:
         schedule.every(max(config.clean_interval_ms // _DISK_LOOKS, 1), self._look_at_disk)
         schedule.every(SAMPLE_MS, lambda: statistics.sample(int(self._clock_ms())))
         schedule.every(config.register_period_ms, self._registration.register)
-        schedule.every(_SNAPSHOT_MS, self._snapshots.write)
+        schedule.every(_SWEEP_MS, self._sweeps.begin)
+        schedule.every(_SWEEP_STEP_MS, self._state.sweep)
         if config.is_acl_on:
             schedule.every(_RULES_MS, self._state.reload_access)
         if config.scrub_bytes_s:
@@ -147,7 +150,7 @@ class Upkeep:
                 "transferred": pulls.message_count,
             },
         )
-        self._snapshots.look()
+        self._sweeps.look()
         self._leadership.alarm = self._state.alarm or self._storage.alarm
         self._storage.save_topics_and_groups()
         self._storage.flush_if_due(self._flush_failed)

@@ -14,12 +14,11 @@ from twisted.internet.defer import Deferred
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.offset_commits import OffsetCommits
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.proposals import Limits, Proposals
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.flushes import Flushes
-from ledgermq.broker.service.snapshots import Snapshots
+from ledgermq.broker.service.sweeps import Sweeps
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
@@ -48,7 +47,7 @@ LIMITS: Final = Limits(2_000, 1 << 20, 5_000)
 _GROUPS: Final = built_in_groups()[:1]
 _TICK_MS: Final = 250.0
 _OFFSETS_MS: Final = 1_000.0
-_SNAPSHOT_MS: Final = 10_000.0
+_SWEEP_MS: Final = 10_000.0
 _SCRUB_MS: Final = 1_000.0
 _SCRUB_BYTES: Final = 4_096
 
@@ -66,6 +65,7 @@ class SimBroker:
         keeper: Keeper,
         messages: MessageStore,
         segment_bytes: int,
+        sweep_step_bytes: int,
         wall_ms: Callable[[], int],
         refuse: Callable[[Any, int, int, BrokerError], None],
     ) -> None:
@@ -84,9 +84,11 @@ class SimBroker:
             body_bytes_max=body_bytes_max(segment_bytes),
             now_ms=wall_ms,
             clock_ms=lambda: reactor.seconds() * 1000.0,
+            call_at_end_of_turn=self._soon,
             auto_create_groups=True,
             on_topics_changed=lambda: None,
             on_topic_removed=messages.delete_topic,
+            sweep_step_bytes=sweep_step_bytes,
         )
         self.proposals = Proposals(
             messages,
@@ -100,12 +102,9 @@ class SimBroker:
         )
         self._keeper = keeper
         self._tables = SimTables(self.state, disk)
-        self._snapshots = Snapshots(self.state, self.leadership, messages, segment_bytes)
+        self._sweeps = Sweeps(self.state, self.leadership, messages, segment_bytes)
         self._flushes = Flushes(
             keeper, messages, self._tables, lambda: int(reactor.seconds() * 1000.0)
-        )
-        self._offset_commits = OffsetCommits(
-            self.state, call_at_end_of_turn=self._soon, refusal=self.leadership.refusal
         )
         self._applier = self._make_applier(self_id, topics, queue_count)
         self._replica: Replica | None = None
@@ -119,9 +118,11 @@ class SimBroker:
         self._scrub_at_ms = 0.0
         # Told when retention has dropped something.
         self.on_dropped: Callable[[], None] = _nothing
+        # Told the index of each record of the state that was applied.
+        self.on_state_applied: Callable[[int], None] = _ignore_index
         # Told when this member begins to serve.
         self.on_serving: Callable[[], None] = _nothing
-        self._snapshot_at_ms = 0.0
+        self._sweep_at_ms = 0.0
         self._offsets_at_ms = 0.0
         # The process is being stopped in order.
         self.is_leaving = False
@@ -149,10 +150,14 @@ class SimBroker:
     def open(self) -> None:
         """Loads the state and opens the store, as the broker's storage does."""
         self._tables.load()
-        self.messages.watch_topic(STATE_TOPIC, self.state.apply)
+        self.messages.watch_topic(STATE_TOPIC, self._apply)
         self.report = self.messages.open(self._tables.save)
         if self.report.rebuilt_because or self.report.rebuilt_queues:
             self._disk.hit("CQ rebuilt")
+
+    def _apply(self, body: bytes, index: int) -> None:
+        self.state.apply(body, index)
+        self.on_state_applied(index)
 
     def attach(self, replica: Replica) -> None:
         """Names the ledger, and begins the periodic work."""
@@ -244,9 +249,10 @@ class SimBroker:
             BrokerError: this member does not serve.
         """
         self.leadership.check_serving()
-        self.state.offsets.commit(group, topic, queue_id, offset)
-        if done is not None:
-            self._offset_commits.wait(done)
+        if done is None:
+            self.state.commits.tell(group, topic, queue_id, offset)
+        else:
+            self.state.commits.commit(group, topic, queue_id, offset, done)
 
     @property
     def is_at_disk(self) -> bool:
@@ -258,7 +264,7 @@ class SimBroker:
         if self.failure is None and self._flushes.is_idle:
             try:
                 decision = self.messages.decide_clean(
-                    self._wall_ms(), 0, 87, state_index=self.state.snapshot_index
+                    self._wall_ms(), 0, 87, state_index=self.state.sweep_index
                 )
             except DiskFullError:
                 return
@@ -296,10 +302,11 @@ class SimBroker:
         if now_ms - self._offsets_at_ms >= _OFFSETS_MS:
             self._offsets_at_ms = now_ms
             self.state.write_offsets()
-            self._snapshots.look()
-        if now_ms - self._snapshot_at_ms >= _SNAPSHOT_MS:
-            self._snapshot_at_ms = now_ms
-            self._snapshots.write()
+            self._sweeps.look()
+        if now_ms - self._sweep_at_ms >= _SWEEP_MS:
+            self._sweep_at_ms = now_ms
+            self._sweeps.begin()
+        self.state.sweep()
         if now_ms - self._scrub_at_ms >= _SCRUB_MS:
             self._scrub_at_ms = now_ms
             self.scrub(_SCRUB_BYTES)
@@ -315,6 +322,10 @@ class SimBroker:
         now_ms = self._wall_ms()
         messages = [state_message(body, STORE_HOST, now_ms) for body in bodies]
         self.proposals.add_own(messages, lambda _, error: done(error))
+
+
+def _ignore_index(index: int) -> None:
+    """Nobody listens."""
 
 
 def _ignore_damage(error: Exception) -> None:

@@ -61,11 +61,12 @@ FLOORS: Final[Mapping[str, int]] = {
     "bridge partition with leader on one arm": 100,
     "three elections within one election timeout": 50,
     # Beyond the list of the fault model.
-    "transfer begun": 200,
+    "transfer begun": 150,
     "leader hands over": 50,
     "member stopped by an assertion": 50,
     "configuration acknowledged": 500,
     "offset acknowledged": 2000,
+    "same state on two members": 20_000,
     "derived files made again, equal bytes": 500,
     "segments dropped": 100,
     "kill": 2_000,

@@ -109,6 +109,8 @@ class SimMember:
         self.on_stopped: Callable[[SimMember], None] = _ignore_stop
         self.on_turn: Callable[[SimMember], None] = _ignore_stop
         self.on_serving: Callable[[SimMember], None] = _ignore_stop
+        # Told the index of each record of the broker's state that was applied.
+        self.on_state_applied: Callable[[SimMember, int], None] = _ignore_index
         self.on_dropped: Callable[[SimMember], None] = _ignore_stop
         self.on_damage: Callable[[SimMember, CorruptStoreError], None] = _ignore_damage
         self.on_found: Callable[[SimMember, Exception], None] = _ignore_found
@@ -247,10 +249,12 @@ class SimMember:
             keeper,
             messages,
             plan.segment_bytes,
+            plan.sweep_step_bytes,
             self.wall_ms,
             self._refuse,
         )
         broker.on_serving = lambda: self.on_serving(self)
+        broker.on_state_applied = lambda index: self.on_state_applied(self, index)
         broker.on_dropped = lambda: self.on_dropped(self)
         broker.on_damage = lambda error: self.on_found(self, error)
         try:
@@ -398,6 +402,10 @@ class SimMember:
 
 def _ignore_change(what: str, index: int, entries: EntrySlice | None) -> None:
     """Nobody watches."""
+
+
+def _ignore_index(member: SimMember, index: int) -> None:
+    """Nobody listens."""
 
 
 def _ignore_vote(state: HardState) -> None:

@@ -95,6 +95,8 @@ class Plan:
     queue_count: int
     body_bytes_max: int
     segment_bytes: int
+    # Of one step of a sweep through the broker's state: few are many parts, with faults between.
+    sweep_step_bytes: int
     # Mean time between two pulls of a consumer.
     pull_every_ms: float = 120.0
     timing: Timing = FAST_TIMING
@@ -145,7 +147,9 @@ class Plan:
             producer_count=rng.choice((1, 2, 3)),
             queue_count=rng.choice((1, 2, 4)),
             body_bytes_max=rng.choice((20, 200, 900)),
-            segment_bytes=rng.choice((8192, 8192, 16_384, 65_536)),
+            segment_bytes=(segment_bytes := rng.choice((8192, 8192, 16_384, 65_536))),
+            # Of many parts where the log has room for them.
+            sweep_step_bytes=2048 if segment_bytes == 8192 else 512,
             timing=rng.choice((FAST_TIMING, FAST_TIMING, _CLOSE_TIMING)),
             stop_chance=rng.choice((0.0, 0.0, 0.01, 0.03)),
             strand_chance=rng.choice((0.3, 0.6, 0.9)) if count >= 3 else 0.0,
@@ -198,6 +202,7 @@ class Plan:
             producer_count=1,
             body_bytes_max=900,
             segment_bytes=65_536,
+            sweep_step_bytes=2048,
             timing=JAVA_TIMING,
             java_timing=JAVA_TIMING,
         )

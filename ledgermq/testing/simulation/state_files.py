@@ -30,7 +30,7 @@ class SimStateFile:
 
 
 class SimTables:
-    """Topics, groups and offsets, and their files."""
+    """Topics, groups, offsets and locks, and their files."""
 
     # All tables of a simulation fit.
     is_waiting = False
@@ -41,6 +41,7 @@ class SimTables:
         self._topics = SimStateFile(disk, "topics.json")
         self._groups = SimStateFile(disk, "subscriptionGroup.json")
         self._offsets = SimStateFile(disk, "consumerOffset.json")
+        self._locks = SimStateFile(disk, "queueLocks.json")
 
     def load(self) -> None:
         """Fills the tables from the files."""
@@ -49,6 +50,7 @@ class SimTables:
             (self._topics, state.topics.load_json),
             (self._groups, state.groups.load_json),
             (self._offsets, state.offsets.load_json),
+            (self._locks, state.locks.load_json),
         )
         for file, load in loads:
             value = file.load()
@@ -67,18 +69,16 @@ class SimTables:
         tables = (
             (self._topics, state.topics.to_json, state.are_topics_unsaved),
             (self._groups, state.groups.to_json, state.are_groups_unsaved),
-            (
-                self._offsets,
-                state.offsets.to_json,
-                state.are_offsets_unsaved or state.offsets.has_changes,
-            ),
+            (self._offsets, state.offsets.to_json, state.are_offsets_unsaved),
+            (self._locks, state.locks.to_json, state.are_locks_unsaved),
         )
         unsaved = []
         for file, to_json, is_unsaved in tables:
             if is_unsaved or file.is_behind:
                 file.is_behind = False
                 unsaved.append((file, StateFile.encode(to_json())))
-        state.are_topics_unsaved = state.are_groups_unsaved = state.are_offsets_unsaved = False
+        state.are_topics_unsaved = state.are_groups_unsaved = False
+        state.are_offsets_unsaved = state.are_locks_unsaved = False
         return unsaved
 
     def take_back(self, files: list[tuple[SimStateFile, bytes]]) -> None:

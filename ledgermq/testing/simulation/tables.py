@@ -3,6 +3,7 @@
 I25  a committed group offset is not forgotten, over restarts and changes of the leader
 I26  a topic or group that was acknowledged as made is there, as it was made, on every leader, on
      every member whose broker has applied it, and after every restart; versions do not go back
+I40  members that have applied the same record of the state have the same state
 I39  a group offset is committed when its consumer, who waited for that, is answered
 """
 
@@ -40,21 +41,21 @@ class TableWatch:
         self._acked: dict[tuple[str, str], Config] = {}
         # The record and the changes of the tables up to it.
         self._versions: dict[str, _Known] = {}
+        # The state behind each record, and the member that had it first.
+        self._states: dict[int, tuple[str, str]] = {}
+        # The last record that each member has applied.
+        self._reached: dict[str, int] = {}
 
     def on_record(self, index: int, body: bytes) -> None:
         """A record of the state is committed."""
         value = json.loads(body)
         kind = value["kind"]
-        if kind in ("topics", "groups"):
-            self._take_configs(index, kind, value["put"])
-            self._take_version(index, kind, value["version"])
-        elif kind == "offsets":
+        table = value.get("table", kind)
+        if table in ("topics", "groups"):
+            self._take_configs(index, table, value["put"])
+            self._take_version(index, table, value["version"])
+        elif table == "offsets":
             self._take_offsets(index, value["put"])
-        elif kind == "snapshot":
-            for table in ("topics", "groups"):
-                self._take_configs(index, table, value.get(table, {}))
-                self._take_version(index, table, value[f"{table}Version"])
-            self._take_offsets(index, value.get("offsets", {}))
 
     def _take_configs(self, index: int, table: str, put: Mapping[str, Any]) -> None:
         for name, entry in put.items():
@@ -94,6 +95,19 @@ class TableWatch:
         for _ in {key for key, _ in self._offsets}:
             self._hit("consumer offset read from new leader")
         self.check(member_id, state, known_index)
+
+    def on_applied(self, member_id: str, state: BrokerState, index: int) -> None:
+        """I40: a member that knows all of the log has applied the record at an index."""
+        if index <= self._reached.get(member_id, -1):
+            # Applied once more after a restart: the files may have what came later.
+            return
+        self._reached[member_id] = index
+        tables = (state.topics, state.groups, state.offsets, state.locks)
+        text = json.dumps([table.to_json() for table in tables], sort_keys=True)
+        first, expected = self._states.setdefault(index, (member_id, text))
+        demand(text == expected, "I40 states differ", index, member_id, text, first, expected)
+        if first != member_id:
+            self._hit("same state on two members")
 
     def check(self, member_id: str, state: BrokerState, applied_index: int | None) -> None:
         """I25, I26 of one member.

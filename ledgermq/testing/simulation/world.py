@@ -160,6 +160,7 @@ class World:
         member.on_found = self._endings.on_found
         member.on_opened = self._on_opened
         member.on_serving = self._on_serving
+        member.on_state_applied = self._on_state_applied
         member.on_dropped = check_drop
         member.refuse = refuser(producers, member)
 
@@ -223,6 +224,13 @@ class World:
         self.tables.on_serving(member.id, member.broker.state, known_index)
         self.faults.on_serving(member)
         self.faults.trigger("serving", member)
+
+    def _on_state_applied(self, member: SimMember, index: int) -> None:
+        assert member.broker is not None and member.store is not None
+        first_index = member.store.first_index
+        # Where the log begins behind the state's first records, a sweep tells them.
+        if first_index == 0 or member.broker.state.sweep_index >= first_index:
+            self.tables.on_applied(member.id, member.broker.state, index)
 
     def _on_stopped(self, member: SimMember) -> None:
         """The machine stopped in the middle of a piece; what had left it before counts."""

@@ -209,7 +209,7 @@ def leader_of_older_stores_dies_while_they_are_born() -> None:
         stage.until(_runs(stage, "n2"), "n2 runs")
         disk = stage["n0"].disk
         disk.stop_at = disk.step_count + step
-        stage.run(300)
+        stage.run(600)
         disk.stop_at = None
         stage.lead("n1")
         stage.send_all("n1")

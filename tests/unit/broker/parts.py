@@ -16,11 +16,12 @@ from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.processors.light_admission import LightAdmission
 from ledgermq.broker.processors.send import SendProcessor
 from ledgermq.broker.proposals import Limits, Proposals
-from ledgermq.broker.state_log import BrokerState, OnCommitted
+from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable, built_in_topics
+from ledgermq.broker.under_way import OnCommitted
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol.command import RemotingCommand, decode
 from ledgermq.protocol.framing import FrameDecoder
@@ -129,6 +130,11 @@ class Parts:
         self.written: list[tuple[bytes, OnCommitted]] = []
         # How many of them each call wrote.
         self.writes: list[int] = []
+        # What `lead` wrote.
+        self.first: list[bytes] = []
+        self.is_prompt = False
+        # Of the next record that is committed.
+        self.index = 0
         self.removed_topics: list[str] = []
         self.changes = 0
         self.state = BrokerState(
@@ -141,6 +147,7 @@ class Parts:
             body_bytes_max=body_bytes_max(self.config.segment_bytes),
             now_ms=lambda: self.now_ms + self.jump_ms,
             clock_ms=lambda: float(self.now_ms),
+            call_at_end_of_turn=self.turn.soon,
             auto_create_groups=self.config.auto_create_groups,
             on_topics_changed=self._changed,
             on_topic_removed=self.removed_topics.append,
@@ -173,25 +180,46 @@ class Parts:
             waits_for_slaves=self.config.broker_role == "SYNC_MASTER",
         )
 
-    def lead(self) -> Parts:
+    def lead(self, *, is_prompt: bool = True) -> Parts:
+        """Begins to lead; `is_prompt`: what is proposed from then on is committed at once."""
         self.leadership.changed("LEADER", 1, "n0")
         self.leadership.serve()
-        self.state.adopt(built_in_topics(self.config), [])
         self.state.lead("n0/1")
+        self.state.adopt(built_in_topics(self.config), [], _ignore)
+        self.first = self.commit_state()
+        self.is_prompt = is_prompt
         return self
 
     def commit_state(self, error: BrokerError | None = None) -> list[bytes]:
-        """Commits the state records written so far and returns them."""
+        """Has the log commit the state records written so far, and returns them.
+
+        Args:
+            error: what becomes of them instead; they are not applied.
+        """
         written, self.written = self.written, []
-        for _, done in written:
+        for body, done in written:
+            if error is None:
+                self.state.apply(body, self.index)
+                self.index += 1
             done(error)
         return [body for body, _ in written]
+
+    def sweep(self) -> list[bytes]:
+        """Goes through all tables once, and returns what was committed for it."""
+        bodies: list[bytes] = []
+        self.state.begin_sweep()
+        while not self.state.is_swept:
+            self.state.sweep()
+            bodies += self.commit_state()
+        return bodies
 
     def _write(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         self.writes.append(len(bodies))
         # What is written together is told of once.
         self.written += [(body, _ignore) for body in bodies[:-1]]
         self.written.append((bodies[-1], done))
+        if self.is_prompt:
+            self.commit_state()
 
     def _changed(self) -> None:
         self.changes += 1

@@ -304,7 +304,7 @@ def test_an_edit_in_the_leaders_folder_reaches_all_members(tmp_path: Path) -> No
         parts.state.access = one.loaded()
         sides.append(parts)
     leader, follower = sides
-    leader.lead()
+    leader.lead(is_prompt=False)
     leader.commit_state()
     members[0].put("acl/team.yml", accounts("team-app"), 2000)
     leader.state.reload_access()

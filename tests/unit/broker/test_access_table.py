@@ -255,7 +255,7 @@ def with_rules(parts: Parts, path: Path) -> Parts:
 def test_edit_of_the_leaders_file_reaches_all_members(tmp_path: Path) -> None:
     files = [tmp_path / "leader.yml", tmp_path / "follower.yml"]
     leader, follower = (with_rules(Parts(), file) for file in files)
-    leader.lead()
+    leader.lead(is_prompt=False)
     assert leader.state.access is not None and follower.state.access is not None
     leader.commit_state()
     put(files[0], TWO, 2000)
@@ -277,7 +277,7 @@ def test_snapshot_of_a_leader_brings_its_rules(tmp_path: Path) -> None:
     follower = with_rules(Parts(), tmp_path / "follower.yml")
     # A member without access control leaves the rules out.
     plain = Parts()
-    for index, body in enumerate(leader.lead().commit_state()):
+    for index, body in enumerate(leader.lead().first):
         follower.state.apply(body, index)
         plain.state.apply(body, index)
     assert follower.state.access is not None

@@ -8,7 +8,6 @@ from ledgermq.broker.errors import (
     ServiceUnavailableError,
     SystemBusyError,
 )
-from ledgermq.broker.offset_commits import OffsetCommits
 from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.broker.under_way import UnderWay
 from tests.unit.broker.parts import Parts
@@ -19,44 +18,47 @@ QUEUE = QueueKey("A", "b", 0)
 
 
 class Scene:
-    """A leader whose snapshot is committed, and what consumers were told."""
+    """A leader, and what consumers were told."""
 
     def __init__(self) -> None:
-        self.parts = Parts().lead()
-        self.parts.commit_state()
+        self.parts = Parts().lead(is_prompt=False)
         self.state = self.parts.state
+        self.commits = self.state.commits
         self.told: list[BrokerError | None] = []
-        self.commits = OffsetCommits(
-            self.state,
-            call_at_end_of_turn=self.parts.turn.soon,
-            refusal=self.parts.leadership.refusal,
-        )
 
     def commit(self, offset: int) -> None:
-        self.state.offsets.commit("g", "A", 0, offset)
-        self.commits.wait(self.told.append)
+        self.commits.commit("g", "A", 0, offset, self.told.append)
+
+    @property
+    def offset(self) -> int | None:
+        return self.state.offsets.find("g", "A", 0)
+
+    @property
+    def is_on_its_way(self) -> bool:
+        return self.commits.is_on_its_way("g", "A", 0)
 
 
-def test_commits_of_a_turn_are_one_write_and_are_answered_when_it_is_committed() -> None:
+def test_commits_of_a_turn_are_one_command_and_are_answered_when_it_is_applied() -> None:
     scene = Scene()
     for offset in range(100):
         scene.commit(offset)
     assert scene.parts.written == []
     scene.parts.turn.end()
-    assert scene.told == []
+    assert (scene.told, scene.offset, scene.is_on_its_way) == ([], None, True)
     (body,) = scene.parts.commit_state()
     assert b'{"A@g":{"0":99}}' in body
     assert scene.told == [None] * 100
+    assert (scene.offset, scene.is_on_its_way) == (99, False)
 
 
-def test_a_commit_again_waits_for_the_first_one() -> None:
+def test_a_commit_again_is_certain_only_when_the_first_one_is() -> None:
     scene = Scene()
     scene.commit(5)
     scene.parts.turn.end()
     scene.commit(5)
     scene.parts.turn.end()
     assert scene.told == []
-    assert len(scene.parts.commit_state()) == 1
+    assert len(scene.parts.commit_state()) == 2
     assert scene.told == [None, None]
     # Everybody knows of it.
     scene.commit(5)
@@ -64,91 +66,59 @@ def test_a_commit_again_waits_for_the_first_one() -> None:
     assert (scene.told, scene.parts.written) == ([None] * 3, [])
 
 
-def test_a_commit_waits_for_what_was_told_one_way_before() -> None:
+def test_an_offset_that_goes_back_while_another_is_on_its_way_counts_last() -> None:
     scene = Scene()
-    scene.state.offsets.commit("g", "A", 0, 5)
-    scene.state.write_offsets()
     scene.commit(5)
     scene.parts.turn.end()
-    assert scene.told == []
     scene.parts.commit_state()
-    assert scene.told == [None]
+    scene.commit(7)
+    scene.parts.turn.end()
+    # As in the table, which will not be so in a moment.
+    scene.commit(5)
+    scene.parts.turn.end()
+    scene.parts.commit_state()
+    assert (scene.offset, scene.told) == (5, [None] * 3)
 
 
-def test_what_took_too_long_is_written_again_for_who_asks_again() -> None:
+def test_a_commit_brings_along_what_was_told_one_way_before() -> None:
     scene = Scene()
+    scene.commits.tell("g", "A", 1, 7)
+    scene.parts.turn.end()
+    assert scene.parts.written == [] and scene.commits.is_on_its_way("g", "A", 1)
     scene.commit(5)
     scene.parts.turn.end()
-    scene.parts.commit_state(LATE)
-    scene.state.write_offsets()
-    assert scene.parts.written == []
-    scene.commit(5)
-    scene.parts.turn.end()
-    assert scene.told == [LATE]
     (body,) = scene.parts.commit_state()
-    assert b'{"A@g":{"0":5}}' in body
-    assert scene.told == [LATE, None]
+    assert b'{"A@g":{"0":5,"1":7}}' in body or b'{"A@g":{"1":7,"0":5}}' in body
 
 
-def test_what_is_committed_later_makes_an_earlier_one_certain() -> None:
+def test_who_asks_for_an_offset_that_is_on_its_way_hears_it_when_it_is_there() -> None:
+    scene = Scene()
+    scene.commits.tell("g", "A", 0, 7)
+    found: list[int | None] = []
+    scene.commits.wait(lambda error: found.append(scene.offset))
+    scene.parts.turn.end()
+    assert found == []
+    # Told and proposed already: no other command is needed.
+    scene.commits.wait(lambda error: found.append(scene.offset))
+    scene.parts.turn.end()
+    assert len(scene.parts.commit_state()) == 1
+    assert found == [7, 7]
+
+
+def test_what_took_too_long_is_proposed_again_for_who_asks_again() -> None:
     scene = Scene()
     scene.commit(5)
     scene.parts.turn.end()
+    [(late, _)] = scene.parts.written
     scene.parts.commit_state(LATE)
-    scene.state.offsets.commit("other", "A", 0, 1)
-    scene.state.write_offsets()
+    assert scene.told == [LATE] and scene.state.alarm is None
+    scene.commit(5)
+    scene.parts.turn.end()
+    assert len(scene.parts.written) == 1
+    # Both come, in their order.
+    scene.state.apply(late, 50)
     scene.parts.commit_state()
-    scene.commit(5)
-    scene.parts.turn.end()
-    assert (scene.told, scene.parts.written) == ([LATE, None], [])
-
-
-def test_a_refused_write_ends_before_those_that_are_under_way() -> None:
-    told: list[BrokerError | None] = []
-    writes = UnderWay()
-    first = writes.begin(told.append, lambda: None)
-    # Refused at once, as all is while the leadership is handed over.
-    writes.begin(None, lambda: None)(SystemBusyError("refused"))
-    writes.join(told.append)
-    assert told == []
-    first(None)
-    assert told == [None, None]
-
-
-def test_a_snapshot_that_took_too_long_is_written_again_for_who_asks() -> None:
-    scene = Scene()
-    scene.state.offsets.commit("g", "A", 0, 5)
-    scene.state.write_snapshot()
-    scene.parts.commit_state(LATE)
-    scene.commit(5)
-    scene.parts.turn.end()
-    assert scene.told == []
-    assert any(b'"snapshot"' in body for body in scene.parts.commit_state())
-    assert scene.told == [None]
-
-
-def test_nobody_is_answered_while_the_snapshot_of_a_new_leader_is_refused() -> None:
-    scene = Scene()
-    scene.commit(5)
-    scene.parts.turn.end()
-    scene.state.follow()
-    scene.parts.commit_state(LOST)
-    scene.state.lead("n0/3")
-    scene.parts.commit_state(SystemBusyError("refused"))
-    scene.commit(5)
-    scene.state.locks.lock("g", [QUEUE], "c1", 0)
-    scene.state.write_locks(scene.told.append)
-    scene.parts.turn.end()
-    assert scene.parts.written == []
-    assert scene.told[0] == LOST
-    assert all(isinstance(error, SystemBusyError) for error in scene.told[1:])
-    assert len(scene.told) == 3
-    # The next snapshot has it.
-    scene.state.write_snapshot()
-    scene.commit(5)
-    scene.parts.turn.end()
-    scene.parts.commit_state()
-    assert scene.told[3:] == [None]
+    assert (scene.told, scene.offset) == ([LATE, None], 5)
 
 
 def test_who_waits_when_the_leadership_is_lost_is_told_so() -> None:
@@ -161,41 +131,84 @@ def test_who_waits_when_the_leadership_is_lost_is_told_so() -> None:
     assert scene.parts.written == []
 
 
-def test_what_was_lost_with_a_leadership_is_answered_when_the_next_one_has_it() -> None:
+def test_what_was_lost_with_a_leadership_is_proposed_by_the_next_one() -> None:
     scene = Scene()
     scene.commit(5)
     scene.parts.turn.end()
     scene.state.follow()
     scene.parts.commit_state(LOST)
     scene.state.lead("n0/3")
-    # It stands in this member's table; nobody else knows of it yet.
+    assert scene.offset is None
     scene.commit(5)
     scene.parts.turn.end()
     assert scene.told == [LOST]
     scene.parts.commit_state()
-    assert scene.told == [LOST, None]
+    assert (scene.told, scene.offset) == ([LOST, None], 5)
+
+
+def test_what_the_log_refused_is_told_and_proposed_again_unless_there_is_a_newer_word() -> None:
+    scene = Scene()
+    scene.commits.tell("g", "A", 1, 7)
+    scene.commit(5)
+    scene.parts.turn.end()
+    scene.commits.tell("g", "A", 0, 6)
+    scene.parts.commit_state(SystemBusyError("refused"))
+    assert [str(error) for error in scene.told] == ["refused"]
+    assert "refused" in str(scene.state.alarm)
+    scene.state.write_offsets()
+    (body,) = scene.parts.commit_state()
+    assert b'"0":6' in body and b'"1":7' in body
+    assert scene.state.alarm is None
+
+
+def test_a_refused_proposal_ends_before_those_that_are_under_way() -> None:
+    told: list[BrokerError | None] = []
+    under_way = UnderWay()
+    first = under_way.begin(told.append)
+    # Refused at once, as all is while the leadership is handed over.
+    under_way.begin(None)(SystemBusyError("refused"))
+    under_way.join(told.append)
+    assert told == []
+    first(None)
+    assert told == [None, None]
+    under_way.join(told.append)
+    assert told == [None] * 3
+
+
+def lock(scene: Scene, client_id: str = "c") -> list[object]:
+    """What becomes of asking for a lock."""
+    ended: list[object] = []
+    scene.state.lock("g", [QUEUE], client_id, lambda held, error: ended.append(error or held))
+    return ended
 
 
 def test_a_lock_again_waits_for_the_first_one() -> None:
     scene = Scene()
-    state = scene.state
-    assert state.locks.lock("g", [QUEUE], "c", 1) == [QUEUE]
-    state.write_locks(scene.told.append)
-    assert state.locks.lock("g", [QUEUE], "c", 2) == [QUEUE]
-    state.write_locks(scene.told.append)
-    assert scene.told == []
-    assert len(scene.parts.commit_state()) == 1
-    assert scene.told == [None, None]
+    first, second = lock(scene), lock(scene)
+    other = lock(scene, "other")
+    assert first == [] and second == [] and len(scene.parts.written) == 1
+    scene.parts.commit_state()
+    assert (first, second, other) == ([[QUEUE]], [[QUEUE]], [[]])
+    # Everybody knows of it.
+    assert lock(scene) == [[QUEUE]] and scene.parts.written == []
 
 
-def test_a_lock_that_took_too_long_is_written_again_for_who_asks_again() -> None:
+def test_a_lock_that_took_too_long_is_nobody_elses() -> None:
     scene = Scene()
-    scene.state.locks.lock("g", [QUEUE], "c", 1)
-    scene.state.write_locks(scene.told.append)
+    assert lock(scene) == []
+    [(late, _)] = scene.parts.written
     scene.parts.commit_state(LATE)
-    scene.state.locks.lock("g", [QUEUE], "c", 2)
-    scene.state.write_locks(scene.told.append)
-    assert scene.told == [LATE]
-    (body,) = scene.parts.commit_state()
-    assert b'["A","b",0,"c"]' in body
-    assert scene.told == [LATE, None]
+    assert lock(scene, "other") == [[]]
+    scene.state.apply(late, 50)
+    assert lock(scene) == [[QUEUE]] and scene.state.locks.holder("g", QUEUE) == "c"
+
+
+def test_a_lock_that_was_refused_is_free() -> None:
+    scene = Scene()
+    first = lock(scene)
+    scene.parts.commit_state(SystemBusyError("refused"))
+    assert isinstance(first[0], SystemBusyError)
+    second = lock(scene, "other")
+    scene.parts.commit_state()
+    assert second == [[QUEUE]]
+    assert scene.state.locks.holder("g", QUEUE) == "other"

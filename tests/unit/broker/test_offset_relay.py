@@ -47,6 +47,7 @@ class Scene:
         self.relay = OffsetRelay(
             self.parts.leadership,
             self.offsets,
+            self.parts.state.commits.tell,
             find_master=lambda: self.address,
             ask_for_master=self._ask_for_master,
             connect=self._connect,
@@ -121,21 +122,22 @@ def test_what_nobody_takes_is_dropped_in_the_end() -> None:
 def test_late_word_takes_no_group_back() -> None:
     scene = Scene()
     scene.tell(5)
-    scene.offsets.follow({"T@g": {0: 6}})
+    scene.offsets.put({"T@g": {0: 6}})
     scene.relay.run()
     assert scene.master.asked == []
 
 
 def test_member_that_leads_again_takes_the_word_itself() -> None:
     scene = Scene()
-    scene.offsets.follow({"T@g": {0: 3, 1: 9}})
+    scene.offsets.put({"T@g": {0: 3, 1: 9}})
     scene.tell(5)
     scene.tell(8, queue_id=1)
     scene.parts.leadership.changed("LEADER", 5, "n0")
     scene.relay.run()
     assert scene.offsets.find("g", "T", 0) == 3
-    scene.parts.leadership.serve()
+    scene.parts.lead()
     scene.relay.run()
+    scene.parts.state.write_offsets()
     assert scene.offsets.of_topic("g", "T") == {0: 5, 1: 9}
     assert scene.master.asked == []
 

@@ -6,7 +6,8 @@ import pytest
 
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
-from ledgermq.broker.queue_locks import INHERITED_LIFE_MS, LOCK_LIFE_MS, QueueKey, QueueLocks
+from ledgermq.broker.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS, LockGrants
+from ledgermq.broker.queue_locks import LockRow, QueueKey, QueueLocks
 from ledgermq.broker.subscriptions import (
     SubscriptionGroup,
     SubscriptionGroupTable,
@@ -15,45 +16,65 @@ from ledgermq.broker.subscriptions import (
 )
 
 
+def commit(table: ConsumerOffsetTable, group: str, topic: str, queue_id: int, offset: int) -> None:
+    """What becomes of a commit, without a log between."""
+    table.check(f"{topic}@{group}", queue_id, offset)
+    table.put({f"{topic}@{group}": {queue_id: offset}})
+
+
+class Locks:
+    """A leader's locks, without a log between: what it proposes is applied at once."""
+
+    def __init__(self, table: QueueLocks | None = None) -> None:
+        self.table = QueueLocks() if table is None else table
+        self.grants = LockGrants(self.table)
+        # Changes that were applied.
+        self.changes: list[dict[str, list[LockRow]]] = []
+
+    def lock(self, group: str, queues: list[QueueKey], client_id: str, now_ms: float) -> object:
+        held, rows = self.grants.lock(group, queues, client_id, now_ms)
+        self._apply({group: rows})
+        return held
+
+    def unlock(self, group: str, queues: list[QueueKey], client_id: str) -> None:
+        self._apply({group: self.grants.unlock(group, queues, client_id)})
+
+    def expire(self, now_ms: float) -> None:
+        self._apply(self.grants.expire(now_ms))
+
+    def _apply(self, changes: dict[str, list[LockRow]]) -> None:
+        self.table.put(changes)
+        self.grants.ended(changes)
+        self.changes.append(changes)
+
+    def all(self) -> object:
+        return self.table.to_json()["lockTable"]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
 def test_last_offset_wins_also_when_smaller() -> None:
     table = ConsumerOffsetTable(10)
-    table.commit("g", "t", 0, 9)
-    table.commit("g", "t", 0, 4)
+    commit(table, "g", "t", 0, 9)
+    commit(table, "g", "t", 0, 4)
     assert table.find("g", "t", 0) == 4
     assert table.find("g", "t", 1) is None
     assert table.find("h", "t", 0) is None
 
 
-def test_changes_are_taken_once() -> None:
-    table = ConsumerOffsetTable(10)
-    table.commit("g", "t", 1, 5)
-    table.commit("g", "t", 0, 3)
-    assert table.take_changes() == {"t@g": {0: 3, 1: 5}}
-    assert not table.has_changes
-    table.commit("g", "t", 1, 5)
-    assert table.take_changes() == {}
-
-
-def test_followed_offsets_are_no_changes() -> None:
-    table = ConsumerOffsetTable(10)
-    table.follow({"t@g": {0: 7}})
-    table.follow({"t@g": {1: 8}})
-    assert table.of_topic("g", "t") == {0: 7, 1: 8}
-    assert not table.has_changes
-
-
 @pytest.mark.parametrize(("queue_id", "offset"), [(-1, 0), (65_536, 0), (0, -1), (0, 2**63)])
 def test_impossible_offset_is_refused(queue_id: int, offset: int) -> None:
     with pytest.raises(InvalidRequestError):
-        ConsumerOffsetTable(10).commit("g", "t", queue_id, offset)
+        commit(ConsumerOffsetTable(10), "g", "t", queue_id, offset)
 
 
 def test_full_offset_table_refuses() -> None:
     table = ConsumerOffsetTable(1)
-    table.commit("g", "t", 0, 1)
-    table.commit("g", "t", 1, 1)
+    commit(table, "g", "t", 0, 1)
+    commit(table, "g", "t", 1, 1)
     with pytest.raises(SystemBusyError, match="allowed are 1"):
-        table.commit("h", "t", 0, 1)
+        commit(table, "h", "t", 0, 1)
 
 
 def test_offsets_are_bounded_by_what_they_take_as_json() -> None:
@@ -61,32 +82,32 @@ def test_offsets_are_bounded_by_what_they_take_as_json() -> None:
     table = ConsumerOffsetTable(1000, bytes_max=2000)
     with pytest.raises(SystemBusyError, match=r"take \d+ bytes, allowed are 2000"):
         for number in range(1000):
-            table.commit(f"g{number}", "t", 0, 1)
+            commit(table, f"g{number}", "t", 0, 1)
     pairs = len(table)
     assert 10 < pairs < 100 and len(json.dumps(table.all())) <= 2000
     with pytest.raises(SystemBusyError, match="allowed are 2000"):
         for queue_id in range(1000):
-            table.commit("g0", "t", queue_id, 1)
+            commit(table, "g0", "t", queue_id, 1)
     # Those that are there go on.
-    table.commit("g0", "t", 0, 2)
+    commit(table, "g0", "t", 0, 2)
     assert table.find("g0", "t", 0) == 2 and len(table) == pairs
     table.remove_group("g1")
-    table.commit("new", "t", 0, 1)
+    commit(table, "new", "t", 0, 1)
 
 
 def test_what_offsets_take_is_the_same_however_they_came() -> None:
     table = ConsumerOffsetTable(1000)
     for number in range(50):
         for queue_id in range(number % 7 + 1):
-            table.commit(f"g{number % 10}", f"t{number % 9}", queue_id, number)
+            commit(table, f"g{number % 10}", f"t{number % 9}", queue_id, number)
     table.remove_group("g3")
     table.remove_topic("t4")
     other, third = ConsumerOffsetTable(1000), ConsumerOffsetTable(1000)
     other.replace_all(table.all())
-    third.follow({"old@gone": {0: 1}})
+    third.put({"old@gone": {0: 1}})
     third.load_json(json.loads(json.dumps(table.to_json())))
     for key, queues in table.all().items():
-        third.follow({key: queues})
+        third.put({key: queues})
     assert table.json_bytes == other.json_bytes == third.json_bytes > 0
     for topic in {key.partition("@")[0] for key in table.all()}:
         table.remove_topic(topic)
@@ -94,28 +115,32 @@ def test_what_offsets_take_is_the_same_however_they_came() -> None:
 
 
 def test_locks_are_bounded_by_what_they_take_as_json() -> None:
-    locks = QueueLocks(bytes_max=2000)
+    locks = Locks(QueueLocks(bytes_max=2000))
     with pytest.raises(SystemBusyError, match=r"take \d+ bytes, allowed are 2000"):
-        locks.lock("g", [QueueKey("t", "b", n) for n in range(1000)], "a", 0)
+        for number in range(1000):
+            locks.lock("g", [QueueKey("t", "b", number)], "a", 0)
     held = len(locks)
+    with pytest.raises(SystemBusyError):
+        locks.lock("h", [QueueKey("t", "b", number) for number in range(1000)], "a", 0)
+    assert len(locks) == held
     assert 10 < held < 100 and len(json.dumps(locks.all())) <= 2000
     with pytest.raises(SystemBusyError):
         locks.lock("g", [QueueKey("t", "b", 0)], "x" * 2000, LOCK_LIFE_MS + 1)
     assert len(locks) == held
     other = QueueLocks()
-    other.replace_all(json.loads(json.dumps(locks.all())))
-    assert other.json_bytes == locks.json_bytes
+    other.load_json(json.loads(json.dumps(locks.table.to_json())))
+    assert other.json_bytes == locks.table.json_bytes
     # Another holder, a longer name; then all goes.
     locks.unlock("g", [QueueKey("t", "b", n) for n in range(5)], "a")
     assert locks.lock("g", [QueueKey("t", "b", 9)], "longer", LOCK_LIFE_MS + 1)
     locks.expire(3 * LOCK_LIFE_MS)
-    assert (len(locks), locks.json_bytes) == (0, 0)
+    assert (len(locks), locks.table.json_bytes) == (0, 0)
 
 
 def test_offsets_of_a_group_and_of_a_topic_go() -> None:
     table = ConsumerOffsetTable(10)
     for group, topic in (("g", "t"), ("g", "u"), ("h", "t")):
-        table.commit(group, topic, 0, 1)
+        commit(table, group, topic, 0, 1)
     assert table.topics_of("g") == ["t", "u"]
     assert table.groups_of("t") == ["g", "h"]
     table.remove_group("g")
@@ -157,7 +182,7 @@ Q1 = QueueKey("t", "b", 1)
 
 
 def test_lock_excludes_others_until_it_expires() -> None:
-    locks = QueueLocks()
+    locks = Locks()
     assert locks.lock("g", [Q0, Q1], "a", 0) == [Q0, Q1]
     assert locks.lock("g", [Q0], "b", LOCK_LIFE_MS) == []
     assert locks.lock("other", [Q0], "b", LOCK_LIFE_MS) == [Q0]
@@ -165,7 +190,7 @@ def test_lock_excludes_others_until_it_expires() -> None:
 
 
 def test_renewed_lock_lives_on() -> None:
-    locks = QueueLocks()
+    locks = Locks()
     locks.lock("g", [Q0], "a", 0)
     locks.lock("g", [Q0], "a", LOCK_LIFE_MS)
     locks.expire(LOCK_LIFE_MS + 1)
@@ -173,53 +198,73 @@ def test_renewed_lock_lives_on() -> None:
 
 
 def test_only_the_owner_unlocks() -> None:
-    locks = QueueLocks()
+    locks = Locks()
     locks.lock("g", [Q0], "a", 0)
     locks.unlock("g", [Q0], "b")
     assert locks.lock("g", [Q0], "b", 1) == []
     locks.unlock("g", [Q0], "a")
     assert locks.lock("g", [Q0], "b", 1) == [Q0]
-    locks.clear()
+    locks.table.clear()
     assert locks.lock("g", [Q0], "c", 1) == [Q0]
+
+
+def test_a_queue_that_changes_hands_is_given_to_nobody_else() -> None:
+    """Of two who ask before the first change is applied, one holds the queue."""
+    table = QueueLocks()
+    grants = LockGrants(table)
+    held, rows = grants.lock("g", [Q0], "a", 0)
+    assert held == [Q0] and table.holder("g", Q0) == ""
+    assert grants.lock("g", [Q0], "b", 0) == ([], [])
+    # Asked again it is no other change.
+    assert grants.lock("g", [Q0, Q0], "a", 0) == ([Q0], [])
+    free = grants.unlock("g", [Q0], "a")
+    assert grants.lock("g", [Q0], "b", 0) == ([Q0], [("t", "b", 0, "b")])
+    for one in (rows, free, [("t", "b", 0, "b")]):
+        table.put({"g": one})
+        grants.ended({"g": one})
+    assert table.holder("g", Q0) == "b"
+    # One that the log refused is free for others.
+    _, refused = grants.lock("g", [Q1], "a", 0)
+    grants.ended({"g": refused})
+    assert grants.lock("g", [Q1], "b", 0)[0] == [Q1]
 
 
 def test_followers_know_who_holds_a_queue() -> None:
     """A new leader gives it to nobody else for as long as its holder may count on it."""
-    leader, follower = QueueLocks(), QueueLocks()
+    leader, follower = Locks(), Locks()
     leader.lock("g", [Q0, Q1], "a", 0)
     leader.lock("gone", [Q0], "a", 0)
-    follower.follow(leader.take_changes())
     leader.unlock("gone", [Q0], "a")
     leader.lock("g", [Q0], "a", 5)
-    follower.follow(leader.take_changes())
-    assert leader.take_changes() == {}
+    for changes in leader.changes:
+        follower.table.put(changes)
     assert follower.all() == leader.all() == {"g": [("t", "b", 0, "a"), ("t", "b", 1, "a")]}
     assert len(follower) == len(leader) == 2
     now_ms = 1_700_000_000_000
-    follower.lead(now_ms)
+    follower.grants.lead(now_ms)
     assert follower.lock("g", [Q0, Q1], "b", now_ms + INHERITED_LIFE_MS) == []
     assert follower.lock("g", [Q0], "a", now_ms + INHERITED_LIFE_MS) == [Q0]
     assert follower.lock("g", [Q0, Q1], "b", now_ms + INHERITED_LIFE_MS + 1) == [Q1]
     leader.expire(LOCK_LIFE_MS + 1)
-    assert leader.take_changes() == {"g": [("t", "b", 1, "")]}
+    assert leader.changes[-1] == {"g": [("t", "b", 1, "")]}
 
 
 def test_lock_json_goes_both_ways_and_leaves_out_what_it_does_not_know() -> None:
-    locks = QueueLocks()
+    locks = Locks()
     locks.lock("g", [Q1, Q0], "a", 0)
     other = QueueLocks()
-    other.load_json(json.loads(json.dumps(locks.to_json())))
-    assert other.all() == locks.all()
+    other.load_json(json.loads(json.dumps(locks.table.to_json())))
+    assert other.to_json() == locks.table.to_json()
     other.load_json({"lockTable": {"g": [["t", "b", "0", "a"], 7], "h": 8}})
-    assert other.all() == {} and len(other) == 0
+    assert other.to_json() == {"lockTable": {}} and len(other) == 0
     other.load_json({})
     assert len(other) == 0
 
 
 def test_offsets_of_light_groups_stand_apart_as_upstream_has_it() -> None:
     table = ConsumerOffsetTable(100, knows_light_queues=True)
-    table.commit("g", "%LMQ%t", 0, 1)
-    table.commit("%LMQ%g", "%LMQ%t", 0, 2)
+    commit(table, "g", "%LMQ%t", 0, 1)
+    commit(table, "%LMQ%g", "%LMQ%t", 0, 2)
     told = table.to_json()
     assert told == {
         "lmqOffsetTable": {"%LMQ%t@%LMQ%g": 2},

@@ -191,9 +191,11 @@ def test_damaged_frames_are_taken_only_for_what_they_are(both: Both) -> None:
 
 def test_offset_that_comes_with_a_pull_is_stored(both: Both) -> None:
     assert both.quick(frame_of(sysFlag=5, commitOffset=3, queueOffset=4)) is not None
+    both.parts.state.write_offsets()
     assert both.parts.state.offsets.find("g", "T", 0) == 3
     # The long road says why not.
     assert both.quick(frame_of(sysFlag=5, commitOffset=-3, queueOffset=4)) is None
+    both.parts.state.write_offsets()
     assert both.parts.state.offsets.find("g", "T", 0) == 3
 
 

@@ -40,10 +40,10 @@ def test_removed_topics_and_groups_are_forgotten_by_leader_and_follower() -> Non
     for parts in (leader, follower):
         for group, topic in (("g", "U"), ("h", "T"), ("h", "U")):
             parts.state.pulled.of(group, topic)[0] = 5
+    leader.is_prompt = False
     state.remove_topic("T")
     state.remove_group("g", False)
     for index, body in enumerate(leader.commit_state()):
-        leader.state.apply(body, index)
         follower.state.apply(body, index)
     for parts in (leader, follower):
         pulled = parts.state.pulled

@@ -117,11 +117,14 @@ def test_wait_is_cut_out_element_by_element() -> None:
 
 def test_topic_is_created_before_its_first_message() -> None:
     parts = leader()
-    parts.commit_state()
+    parts.is_prompt = False
     send(parts, command())
+    # Nobody sees it yet; its messages go behind it.
+    assert parts.state.topics.find("T") is None and len(parts.written) == 1
+    send(parts, command())
+    assert len(parts.commit_state()) == 1
     topic = parts.state.topics.find("T")
     assert topic is not None and topic.write_queue_count == 4
-    assert len(parts.commit_state()) == 1
     send(parts, command())
     assert parts.written == []
 

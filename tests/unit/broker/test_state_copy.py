@@ -153,7 +153,7 @@ def test_a_slave_becomes_like_its_master_whenever_versions_differ() -> None:
 def test_offsets_count_where_they_are_ahead_and_later_where_they_change() -> None:
     """A Java leader has been told of our leader's offsets ten seconds ago, perhaps."""
     scene = Scene()
-    scene.parts.state.offsets.commit("g", "T", 0, 9)
+    scene.parts.state.offsets.put({"T@g": {0: 9}})
     scene.run()
     assert (scene.offset(0), scene.offset(1)) == (9, 1)
     scene.leader.offsets = {"T@g": {0: 7, 1: 0}}
@@ -161,7 +161,7 @@ def test_offsets_count_where_they_are_ahead_and_later_where_they_change() -> Non
     assert (scene.offset(0), scene.offset(1)) == (9, 0)
     # The next term's leader may be behind again.
     scene.parts.leadership.changed("FOLLOWER", 5, "n1")
-    scene.parts.state.offsets.commit("g", "T", 1, 6)
+    scene.parts.state.offsets.put({"T@g": {1: 6}})
     scene.run()
     assert (scene.offset(0), scene.offset(1)) == (9, 6)
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from ledgermq.broker.config_keys import KEYS
-from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.broker.service.state_tables import StateContents, StateTables
 from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.broker.subscriptions import SubscriptionGroup
@@ -54,7 +53,7 @@ def test_a_table_that_did_not_change_is_not_written_again(tmp_path: Path) -> Non
     assert scene.flush() == {ALWAYS, "topics.json"}
     scene.state.put_group(SubscriptionGroup("g"))
     assert scene.flush() == {ALWAYS, "subscriptionGroup.json"}
-    scene.state.offsets.commit("g", "A", 0, 5)
+    scene.state.commits.tell("g", "A", 0, 5)
     scene.state.write_offsets()
     assert scene.flush() == {ALWAYS, "consumerOffset.json"}
     assert scene.flush() == {ALWAYS}
@@ -70,24 +69,17 @@ def test_what_was_written_between_two_flushes_is_made_durable_by_the_next(tmp_pa
     save(scene.tables.take_topics_and_groups())
     assert not scene.state.are_topics_unsaved
     assert scene.flush() == {ALWAYS, "topics.json"}
-    scene.state.offsets.commit("g", "A", 0, 5)
+    scene.state.commits.tell("g", "A", 0, 5)
     scene.state.write_offsets()
     save(scene.tables.take_offsets())
     assert scene.flush() == {ALWAYS, "consumerOffset.json"}
 
 
-def test_offsets_that_only_a_snapshot_took_over_are_written(tmp_path: Path) -> None:
+def test_offsets_that_are_not_committed_are_in_no_file(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    scene.state.offsets.commit("g", "A", 0, 5)
-    scene.state.write_snapshot()
-    assert scene.flush() == {ALWAYS, "consumerOffset.json"}
-
-
-def test_offsets_that_are_in_no_record_yet_are_written(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    scene.state.offsets.commit("g", "A", 0, 5)
+    scene.state.commits.tell("g", "A", 0, 5)
     scene.tables.save()
-    assert scene.loaded().state.offsets.find("g", "A", 0) == 5
+    assert scene.loaded().state.offsets.find("g", "A", 0) is None
 
 
 def test_what_was_loaded_from_a_copy_is_written_to_the_file(tmp_path: Path) -> None:
@@ -109,13 +101,15 @@ def test_what_was_loaded_from_a_copy_is_written_to_the_file(tmp_path: Path) -> N
 
 def test_offsets_lie_in_upstreams_other_file_when_light_queues_are_on(tmp_path: Path) -> None:
     before = Scene(tmp_path)
-    before.state.offsets.commit("g", "A", 0, 5)
+    before.state.commits.tell("g", "A", 0, 5)
+    before.state.write_offsets()
     before.tables.save()
     parts = Parts(enableLmq="true").lead()
     tables = StateTables(tmp_path, parts.state, lambda: 0.0)
     tables.load()
     assert parts.state.offsets.find("g", "A", 0) == 5
-    parts.state.offsets.commit("%LMQ%g", "A", 0, 6)
+    parts.state.commits.tell("%LMQ%g", "A", 0, 6)
+    parts.state.write_offsets()
     tables.save()
     assert '"lmqOffsetTable"' in (tmp_path / "lmqConsumerOffset.json").read_text()
     again = Parts(enableLmq="true")
@@ -203,9 +197,9 @@ def test_offsets_and_locks_take_no_more_than_they_count(tmp_path: Path) -> None:
     offsets, locks = parts.state.offsets, parts.state.locks
     for number, name in enumerate(("a", "b" * 200, 'quotes"\\', "\x01\u00fc\u20ac\U0001f600")):
         for queue_id in (0, 65_535):
-            offsets.commit(f"g{number}", name, queue_id, 2**63 - 1)
-        queues = [QueueKey(name, f"broker-{name}", queue_id) for queue_id in (0, 2**63 - 1)]
-        locks.lock(f"g{number}", queues, f"client-{name}", 1)
+            offsets.put({f"{name}@g{number}": {queue_id: 2**63 - 1}})
+        rows = [(name, f"broker-{name}", n, f"client-{name}") for n in (0, 2**63 - 1)]
+        locks.put({f"g{number}": rows})
     for table, members in ((offsets, "offsetTable"), (locks, "lockTable")):
         around = len(StateFile.encode({members: {}}))
         written = len(StateFile.encode(table.to_json())) - around

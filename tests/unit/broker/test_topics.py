@@ -63,7 +63,9 @@ def test_send_does_not_create_from_missing_or_closed_parent() -> None:
 
 def test_full_table_refuses_with_numbers_and_key() -> None:
     with pytest.raises(SystemBusyError, match="1 topics, allowed are 1 .*maxTopicCount"):
-        topic_for_send(table_of(PARENT, topics_max=1), "New", "TBW102", 4, 0)
+        table_of(PARENT, topics_max=1).check_room("New")
+    with pytest.raises(SystemBusyError, match="3 topics, allowed are 3"):
+        table_of(PARENT, topics_max=3).check_room("New", 2)
 
 
 def test_version_changes_only_with_the_content() -> None:

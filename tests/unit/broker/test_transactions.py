@@ -167,12 +167,15 @@ class Bench:
         self.transactions.run()
         while self.soon:
             self.soon.pop()()
+        # As each second.
+        self.parts.state.write_offsets()
 
     @property
     def cursor(self) -> int:
         return self.parts.state.progress.cursor(HALF_QUEUE)
 
     def lead_again(self) -> None:
+        self.parts.state.write_offsets()
         self.parts.state.follow()
         self.parts.state.lead("n0/2")
 
@@ -420,7 +423,7 @@ def test_place_of_an_upstream_leader_is_taken_over() -> None:
     bench = Bench()
     for number in range(3):
         bench.send(b"%d" % number)
-    bench.parts.state.offsets.commit(HALF_GROUP, names.HALF_TOPIC, 0, 2)
+    bench.parts.state.offsets.put({f"{names.HALF_TOPIC}@{HALF_GROUP}": {0: 2}})
     bench.lead_again()
     bench.walk(1)
     bench.walk()

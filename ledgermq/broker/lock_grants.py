@@ -1,0 +1,122 @@
+"""LockGrants: what a leader grants of the locks of queues, and for how long. Pure.
+
+A lock belongs to one client id of one group and lives for 60 s after it was last asked for; an
+expired lock is free. A client holds its own lock to be valid for 30 s, also when the broker has
+another leader meanwhile: so who holds which queue is replicated (`queue_locks.py`), and a new
+leader keeps every lock for that long. Not longer, because a client that gives a queue back may tell
+it the former leader. Times are monotonic, and not replicated.
+
+A lock that changes hands is proposed; until that is applied nobody else gets the queue. Source:
+`RebalanceLockManager.java`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from ledgermq.broker.queue_locks import LockRow, QueueKey, QueueLocks
+
+# `rocketmq.broker.rebalance.lockMaxLiveTime`.
+LOCK_LIFE_MS: Final = 60_000
+# Life of a lock under a leader that has not been asked for it yet: what its client counts on, and
+# what a former leader may have granted until it knew that it leads no longer.
+INHERITED_LIFE_MS: Final = 35_000
+
+_Place = tuple[str, QueueKey]
+
+
+class LockGrants:
+    """The leader's view of the locks.
+
+    Invariant: `_asked` holds the queues whose change of hands is proposed and neither applied nor
+    refused, with the client that gets each and how many such changes there are.
+    """
+
+    def __init__(self, locks: QueueLocks) -> None:
+        """Takes the table, which only applied commands change."""
+        self._locks = locks
+        self._asked: dict[_Place, tuple[str, int]] = {}
+        # When a lock was asked for last, and by whom.
+        self._renewed: dict[_Place, tuple[str, float]] = {}
+        # What counts for locks that this leader was not asked for yet.
+        self._inherited_ms = -inf
+
+    def lead(self, now_ms: float) -> None:
+        """Gives every lock the life of an inherited one."""
+        self._asked.clear()
+        self._renewed.clear()
+        self._inherited_ms = now_ms + INHERITED_LIFE_MS - LOCK_LIFE_MS
+
+    def _owner(self, place: _Place) -> str:
+        asked = self._asked.get(place)
+        return self._locks.holder(*place) if asked is None else asked[0]
+
+    def _is_alive(self, place: _Place, owner: str, now_ms: float) -> bool:
+        client_id, renewed_ms = self._renewed.get(place, (owner, self._inherited_ms))
+        return client_id == owner and now_ms - renewed_ms <= LOCK_LIFE_MS
+
+    def lock(
+        self, group: str, queues: Iterable[QueueKey], client_id: str, now_ms: float
+    ) -> tuple[list[QueueKey], list[LockRow]]:
+        """Takes or renews locks; `now_ms` is monotonic here and everywhere below.
+
+        Returns:
+            The queues that the client holds, out of those it asked for, when the changes that must
+            be proposed for it are applied; and these changes.
+
+        Raises:
+            SystemBusyError: there are too many locks; nothing was changed.
+        """
+        held: list[QueueKey] = []
+        rows: list[LockRow] = []
+        for queue in dict.fromkeys(queues):
+            place = (group, queue)
+            owner = self._owner(place)
+            if owner and owner != client_id and self._is_alive(place, owner, now_ms):
+                continue
+            if owner != client_id:
+                self._locks.check_room(group, queue, client_id, len(self._asked) + len(rows))
+                rows.append((*queue, client_id))
+            held.append(queue)
+        for queue in held:
+            self._renewed[group, queue] = (client_id, now_ms)
+        self._ask(group, rows)
+        return held, rows
+
+    def unlock(self, group: str, queues: Iterable[QueueKey], client_id: str) -> list[LockRow]:
+        """Gives up locks; those of other clients stay. Returns the changes to be proposed."""
+        rows: list[LockRow] = [
+            (*queue, "")
+            for queue in dict.fromkeys(queues)
+            if client_id and self._owner((group, queue)) == client_id
+        ]
+        self._ask(group, rows)
+        return rows
+
+    def expire(self, now_ms: float) -> dict[str, list[LockRow]]:
+        """Gives up locks that nobody renewed; returns the changes to be proposed."""
+        changes: dict[str, list[LockRow]] = {}
+        for group, queue, client_id in self._locks.all_holders():
+            place = (group, queue)
+            if place not in self._asked and not self._is_alive(place, client_id, now_ms):
+                changes.setdefault(group, []).append((*queue, ""))
+        for group, rows in changes.items():
+            self._ask(group, rows)
+        return changes
+
+    def _ask(self, group: str, rows: Sequence[LockRow]) -> None:
+        for topic, broker_name, queue_id, client_id in rows:
+            place = (group, QueueKey(topic, broker_name, queue_id))
+            _, count = self._asked.get(place, ("", 0))
+            self._asked[place] = (client_id, count + 1)
+
+    def ended(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
+        """Notes that proposed changes are applied, or refused."""
+        for group, rows in changes.items():
+            for topic, broker_name, queue_id, _ in rows:
+                place = (group, QueueKey(topic, broker_name, queue_id))
+                client_id, count = self._asked.pop(place, ("", 0))
+                if count > 1:
+                    self._asked[place] = (client_id, count - 1)
+                elif not self._locks.holder(*place):
+                    self._renewed.pop(place, None)

@@ -1,0 +1,181 @@
+"""NamedTable: configurations by name, with a version: what topics and groups have in common. Pure.
+
+Time is passed in. Whoever caches something about an entry compares `generation`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from ledgermq.broker.data_version import DataVersion
+from ledgermq.broker.errors import SystemBusyError
+from ledgermq.broker.ordered_names import OrderedNames
+
+
+class Named(Protocol):
+    """A configuration; two are equal when they say the same."""
+
+    @property
+    def name(self) -> str: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+Config = TypeVar("Config", bound=Named)
+
+
+class NamedTable(Generic[Config]):
+    """All configurations of one kind on this broker.
+
+    Invariant: `generation` grows with every change, so that whoever caches something can tell that
+    it is stale by comparing one number.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str, Mapping[str, Any]], Config],
+        *,
+        noun: str,
+        table_key: str,
+        count_max: int,
+        count_key: str,
+    ) -> None:
+        """Begins empty.
+
+        Args:
+            read: makes an entry of its name and upstream's object.
+            noun: names one entry to people.
+            table_key: of the entries in upstream's document.
+            count_max: entries that may be there.
+            count_key: the configuration's key for that.
+        """
+        self._read = read
+        self._noun = noun
+        self._table_key = table_key
+        self._count_max = count_max
+        self._count_key = count_key
+        self._entries: dict[str, Config] = {}
+        self._names = OrderedNames()
+        # What name servers, tools and other brokers compare.
+        self.version = DataVersion()
+        # Changes of this table in this process.
+        self.generation = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, name: str) -> Config | None:
+        """Returns the entry, or None."""
+        return self._entries.get(name)
+
+    def all(self) -> list[Config]:
+        """Returns all entries in the order of their names."""
+        return [self._entries[name] for name in self._names]
+
+    def check_room(self, name: str, more: int = 0) -> None:
+        """Raises SystemBusyError when one more entry would pass the limit.
+
+        Args:
+            name: of the entry.
+            more: entries that are on their way into the table.
+        """
+        count = len(self._entries) + more
+        if name not in self._entries and count >= self._count_max:
+            raise SystemBusyError(
+                f"{self._noun}[{name}] not created: there are {count} {self._noun}s,"
+                f" allowed are {self._count_max} (key {self._count_key})"
+            )
+
+    def put(self, entry: Config, now_ms: int) -> bool:
+        """Adds or replaces an entry; returns False when it was there exactly so."""
+        if self._entries.get(entry.name) == entry:
+            return False
+        self._put(entry)
+        self._changed(now_ms)
+        return True
+
+    def remove(self, name: str, now_ms: int) -> bool:
+        """Drops an entry; returns False when there was none."""
+        if name not in self._entries:
+            return False
+        self._remove(name)
+        self._changed(now_ms)
+        return True
+
+    def _put(self, entry: Config) -> None:
+        if entry.name not in self._entries:
+            self._names.add(entry.name)
+        self._entries[entry.name] = entry
+
+    def _remove(self, name: str) -> None:
+        del self._entries[name]
+        self._names.remove(name)
+
+    def _changed(self, now_ms: int) -> None:
+        self.version = self.version.next(now_ms)
+        self.generation += 1
+
+    def follow(self, put: Iterable[Config], removed: Iterable[str], version: DataVersion) -> None:
+        """Makes the changes that lead to a version."""
+        for entry in put:
+            self._put(entry)
+        for name in removed:
+            if name in self._entries:
+                self._remove(name)
+        self.version = version
+        self.generation += 1
+
+    def replace_all(self, entries: Iterable[Config], version: DataVersion) -> None:
+        """Takes over a whole table."""
+        self._entries = {entry.name: entry for entry in entries}
+        self._names = OrderedNames(self._entries)
+        self.version = version
+        self.generation += 1
+
+    # Piece by piece.
+
+    def behind(self, after: str) -> Iterator[tuple[str, Any]]:
+        """Yields the entries behind a name, in order, as upstream's objects."""
+        for name in self._names.behind(after):
+            yield name, self._entries[name].to_json()
+
+    def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool:
+        """Has exactly `put` among the names behind `after`, up to `upto`.
+
+        Returns:
+            Whether something changed by it.
+        """
+        gone = [name for name in self._names.between(after, upto) if name not in put]
+        for name in gone:
+            self._remove(name)
+            self.generation += 1
+        return self.merge(put) or bool(gone)
+
+    def merge(self, put: Mapping[str, Any]) -> bool:
+        """Adds and replaces entries; returns whether something changed by it."""
+        has_changed = False
+        for name, value in put.items():
+            if isinstance(value, Mapping):
+                entry = self._read(name, value)
+                if self._entries.get(name) != entry:
+                    self._put(entry)
+                    self.generation += 1
+                    has_changed = True
+        return has_changed
+
+    # As a document.
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns upstream's document of the table."""
+        return {
+            "dataVersion": self.version.to_json(),
+            self._table_key: {name: entry.to_json() for name, entry in self._entries.items()},
+        }
+
+    def load_json(self, value: Mapping[str, Any]) -> None:
+        """Takes over a document; what is no entry is left out."""
+        table = value.get(self._table_key)
+        entries = table.items() if isinstance(table, Mapping) else ()
+        self.replace_all(
+            (self._read(name, entry) for name, entry in entries if isinstance(entry, Mapping)),
+            DataVersion.from_json(value.get("dataVersion")),
+        )

@@ -1,0 +1,91 @@
+"""Mistakes in the broker's replicated state, planted into the product's own classes."""
+
+import json
+from typing import Any
+
+from ledgermq.broker.offset_commits import OffsetCommits
+from ledgermq.broker.state_commands import SweepPart
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.state_machine import StateMachine
+from ledgermq.broker.state_proposals import StateProposals
+from ledgermq.broker.state_sweep import StateSweep
+from tests.simulation.broken_twins import Patch
+
+
+def offsets_answered_at_once() -> list[Patch]:
+    def commit(self: Any, group: str, topic: str, queue_id: int, offset: int, done: Any) -> None:
+        self.tell(group, topic, queue_id, offset)
+        done(None)
+
+    return [(OffsetCommits, "commit", commit)]
+
+
+def offsets_under_way_count_as_stored() -> list[Patch]:
+    """A commit that is made again while the first waits for a majority is answered at once."""
+    original = OffsetCommits._take_told
+
+    def take_told(self: Any) -> Any:
+        told = original(self)
+        if any(told == proposed for proposed, _ in self._proposed):
+            self._proposed, told = [], {}
+        return told
+
+    return [(OffsetCommits, "_take_told", take_told)]
+
+
+def topics_visible_when_proposed() -> list[Patch]:
+    """The leader edits its table first, as if nothing could come between."""
+    original = BrokerState.put_topic
+
+    def put_topic(self: Any, topic: Any, done: Any = None) -> None:
+        original(self, topic, done)
+        self.topics.follow([topic], [], self._versions.get(self.topics, self.topics.version))
+
+    return [(BrokerState, "put_topic", put_topic)]
+
+
+def commands_applied_twice() -> list[Patch]:
+    """Each command is applied once more behind the next one."""
+    original = StateMachine.apply
+
+    def apply(self: Any, command: Any, index: int) -> Any:
+        events = original(self, command, index)
+        before = getattr(self, "planted_before", None)
+        if before is not None and not isinstance(before, SweepPart):
+            original(self, before, index)
+        self.planted_before = command
+        return events
+
+    return [(StateMachine, "apply", apply)]
+
+
+def sweeps_that_skip_an_entry() -> list[Patch]:
+    original = StateSweep._range_behind
+
+    def range_behind(self: Any, table: str, after: str) -> Any:
+        [text], upto = original(self, table, after)
+        entries = json.loads(f"{{{text}}}")
+        if entries:
+            entries.popitem()
+        return [json.dumps(entries)[1:-1]], upto
+
+    return [(StateSweep, "_range_behind", range_behind)]
+
+
+def sweeps_that_lack_a_part() -> list[Patch]:
+    """The first part that is there says where a whole sweep begins."""
+
+    def note_part(self: Any, part: Any, index: int) -> None:
+        if part.part == 0:
+            self.sweep_index = index
+
+    return [(StateMachine, "_note_part", note_part)]
+
+
+def parts_that_wait_for_nothing() -> list[Patch]:
+    """A part says what the tables held before commands that stand before it in the log."""
+
+    def when_applied(self: Any, function: Any) -> None:
+        function()
+
+    return [(StateProposals, "when_applied", when_applied)]
