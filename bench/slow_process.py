@@ -43,9 +43,9 @@ JOBS = {
     ("ledgermq.dledger.store.vote_file", "VoteFile", "save"): "votes",
 }
 EXEMPT = (
-    ("ledgermq.broker.service.storage", "Storage", "open"),
-    ("ledgermq.broker.service.storage", "Storage", "close"),
-    ("ledgermq.broker.service.storage", "Storage", "abandon"),
+    ("ledgermq.broker.storage.storage", "Storage", "open"),
+    ("ledgermq.broker.storage.storage", "Storage", "close"),
+    ("ledgermq.broker.storage.storage", "Storage", "abandon"),
 )
 
 
@@ -250,7 +250,7 @@ def slow_down(watch: Watch, delay_s: float) -> None:
 
 def fill_disk(flag: str) -> None:
     """Makes the disk of a broker look nearly full while there is a file of that name."""
-    storage = importlib.import_module("ledgermq.broker.service.storage").Storage
+    storage = importlib.import_module("ledgermq.broker.storage.storage").Storage
     real = storage.disk_used_percent
     storage.disk_used_percent = lambda self: (
         FULL_PERCENT if os.path.exists(flag) else min(real(self), FULL_PERCENT - 20)

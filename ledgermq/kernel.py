@@ -26,8 +26,8 @@ from typing import Final
 
 # setup.py compiles them.
 MODULES: Final[tuple[str, ...]] = (
-    "ledgermq.broker.answering",
-    "ledgermq.broker.gathering",
+    "ledgermq.broker.sends.answering",
+    "ledgermq.broker.sends.gathering",
     "ledgermq.commitlog.consume_queue",
     "ledgermq.commitlog.index_loops",
     "ledgermq.commitlog.row",
@@ -35,7 +35,7 @@ MODULES: Final[tuple[str, ...]] = (
     "ledgermq.commitlog.run_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.dledger.entry_loops",
-    "ledgermq.protocol.plain_frames",
+    "ledgermq.protocol.quick_frames",
 )
 PURE_VARIABLE: Final = "LEDGERMQ_PURE"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from ledgermq.broker import names
-from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.data_version import truth, whole_number
 from ledgermq.broker.errors import TopicNotFoundError
 from ledgermq.broker.named_table import NamedTable

@@ -18,7 +18,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from ledgermq.broker.config import BrokerConfig, effective_properties, load_broker_config
+from ledgermq.broker.config.broker_config import (
+    BrokerConfig,
+    effective_properties,
+    load_broker_config,
+)
 from ledgermq.broker.errors import BrokerError, ConfigError
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.descriptors import use_all_descriptors

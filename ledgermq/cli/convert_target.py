@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from ledgermq.broker.config import BrokerConfig
-from ledgermq.broker.service.storage import store_config
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.storage.storage import store_config
 from ledgermq.cli.convert_source import ConvertError, SourceRecord
 from ledgermq.commitlog import (
     RECORD_BYTES_MAX,

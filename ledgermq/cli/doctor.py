@@ -21,7 +21,11 @@ from typing import Final, NamedTuple
 
 from ledgermq import kernel
 from ledgermq.broker.access.rules_folder import file_path, merge, read_folder
-from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig, load_broker_config
+from ledgermq.broker.config.broker_config import (
+    VIP_PORT_DISTANCE,
+    BrokerConfig,
+    load_broker_config,
+)
 from ledgermq.broker.errors import AccessRulesError, ConfigError
 from ledgermq.cli.descriptors import descriptors_to_have
 from ledgermq.cli.failure import fail

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from ledgermq.broker.config import BrokerConfig, load_broker_config
+from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
 from ledgermq.broker.errors import BrokerError
 from ledgermq.cli.convert import Conversion, work_directory
 from ledgermq.cli.convert_source import LEDGER, PLAIN, ConvertError, StoreSource

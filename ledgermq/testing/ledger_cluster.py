@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from twisted.python.threadpool import ThreadPool
 
-from ledgermq.broker.config import BrokerConfig, load_broker_config
+from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
 from ledgermq.broker.service import BrokerService
 from ledgermq.client import ReceivedMessage
 from ledgermq.namesrv.config import load_namesrv_config

@@ -52,7 +52,7 @@ def test_no_optional_part_is_loaded(loaded: dict[str, set[str]], program: str) -
     packages = {name.partition(".")[0] for name in loaded[program]}
     assert packages & set(_OPTIONAL) == set()
     # The language of SQL92 filters comes with the first of them.
-    assert "ledgermq.broker.sql_syntax" not in loaded[program]
+    assert "ledgermq.broker.selectors.sql_syntax" not in loaded[program]
 
 
 def test_the_supervisor_loads_nothing_that_is_installed(loaded: dict[str, set[str]]) -> None:

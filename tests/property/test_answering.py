@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgermq.broker.waiting import encode_untraced_response, without_slaves
+from ledgermq.broker.sends.waiting import encode_untraced_response, without_slaves
 from ledgermq.commitlog import AppendResult
 from ledgermq.protocol.headers import encode_send_response, send_response_pieces
 from tests.kernel_forms import forms_of
 
-FORMS = forms_of("ledgermq.broker.answering")
+FORMS = forms_of("ledgermq.broker.sends.answering")
 PREFIX = "7F00000100002A9F"
 REGIONS = ["DefaultRegion", "Ünder 100%", '"queueOffset":"0"', "%d"]
 

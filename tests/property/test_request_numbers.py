@@ -237,41 +237,41 @@ def test_every_plain_number_is_the_same_to_both(
                 assert {getattr(header, name) for _, header in decoded} == {number}
 
 
-PLAIN_SEND = {
+QUICK_SEND = {
     "a": "p", "b": "orders", "c": "TBW102", "d": "4", "e": "3", "f": "1", "g": "1700000000000",
     "h": "5", "i": "TAGS\x01t\x02", "j": "2", "k": "false", "l": "16", "m": "false",
 }  # fmt: skip
-PLAIN_PULL = {
+QUICK_PULL = {
     "consumerGroup": "g", "topic": "orders", "queueId": "1", "queueOffset": "70",
     "maxMsgNums": "32", "sysFlag": "2", "commitOffset": "6", "suspendTimeoutMillis": "15000",
     "subVersion": "9", "maxMsgBytes": "4", "requestSource": "8",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", forms_of("ledgermq.protocol.plain_frames"))
+@pytest.mark.parametrize("form", forms_of("ledgermq.protocol.quick_frames"))
 @pytest.mark.parametrize(
     ("code", "fields", "header_class"),
-    [(310, PLAIN_SEND, SendMessageRequestHeaderV2), (11, PLAIN_PULL, PullMessageRequestHeader)],
+    [(310, QUICK_SEND, SendMessageRequestHeaderV2), (11, QUICK_PULL, PullMessageRequestHeader)],
 )
 def test_quick_road_takes_no_number_that_the_long_road_refuses(
     form: Any, code: int, fields: dict[str, str], header_class: type[Header]
 ) -> None:
-    def is_plain(changes: Mapping[str, str]) -> bool:
+    def is_quick(changes: Mapping[str, str]) -> bool:
         [frame] = FrameDecoder().feed(
             encode(RemotingCommand(code=code, ext_fields=fields | changes))
         )
-        pull = form.read_plain_pull(frame)
-        sends = form.read_plain_sends([frame])
+        pull = form.read_quick_pull(frame)
+        sends = form.read_quick_sends([frame])
         return (pull is not None) if code == 11 else bool(sends)
 
-    assert is_plain({})
+    assert is_quick({})
     for key, name in numbers_of(header_class):
         for spelling in SPELLINGS:
             text = spelling(int(fields[key]))
             with pytest.raises(RemoteProtocolError):
                 header_class.from_ext_fields(fields | {key: text})
-            assert not is_plain({key: text}), (key, text)
+            assert not is_quick({key: text}), (key, text)
         for number in (0, 1, -1, 10, 2**31 - 1):
             header = header_class.from_ext_fields(fields | {key: str(number)})
             assert getattr(header, name) == number
-            assert is_plain({key: str(number)}), (key, number)
+            assert is_quick({key: str(number)}), (key, number)

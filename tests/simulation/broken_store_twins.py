@@ -7,8 +7,8 @@ import contextlib
 from dataclasses import fields, replace
 from typing import Any
 
-from ledgermq.broker.proposals import Proposals
-from ledgermq.broker.service.flushes import Flushes
+from ledgermq.broker.sends.proposals import Proposals
+from ledgermq.broker.storage.flushes import Flushes
 from ledgermq.commitlog import reading
 from ledgermq.commitlog import store as message_store
 from ledgermq.commitlog.message_writer import MessageWriter

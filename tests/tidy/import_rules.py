@@ -31,6 +31,51 @@ class Room:
     banned: frozenset[str] = _THREADS | _NETWORK
 
 
+# The replicated state of the broker: files that stand beside the floor, and two in `service`.
+BROKER_STATE: frozenset[str] = frozenset(
+    f"broker.{name}"
+    for name in (
+        "committed_answers",
+        "consumer_offsets",
+        "lock_grants",
+        "named_table",
+        "offset_commits",
+        "ordered_names",
+        "own_messages",
+        "pull_offsets",
+        "queue_locks",
+        "queue_progress",
+        "refusals",
+        "service.sweeps",
+        "service.state_tables",
+        "state_commands",
+        "state_copy",
+        "state_files",
+        "state_log",
+        "state_machine",
+        "state_proposals",
+        "state_records",
+        "state_sweep",
+        "subscriptions",
+        "topic_attributes",
+        "topics",
+        "under_way",
+    )
+)
+
+# The rooms of the broker from the ground up: each knows only what stands before it.
+BROKER_ORDER: tuple[frozenset[str], ...] = (
+    frozenset({"broker"}),
+    frozenset({"broker.config", "broker.selectors", "broker.records"}),
+    frozenset({"broker.access"}),
+    BROKER_STATE,
+    frozenset({"broker.counts", "broker.clocks"}),
+    frozenset({"broker.clients", "broker.sends"}),
+    frozenset({"broker.offsets", "broker.waits", "broker.pulls"}),
+    frozenset({"broker.registration", "broker.ha", "broker.storage", "broker.admin"}),
+    frozenset({"broker.service"}),
+)
+
 # The longest prefix of a module's name decides. Read it from the ground up.
 ROOMS: dict[str, Room] = {
     # Chooses between two forms of some modules; loaded before any room.
@@ -62,17 +107,91 @@ ROOMS: dict[str, Room] = {
     "commitlog.index_loops": Room(
         rooms=frozenset({"commitlog", "protocol"}), packages=frozenset({"cython"})
     ),
-    "broker": Room(
-        rooms=frozenset({"broker", "commitlog", "dledger", "dledger.replica", "protocol"}),
-        packages=_TWISTED | {"msgspec", "yaml"},
-        banned=_THREADS | _EVENT_LOOPS,
+    # The floor of the broker's rooms: errors and their codes, names, who leads.
+    "broker": Room(rooms=frozenset({"broker", "commitlog", "protocol"}), packages=_TWISTED),
+    "broker.config": Room(
+        rooms=frozenset({"broker", "broker.config", "dledger", "protocol"}),
+        banned=_THREADS | _EVENT_LOOPS | {"ssl", "socketserver"},
     ),
-    # The one file that knows all parts, so also the stores that it opens.
-    "broker.service": Room(
-        rooms=frozenset({"broker", "commitlog", "dledger", "protocol", "kernel"})
-        | {"dledger.store", "dledger.replica"},
+    "broker.selectors": Room(rooms=frozenset({"broker", "broker.selectors", "protocol"})),
+    "broker.records": Room(rooms=frozenset({"broker", "broker.records", "commitlog", "protocol"})),
+    "broker.access": Room(
+        rooms=frozenset({"broker", "broker.config", "broker.records", "broker.access"})
+        | {"dledger", "protocol"},
+        packages=_TWISTED | {"yaml"},
+    ),
+    **dict.fromkeys(
+        BROKER_STATE,
+        Room(
+            rooms=BROKER_STATE
+            | {"broker", "broker.config", "broker.access", "commitlog", "dledger", "protocol"},
+            packages=_TWISTED,
+        ),
+    ),
+    "broker.counts": Room(rooms=frozenset({"broker.counts", "protocol"})),
+    "broker.clocks": Room(rooms=frozenset({"broker.clocks"}), packages=_TWISTED),
+    "broker.clients": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.selectors", "broker.records", "broker.clients"}
+        | {"protocol"},
         packages=_TWISTED,
-        banned=_THREADS | _EVENT_LOOPS,
+    ),
+    "broker.sends": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.records", "broker.counts", "broker.sends"}
+        | {"commitlog", "dledger", "protocol"},
+        packages=_TWISTED,
+    ),
+    "broker.offsets": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.selectors", "broker.clients", "broker.offsets"}
+        | {"commitlog", "protocol"},
+        packages=_TWISTED,
+    ),
+    "broker.waits": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.records", "broker.counts", "broker.clients"}
+        | {"broker.sends", "broker.waits", "commitlog", "protocol"},
+        packages=_TWISTED,
+    ),
+    "broker.pulls": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.selectors", "broker.counts", "broker.clients"}
+        | {"broker.sends", "broker.pulls", "commitlog", "protocol"},
+        packages=_TWISTED | {"msgspec"},
+    ),
+    "broker.registration": Room(
+        rooms=BROKER_STATE | {"broker", "broker.config", "broker.registration", "protocol"},
+        packages=_TWISTED,
+    ),
+    "broker.ha": Room(
+        rooms=frozenset({"broker", "broker.config", "broker.ha"})
+        | {"commitlog", "dledger", "protocol"},
+        packages=_TWISTED,
+    ),
+    "broker.storage": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.storage", "commitlog", "dledger", "dledger.store"}
+        | {"protocol"},
+        packages=_TWISTED,
+    ),
+    "broker.admin": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.selectors", "broker.records", "broker.counts"}
+        | {"broker.clients", "broker.sends", "broker.waits", "broker.pulls", "broker.admin"}
+        | {"commitlog", "protocol"},
+        packages=_TWISTED | {"msgspec"},
+    ),
+    # The one room that knows all parts: it builds, binds, starts and stops them.
+    "broker.service": Room(
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.records", "broker.access", "broker.counts"}
+        | {"broker.clocks", "broker.clients", "broker.sends", "broker.offsets", "broker.waits"}
+        | {"broker.pulls", "broker.registration", "broker.ha", "broker.storage", "broker.admin"}
+        | {"broker.service", "commitlog", "dledger", "dledger.store", "dledger.replica"}
+        | {"protocol", "kernel"},
+        packages=_TWISTED,
+        banned=_THREADS | _EVENT_LOOPS | {"ssl", "socketserver"},
     ),
     "namesrv": Room(
         rooms=frozenset({"namesrv", "protocol"}),
@@ -96,7 +215,9 @@ ROOMS: dict[str, Room] = {
         banned=frozenset(),
     ),
     "testing": Room(
-        rooms=frozenset({"testing", "broker", "namesrv", "client", "protocol"}),
+        rooms=BROKER_STATE
+        | {"broker", "broker.config", "broker.service"}
+        | {"testing", "namesrv", "client", "protocol"},
         packages=_TWISTED | {"pytest"},
         banned=frozenset(),
     ),
@@ -104,7 +225,9 @@ ROOMS: dict[str, Room] = {
     "pytest_plugin": Room(rooms=frozenset({"testing"}), packages=frozenset({"pytest"})),
     # A whole group in one process, on a clock, a network and disks of its own.
     "testing.simulation": Room(
-        rooms=frozenset({"testing.simulation", "broker", "commitlog", "dledger", "protocol"})
+        rooms=BROKER_STATE
+        | {"broker", "broker.sends", "broker.service", "broker.storage"}
+        | {"testing.simulation", "commitlog", "dledger", "protocol"}
         | {"dledger.store", "dledger.replica"},
         packages=_TWISTED,
     ),
@@ -114,7 +237,9 @@ ROOMS: dict[str, Room] = {
         banned=_NETWORK,
     ),
     "cli": Room(
-        rooms=frozenset({"cli", "testing", "spark", "broker", "namesrv", "client", "kernel"})
+        rooms=BROKER_STATE
+        | {"broker", "broker.access", "broker.config", "broker.service", "broker.storage"}
+        | {"cli", "testing", "spark", "namesrv", "client", "kernel"}
         | {"commitlog", "dledger", "dledger.store", "dledger.replica", "protocol"},
         packages=_TWISTED | {"msgspec", "yaml"},
         banned=frozenset(),
@@ -122,7 +247,9 @@ ROOMS: dict[str, Room] = {
 }
 
 # Rooms inside a room: naming the outer one does not open the inner one.
-_INNER = ("dledger.store", "dledger.replica")
+_INNER = ("dledger.store", "dledger.replica") + tuple(
+    name for group in BROKER_ORDER for name in sorted(group) if name != "broker"
+)
 
 
 def room_of(name: str) -> str:
@@ -269,6 +396,49 @@ def import_graph(sources: list[Source]) -> dict[str, set[str]]:
             if target in modules and target != source.module:
                 graph[source.module].add(target)
     return graph
+
+
+def rooms_out_of_order() -> list[str]:
+    """Rows of the broker's rooms that name a room which does not stand before them."""
+    complaints, below = [], frozenset[str]()
+    for group in BROKER_ORDER:
+        for name in sorted(group):
+            own = group if group == BROKER_STATE else {name}
+            named = {one for one in ROOMS[name].rooms if one.partition(".")[0] == "broker"}
+            complaints += [f"{name} must not know {one}" for one in sorted(named - below - own)]
+        below |= group
+    return complaints
+
+
+def needless_grants(sources: list[Source]) -> list[str]:
+    """What rows of the broker's rooms open, and no file of the room imports."""
+    imported: dict[Room, set[str]] = {}
+    for source in sources:
+        package, _, name = source.module.partition(".")
+        if package == PACKAGE and room_of(name).partition(".")[0] == "broker":
+            names = imported.setdefault(ROOMS[room_of(name)], set())
+            names |= {found for _, found in imported_names(source)}
+    return [
+        f"{room_of(grant) or grant} is open to a room of the broker that does not need it"
+        f" ({', '.join(sorted(name for name, row in ROOMS.items() if row == room)[:2])})"
+        for room, names in imported.items()
+        for grant in sorted(room.rooms - BROKER_STATE)
+        if ROOMS.get(grant) != room
+        if not any(_opens(grant, name.removeprefix(f"{PACKAGE}.")) for name in names)
+    ]
+
+
+def rooms_without_a_row(sources: list[Source]) -> list[str]:
+    """Folders of the broker that the floor's row would rule, and rows of what is not there."""
+    modules = {source.module.removeprefix(f"{PACKAGE}.") for source in sources}
+    folders = {
+        source.module.removeprefix(f"{PACKAGE}.")
+        for source in sources
+        if source.is_package and source.module.startswith(f"{PACKAGE}.broker")
+    }
+    rows = {name for name in ROOMS if name.partition(".")[0] == "broker"}
+    missing = {name for group in BROKER_ORDER for name in group} ^ rows
+    return sorted((folders - rows) | (rows - modules) | missing)
 
 
 def find_cycle(graph: dict[str, set[str]]) -> list[str]:

@@ -3,6 +3,8 @@
 import pytest
 
 from tests.tidy.import_rules import (
+    ROOMS,
+    Room,
     check_place,
     check_private_names,
     check_reactor,
@@ -11,6 +13,9 @@ from tests.tidy.import_rules import (
     import_graph,
     imported_names,
     loaded_by,
+    needless_grants,
+    rooms_out_of_order,
+    rooms_without_a_row,
     unused_modules,
 )
 from tests.tidy.sources import Source, python_sources, require_tidy
@@ -52,6 +57,29 @@ def test_every_module_is_used() -> None:
     assert unused_modules(python_sources("ledgermq", "tests", "bench")) == []
 
 
+def test_rooms_of_the_broker_stand_on_each_other_in_one_order() -> None:
+    assert rooms_out_of_order() == []
+
+
+def test_rooms_of_the_broker_open_only_what_they_need() -> None:
+    assert needless_grants(python_sources("ledgermq")) == []
+
+
+def test_each_room_of_the_broker_has_its_row() -> None:
+    assert rooms_without_a_row(python_sources("ledgermq")) == []
+
+
+def test_a_room_without_a_row_or_with_a_needless_one_is_found() -> None:
+    folder = Source("ledgermq/broker/attic/__init__.py", "")
+    assert "broker.attic" in rooms_without_a_row([*python_sources("ledgermq"), folder])
+    assert needless_grants([Source("ledgermq/broker/selectors/filters.py", "import json")]) != []
+
+
+def test_a_row_that_opens_a_later_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ROOMS, "broker.sends", Room(rooms=frozenset({"broker.waits"})))
+    assert rooms_out_of_order() == ["broker.sends must not know broker.waits"]
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [
@@ -73,10 +101,15 @@ def test_every_module_is_used() -> None:
         ("ledgermq/commitlog/store.py", "if TYPE_CHECKING:\n    import ledgermq.broker"),
         ("ledgermq/broker/topics.py", "import ledgermq.namesrv.service"),
         ("ledgermq/broker/topics.py", "from ledgermq.dledger import store"),
+        ("ledgermq/broker/topics.py", "from ledgermq.broker.sends.send import Done"),
+        ("ledgermq/broker/errors.py", "from ledgermq.broker.topics import TopicTable"),
+        ("ledgermq/broker/dispatch.py", "from ledgermq.broker import service"),
+        ("ledgermq/broker/sends/send.py", "from ledgermq.broker.waits import delay"),
+        ("ledgermq/broker/selectors/filters.py", "from twisted.internet import defer"),
         ("ledgermq/namesrv/service.py", "from ledgermq.client import Producer"),
         ("ledgermq/namesrv/service.py", 'importlib.import_module("ledgermq.broker")'),
         ("ledgermq/client/producer.py", "from twisted.internet import defer"),
-        ("ledgermq/broker/service.py", "from ledgermq.cli import main"),
+        ("ledgermq/broker/service/upkeep.py", "from ledgermq.cli import main"),
         ("ledgermq/attic/old.py", "import json"),
         ("ledgermq/__init__.py", "import json"),
     ],
@@ -94,7 +127,9 @@ def test_a_forbidden_import_is_found(path: str, text: str) -> None:
         ("ledgermq/dledger/entry.py", "from ledgermq.protocol.checksum import crc32c"),
         ("ledgermq/dledger/store/keeper.py", "import os\nfrom twisted.internet import threads"),
         ("ledgermq/dledger/replica/driver.py", "from ledgermq.dledger.store import file_store"),
-        ("ledgermq/broker/processors/send.py", "from ledgermq.commitlog import store"),
+        ("ledgermq/broker/sends/send.py", "from ledgermq.commitlog import store"),
+        ("ledgermq/broker/sends/send.py", "from ledgermq.broker import names"),
+        ("ledgermq/broker/sends/send.py", "from ledgermq.broker.topics import TopicTable"),
         ("ledgermq/client/producer.py", "import asyncio"),
         ("ledgermq/cli/main.py", "from ledgermq import __version__\nimport ledgermq.broker"),
     ],

@@ -27,8 +27,8 @@ TEST_DIRECTORIES = {"unit", "property", "simulation", "interop", "fault", "e2e",
 
 def table_of(program: str, name: str) -> Any:
     """The table `name` of a program's configuration; None as long as there is none."""
-    for module in ("config", "config_keys", "config_ignored"):
-        if (ROOT / f"ledgermq/{program}/{module}.py").is_file():
+    for module in ("config", "config.keys", "config.ignored_keys"):
+        if (ROOT / f"ledgermq/{program}" / f"{module.replace('.', '/')}.py").is_file():
             table = getattr(importlib.import_module(f"ledgermq.{program}.{module}"), name, None)
             if table:
                 return table

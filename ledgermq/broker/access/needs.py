@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ledgermq.broker.access.rules import Permission
 from ledgermq.broker.errors import AccessDeniedError
-from ledgermq.broker.visible_records import VisibleRecord, VisibleRecords
+from ledgermq.broker.records.visible_records import VisibleRecord, VisibleRecords
 from ledgermq.protocol.bodies import CheckClientRequestBody, LockBatchRequestBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand

@@ -1,8 +1,8 @@
 """plain_acl.yml: read safely, written whole.
 
-Only plain YAML is read (plain_yaml.py), at most a MiB of it. A write replaces the file in one step,
-readable by its owner only; comments are lost with it, as upstream loses them. The time of the file
-is the time of the rules in it. The same goes for the other files of access control, see
+Only strict YAML is read (strict_yaml.py), at most a MiB of it. A write replaces the file in one
+step, readable by its owner only; comments are lost with it, as upstream loses them. The time of the
+file is the time of the rules in it. The same goes for the other files of access control, see
 rules_folder.py.
 """
 
@@ -32,7 +32,7 @@ class FileRules(NamedTuple):
 
 def _yaml() -> Any:
     """A broker without access control never loads the parser."""
-    return importlib.import_module("ledgermq.broker.access.plain_yaml")
+    return importlib.import_module("ledgermq.broker.access.strict_yaml")
 
 
 def read_rules(path: Path) -> FileRules:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.ha.acknowledgements import Acknowledgements, ReplicaStatus
 from ledgermq.broker.ha.client import HaClient
 from ledgermq.broker.ha.replicated_log import ReplicatedLog

@@ -1,7 +1,6 @@
 """The running broker: the only place that knows all parts, and the only one that schedules.
 
     broker_service.py    builds the parts in order, starts and stops them; read it first
-    storage.py           opens and closes what is on disk, and flushes it
     state_tables.py      the state files, and which of them are older than their tables
     member.py            what the ledger's member is told of the broker's configuration
     applier.py           what the ledger tells: committed entries, changes of role, its end

@@ -2,13 +2,13 @@
 broker, statistics, upkeep by hand.
 """
 
+from ledgermq.broker.admin.inspection import InspectionProcessor
+from ledgermq.broker.clients.forwarding import ForwardingProcessor
+from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Processor
-from ledgermq.broker.processors.forwarding import ForwardingProcessor
-from ledgermq.broker.processors.group_offsets import GroupOffsetProcessor
-from ledgermq.broker.processors.inspection import InspectionProcessor
+from ledgermq.broker.offsets.group_offsets import GroupOffsetProcessor
+from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.broker.service.parts import Parts
-from ledgermq.broker.statistics import Statistics
-from ledgermq.broker.visible_records import VisibleRecords
 from ledgermq.protocol.codes import RequestCode
 
 

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.broker.topics import TopicConfig

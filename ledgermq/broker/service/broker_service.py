@@ -18,26 +18,25 @@ from twisted.python.failure import Failure
 
 from ledgermq import kernel
 from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.clients import ClientTable
-from ledgermq.broker.config import VIP_PORT_DISTANCE, BrokerConfig
+from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.clocks.expiry_clock import ExpiryClock
+from ledgermq.broker.clocks.log_times import LogTimes
+from ledgermq.broker.config.broker_config import VIP_PORT_DISTANCE, BrokerConfig
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.counts.rates import Rates
 from ledgermq.broker.dispatch import Dispatcher
-from ledgermq.broker.expiry_clock import ExpiryClock
 from ledgermq.broker.ha.replication import check_interval_ms
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.log_times import LogTimes
-from ledgermq.broker.long_polling import ParkedPulls
 from ledgermq.broker.own_messages import state_message
-from ledgermq.broker.proposals import Limits, Proposals
-from ledgermq.broker.rates import Rates
-from ledgermq.broker.registration import Registration
+from ledgermq.broker.pulls.long_polling import ParkedPulls
+from ledgermq.broker.registration.registration import Registration
+from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.farewell import Farewell
 from ledgermq.broker.service.following import Following
 from ledgermq.broker.service.member import replica_config
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.plain_member import PlainMember
-from ledgermq.broker.service.plain_storage import PlainStorage, storage_of
 from ledgermq.broker.service.processor_table import Processors, bind_processors
 from ledgermq.broker.service.replication import (
     Replication,
@@ -48,11 +47,12 @@ from ledgermq.broker.service.replication import (
     new_replication,
 )
 from ledgermq.broker.service.schedule import Schedule
-from ledgermq.broker.service.storage import machine_memory_bytes
 from ledgermq.broker.service.store_host import hex_of, resolved
 from ledgermq.broker.service.upkeep import Upkeep
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.state_records import body_bytes_max
+from ledgermq.broker.storage.plain_storage import PlainStorage, storage_of
+from ledgermq.broker.storage.storage import machine_memory_bytes
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.broker.topics import TopicTable, built_in_topics
 from ledgermq.broker.under_way import OnCommitted

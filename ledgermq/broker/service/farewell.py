@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.dledger.errors import LedgerError

@@ -5,9 +5,9 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, DeferredList
 
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.name_server import split_address
-from ledgermq.broker.offset_relay import RELAY_INTERVAL_MS, OffsetRelay
-from ledgermq.broker.registration import Registration
+from ledgermq.broker.offsets.relay import RELAY_INTERVAL_MS, OffsetRelay
+from ledgermq.broker.registration.name_server import split_address
+from ledgermq.broker.registration.registration import Registration
 from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.replication import is_state_copied
 from ledgermq.broker.service.schedule import Schedule

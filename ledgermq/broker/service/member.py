@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, MIB, Timing
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
 

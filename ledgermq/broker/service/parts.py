@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from random import Random
 
 from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.clients import ClientTable
-from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.counts.rates import Rates
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.long_polling import ParkedPulls
-from ledgermq.broker.proposals import Proposals
-from ledgermq.broker.rates import Rates
+from ledgermq.broker.pulls.long_polling import ParkedPulls
+from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import MessageStore
 from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader

@@ -6,32 +6,32 @@ from typing import Final
 from ledgermq.broker import names
 from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.access.needs import Surroundings
-from ledgermq.broker.delay import DelayedDelivery
-from ledgermq.broker.deliveries import Deliveries
+from ledgermq.broker.access.processor import AccessProcessor
+from ledgermq.broker.admin.query import QueryProcessor
+from ledgermq.broker.admin.runtime_info import AdminProcessor
+from ledgermq.broker.admin.topics import TopicProcessor
+from ledgermq.broker.clients.heartbeat import ClientProcessor
+from ledgermq.broker.clients.reply import ReplyProcessor
+from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Processor, TakeFrames
-from ledgermq.broker.offset_moved import OffsetMovedEvents
-from ledgermq.broker.processors.access import AccessProcessor
-from ledgermq.broker.processors.admin import AdminProcessor
-from ledgermq.broker.processors.heartbeat import ClientProcessor
-from ledgermq.broker.processors.light_admission import LightAdmission
-from ledgermq.broker.processors.offsets import OffsetProcessor
-from ledgermq.broker.processors.plain_pulls import PlainPulls
-from ledgermq.broker.processors.pull import PullProcessor
-from ledgermq.broker.processors.query import QueryProcessor
-from ledgermq.broker.processors.reply import ReplyProcessor
-from ledgermq.broker.processors.send import SendProcessor
-from ledgermq.broker.processors.send_back import SendBackProcessor
-from ledgermq.broker.processors.topics import TopicProcessor
-from ledgermq.broker.processors.transactions import ProducerQuestions, TransactionProcessor
+from ledgermq.broker.offsets.processor import OffsetProcessor
+from ledgermq.broker.pulls.offset_moved import OffsetMovedEvents
+from ledgermq.broker.pulls.pull import PullProcessor
+from ledgermq.broker.pulls.quick_pulls import QuickPulls
+from ledgermq.broker.records.visible_records import VisibleRecords
+from ledgermq.broker.sends.light_admission import LightAdmission
+from ledgermq.broker.sends.send import SendProcessor
 from ledgermq.broker.service.admin_table import admin_processors
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.replication import waits_for_slaves
-from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.topics import built_in_topics
-from ledgermq.broker.transactions import Rules, Transactions
-from ledgermq.broker.visible_records import VisibleRecords
+from ledgermq.broker.waits.delay import DelayedDelivery
+from ledgermq.broker.waits.deliveries import Deliveries
+from ledgermq.broker.waits.send_back import SendBackProcessor
+from ledgermq.broker.waits.transaction_ends import ProducerQuestions, TransactionProcessor
+from ledgermq.broker.waits.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
-from ledgermq.protocol.plain_frames import COMPILED
+from ledgermq.protocol.quick_frames import COMPILED
 from ledgermq.protocol.transport import CommandProtocol
 
 _HOUR_MS: Final = 3_600_000
@@ -47,7 +47,7 @@ class Processors:
     transactions: Transactions
     statistics: Statistics
     table: dict[int, Processor]
-    # The quick road of plain sends and pulls; None where there is none.
+    # The quick road of quick sends and pulls; None where there is none.
     take_frames: TakeFrames | None
 
 
@@ -120,8 +120,8 @@ def bind_processors(parts: Parts) -> Processors:
 
 
 def _quick_road(parts: Parts, pulls: PullProcessor, sends: SendProcessor) -> TakeFrames:
-    """Takes plain pulls from the front of a chunk, then plain sends; few clients mix them."""
-    take_pulls, take_sends = PlainPulls(pulls, parts.messages).take, sends.send_plain
+    """Takes quick pulls from the front of a chunk, then quick sends; few clients mix them."""
+    take_pulls, take_sends = QuickPulls(pulls, parts.messages).take, sends.send_quick
 
     def take(connection: CommandProtocol, frames: list[bytes]) -> int:
         taken = take_pulls(connection, frames)
@@ -148,7 +148,9 @@ def _access(parts: Parts) -> dict[RequestCode, Processor]:
     if parts.rules is None:
         return {}
     address = f"{parts.config.address_host}:{parts.store_host[1]}"
-    access = AccessProcessor(parts.config, parts.leadership, parts.state, parts.rules, address)
+    access = AccessProcessor(
+        parts.config, parts.leadership, parts.state.write_access, parts.rules, address
+    )
     return {
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: access.put_account,
         RequestCode.DELETE_ACL_CONFIG: access.delete_account,

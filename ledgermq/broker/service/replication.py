@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledgermq.broker.config import BrokerConfig
+from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.ha.replication import MasterReplication, SlaveReplication
-from ledgermq.broker.proposals import Proposals
+from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.service.plain_member import PlainMember
-from ledgermq.broker.service.plain_storage import PlainStorage, has_plain_log
-from ledgermq.broker.service.storage import Storage
+from ledgermq.broker.storage.plain_storage import PlainStorage, has_plain_log
+from ledgermq.broker.storage.storage import Storage
 from ledgermq.commitlog import MessageStore, PlainMessageStore
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica

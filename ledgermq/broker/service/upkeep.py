@@ -9,19 +9,19 @@ from typing import Final, Protocol
 
 from twisted.logger import Logger
 
-from ledgermq.broker.config import BrokerConfig
-from ledgermq.broker.expiry_clock import ExpiryClock
+from ledgermq.broker.clocks.expiry_clock import ExpiryClock
+from ledgermq.broker.clocks.log_times import LogTimes
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.counts.rates import Rates
+from ledgermq.broker.counts.statistics import SAMPLE_MS
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.log_times import LogTimes
-from ledgermq.broker.proposals import Proposals
-from ledgermq.broker.rates import Rates
-from ledgermq.broker.registration import Registration
+from ledgermq.broker.registration.registration import Registration
+from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.service.schedule import Schedule
-from ledgermq.broker.service.storage import Storage
 from ledgermq.broker.service.sweeps import Sweeps
 from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.statistics import SAMPLE_MS
+from ledgermq.broker.storage.storage import Storage
 from ledgermq.commitlog import DamagedFileError, StoreLostError
 from ledgermq.dledger.store.errors import CorruptStoreError
 

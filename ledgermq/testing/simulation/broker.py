@@ -15,12 +15,12 @@ from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.own_messages import state_message
-from ledgermq.broker.proposals import Limits, Proposals
+from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.service.applier import BrokerApplier
-from ledgermq.broker.service.flushes import Flushes
 from ledgermq.broker.service.sweeps import Sweeps
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.state_records import body_bytes_max
+from ledgermq.broker.storage.flushes import Flushes
 from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.broker.topics import TopicConfig, TopicTable
 from ledgermq.broker.under_way import OnCommitted

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from ledgermq.broker.clients import ClientTable
-from ledgermq.broker.config import BrokerConfig, load_broker_config
+from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
 from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Dispatcher
 from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.long_polling import ParkedPulls
-from ledgermq.broker.processors.light_admission import LightAdmission
-from ledgermq.broker.processors.send import SendProcessor
-from ledgermq.broker.proposals import Limits, Proposals
+from ledgermq.broker.pulls.long_polling import ParkedPulls
+from ledgermq.broker.sends.light_admission import LightAdmission
+from ledgermq.broker.sends.proposals import Limits, Proposals
+from ledgermq.broker.sends.send import SendProcessor
 from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.state_records import body_bytes_max
-from ledgermq.broker.statistics import Statistics
 from ledgermq.broker.subscriptions import SubscriptionGroupTable
 from ledgermq.broker.topics import TopicTable, built_in_topics
 from ledgermq.broker.under_way import OnCommitted

@@ -10,7 +10,7 @@ from twisted.logger import globalLogPublisher
 from ledgermq.broker import errors
 from ledgermq.broker.dispatch import ERROR_CODES, Answer, Dispatcher, born_host, code_of
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.registration import registration_body
+from ledgermq.broker.registration.registration import registration_body
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.topics import TopicConfig, TopicTable
 from ledgermq.protocol import lenient_json

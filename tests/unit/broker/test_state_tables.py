@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ledgermq.broker.config_keys import KEYS
+from ledgermq.broker.config.keys import KEYS
 from ledgermq.broker.service.state_tables import StateContents, StateTables
 from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.broker.subscriptions import SubscriptionGroup

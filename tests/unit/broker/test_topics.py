@@ -3,7 +3,7 @@
 import pytest
 
 from ledgermq.broker import names
-from ledgermq.broker.config import load_broker_config
+from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.errors import InvalidRequestError, SystemBusyError, TopicNotFoundError
 from ledgermq.broker.topics import TopicConfig, TopicTable, built_in_topics, topic_for_send

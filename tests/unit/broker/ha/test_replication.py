@@ -7,7 +7,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 
-from ledgermq.broker.config import load_broker_config
+from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.ha.frames import encode_report
 from ledgermq.broker.ha.replication import (
     MasterReplication,

@@ -1,0 +1,169 @@
+"""Messages by key and by place (12, 33), and where topics and groups stand (202, 208, 300).
+
+Everything is read from committed messages. Sources: `QueryMessageProcessor.java`,
+`AdminBrokerProcessor.java`.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import InvalidRequestError
+from ledgermq.broker.records.visible_records import VisibleRecords, visible_parts
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.commitlog import KeyChainTooLongError, QueryResult
+from ledgermq.protocol.bodies import (
+    ConsumeOffsets,
+    ConsumeStats,
+    GroupList,
+    MessageQueue,
+    TopicOffset,
+    TopicStatsTable,
+)
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand, encode_parts
+from ledgermq.protocol.headers import (
+    GetConsumeStatsRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    ViewMessageRequestHeader,
+)
+from ledgermq.protocol.transport import CommandProtocol
+
+_KEY_CHARS_MAX: Final = 4096
+
+
+class Archive(Protocol):
+    """What is needed of a message store."""
+
+    def query(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> QueryResult: ...
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int | None: ...
+
+
+class QueryProcessor:
+    """Answers questions about stored messages."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        state: BrokerState,
+        clients: ClientTable,
+        store: Archive,
+        records: VisibleRecords,
+        get_rate: Callable[[str, str], float],
+    ) -> None:
+        """Binds the parts; `get_rate` knows the messages a second that a group gets of a topic."""
+        self._records = records
+        self._get_rate = get_rate
+        self._config = config
+        self._state = state
+        self._clients = clients
+        self._store = store
+
+    def query(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """QUERY_MESSAGE (12): the newest messages that may have a key."""
+        header = command.header(QueryMessageRequestHeader)
+        if len(header.key) > _KEY_CHARS_MAX:
+            raise InvalidRequestError(
+                f"the key has {len(header.key)} characters, allowed are {_KEY_CHARS_MAX}"
+            )
+        wanted = header.max_num
+        if header.unique_key_query:
+            wanted = self._config.unique_key_hits_max
+        count = min(max(wanted, 0), self._config.query_hits_max)
+        try:
+            result = self._store.query(
+                header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
+            )
+        except KeyChainTooLongError as error:
+            raise InvalidRequestError(str(error)) from error
+        fields = QueryMessageResponseHeader(
+            index_last_update_timestamp=result.last_update_timestamp,
+            index_last_update_phyoffset=result.last_update_physical_offset,
+        )
+        parts = visible_parts(result.parts)
+        if not parts:
+            return command.response(
+                ResponseCode.QUERY_NOT_FOUND,
+                "can not find message, maybe time range not correct",
+                fields,
+            )
+        answer = command.response(ResponseCode.SUCCESS, header=fields)
+        connection.send_parts(encode_parts(answer, parts))
+        return None
+
+    def view(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """VIEW_MESSAGE_BY_ID (33): the message at a place in the log."""
+        offset = command.header(ViewMessageRequestHeader).offset
+        found = self._records.find(offset)
+        if found is None:
+            raise InvalidRequestError(f"can not find message by the offset, {offset}")
+        return command.response(ResponseCode.SUCCESS, body=found.raw)
+
+    def topic_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_TOPIC_STATS_INFO (202): the ends of each write queue."""
+        name = command.header(GetTopicStatsInfoRequestHeader).topic
+        topic = self._state.topics.get(name)
+        table: dict[MessageQueue, TopicOffset] = {}
+        for queue_id in range(topic.write_queue_count):
+            high = max(self._store.max_offset(name, queue_id), 0)
+            queue = MessageQueue(name, self._config.broker_name, queue_id)
+            table[queue] = TopicOffset(
+                max(self._store.min_offset(name, queue_id), 0),
+                high,
+                self._time_of(name, queue_id, high - 1),
+            )
+        return command.response(ResponseCode.SUCCESS, body=TopicStatsTable(table).encode())
+
+    def consume_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_CONSUME_STATS (208): where a group stands in each read queue of its topics."""
+        header = command.header(GetConsumeStatsRequestHeader)
+        group = header.consumer_group
+        topics = [header.topic] if header.topic else self._state.offsets.topics_of(group)
+        live = self._clients.find_group(group)
+        table: dict[MessageQueue, ConsumeOffsets] = {}
+        rate = 0.0
+        for name in topics:
+            topic = self._state.topics.find(name)
+            if topic is None:
+                continue
+            if live is not None and name not in live.subscriptions and not header.topic:
+                continue
+            rate += self._get_rate(name, group)
+            committed = self._state.offsets.of_topic(group, name)
+            for queue_id in range(topic.read_queue_count):
+                consumed = committed.get(queue_id, 0)
+                queue = MessageQueue(name, self._config.broker_name, queue_id)
+                table[queue] = ConsumeOffsets(
+                    max(self._store.max_offset(name, queue_id), 0),
+                    consumed,
+                    self._time_of(name, queue_id, consumed - 1),
+                    max(consumed, self._state.pulled.find(group, name, queue_id)),
+                )
+        return command.response(ResponseCode.SUCCESS, body=ConsumeStats(table, rate).encode())
+
+    def consumers_of(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """QUERY_TOPIC_CONSUME_BY_WHO (300): groups that want a topic or have offsets for it."""
+        name = command.header(QueryTopicConsumeByWhoRequestHeader).topic
+        groups = {
+            *self._clients.groups_subscribed_to(name),
+            *self._state.offsets.groups_of(name),
+        }
+        return command.response(ResponseCode.SUCCESS, body=GroupList(sorted(groups)).encode())
+
+    def _time_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        if queue_offset < 0:
+            return 0
+        stored = self._store.store_time(topic, queue_id, queue_offset)
+        return 0 if stored is None or stored < 0 else stored

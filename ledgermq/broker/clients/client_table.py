@@ -1,0 +1,238 @@
+"""Which clients are connected: members of consumer groups with their subscriptions, and producers.
+
+Pure: connections are opaque keys, time is passed in. A membership belongs to a connection: when it
+closes, the client is gone from all its groups. The table is made anew from heart beats, so it is
+neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupInfo.java`,
+`ProducerManager.java`.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ledgermq.broker.errors import SystemBusyError
+from ledgermq.broker.selectors.filters import Subscription
+
+_GROUPS_MAX: Final = 50_000
+_MEMBERSHIPS_MAX: Final = 200_000
+
+
+@dataclass(slots=True)
+class Client:
+    """One client on one connection."""
+
+    client_id: str
+    # Number of the language and ordinal of the version, as in its commands.
+    language: int
+    version: int
+    # "ip:port"
+    address: str
+    # Time of the last heart beat, monotonic.
+    seen_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The live members of one consumer group; the last heart beat speaks for all of them."""
+
+    name: str
+    # CONSUME_ACTIVELY, CONSUME_PASSIVELY or CONSUME_POP.
+    consume_type: str = "CONSUME_PASSIVELY"
+    # CLUSTERING or BROADCASTING.
+    message_model: str = "CLUSTERING"
+    # Where a group begins that has no offsets.
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[Hashable, Client] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+
+class ClientTable:
+    """All live clients of this broker."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, ConsumerGroup] = {}
+        # group -> connection -> client
+        self._producers: dict[str, dict[Hashable, Client]] = {}
+        # client id -> its newest connection
+        self._producers_by_id: dict[str, Hashable] = {}
+        # connection -> groups it is a member of
+        self._consumer_groups_of: dict[Hashable, set[str]] = {}
+        self._producer_groups_of: dict[Hashable, set[str]] = {}
+        self._memberships_count = 0
+        # Changes of what consumer groups are and subscribe to: whoever caches something of it
+        # compares it. Members come and go without.
+        self.generation = 0
+
+    def register_consumer(
+        self,
+        connection: Hashable,
+        client: Client,
+        group_name: str,
+        *,
+        consume_type: str,
+        message_model: str,
+        consume_from_where: str,
+        subscriptions: Iterable[Subscription],
+    ) -> bool:
+        """Takes over what a heart beat says about one consumer group.
+
+        Returns:
+            True when a member or a topic came or went, so that the members must be told.
+
+        Raises:
+            SystemBusyError: too many groups or members; nothing changed.
+        """
+        group = self._consumers.get(group_name)
+        known = None if group is None else group.members.get(connection)
+        if known is None:
+            self._check_room(self._consumers, group_name)
+        if group is None:
+            group = self._consumers[group_name] = ConsumerGroup(group_name)
+            self.generation += 1
+        if group.message_model != message_model:
+            self.generation += 1
+        group.consume_type = consume_type
+        group.message_model = message_model
+        group.consume_from_where = consume_from_where
+        if known is None:
+            self._memberships_count += 1
+            self._consumer_groups_of.setdefault(connection, set()).add(group_name)
+        group.members[connection] = client
+        is_new = known is None or known.client_id != client.client_id
+        return self._update_subscriptions(group, subscriptions) or is_new
+
+    def _update_subscriptions(
+        self, group: ConsumerGroup, subscriptions: Iterable[Subscription]
+    ) -> bool:
+        """Newer subscriptions replace older ones; topics that are no longer named go."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = False
+        for topic, subscription in wanted.items():
+            old = group.subscriptions.get(topic)
+            if old is None:
+                changed = True
+            if old is None or subscription.version > old.version:
+                group.subscriptions[topic] = subscription
+                self.generation += 1
+        for topic in [topic for topic in group.subscriptions if topic not in wanted]:
+            del group.subscriptions[topic]
+            self.generation += 1
+            changed = True
+        return changed
+
+    def register_producer(self, connection: Hashable, client: Client, group_name: str) -> None:
+        """Takes over what a heart beat says about one producer group.
+
+        Raises:
+            SystemBusyError: too many groups or members; nothing changed.
+        """
+        if connection not in self._producers.get(group_name, {}):
+            self._check_room(self._producers, group_name)
+            self._memberships_count += 1
+            self._producer_groups_of.setdefault(connection, set()).add(group_name)
+        self._producers.setdefault(group_name, {})[connection] = client
+        self._producers_by_id[client.client_id] = connection
+
+    def unregister_consumer(self, connection: Hashable, group_name: str) -> bool:
+        """Takes a member out of a group; returns False when it was none."""
+        group = self._consumers.get(group_name)
+        if group is None or group.members.pop(connection, None) is None:
+            return False
+        self._memberships_count -= 1
+        _discard(self._consumer_groups_of, connection, group_name)
+        if not group.members:
+            del self._consumers[group_name]
+            self.generation += 1
+        return True
+
+    def unregister_producer(self, connection: Hashable, group_name: str) -> None:
+        """Takes a producer out of a group."""
+        members = self._producers.get(group_name)
+        client = None if members is None else members.pop(connection, None)
+        if members is None or client is None:
+            return
+        self._memberships_count -= 1
+        _discard(self._producer_groups_of, connection, group_name)
+        if not members:
+            del self._producers[group_name]
+        is_gone = connection not in self._producer_groups_of
+        if is_gone and self._producers_by_id.get(client.client_id) is connection:
+            del self._producers_by_id[client.client_id]
+
+    def connection_lost(self, connection: Hashable) -> list[str]:
+        """Takes a connection out of everything; returns the consumer groups that lost a member."""
+        for group_name in sorted(self._producer_groups_of.get(connection, ())):
+            self.unregister_producer(connection, group_name)
+        groups = sorted(self._consumer_groups_of.get(connection, ()))
+        for group_name in groups:
+            self.unregister_consumer(connection, group_name)
+        return groups
+
+    def silent_connections(self, now_ms: int, silence_ms_max: int) -> list[Hashable]:
+        """Returns the connections on which some client has not sent a heart beat for too long."""
+        silent: dict[Hashable, None] = {}
+        for members in (
+            *(group.members for group in self._consumers.values()),
+            *self._producers.values(),
+        ):
+            for connection, client in members.items():
+                if now_ms - client.seen_ms > silence_ms_max:
+                    silent[connection] = None
+        return list(silent)
+
+    def find_group(self, group_name: str) -> ConsumerGroup | None:
+        """Returns the live members of a group, None when there are none."""
+        return self._consumers.get(group_name)
+
+    def groups_subscribed_to(self, topic: str) -> list[str]:
+        """Returns the consumer groups with a live member that want a topic, in order."""
+        return sorted(
+            name for name, group in self._consumers.items() if topic in group.subscriptions
+        )
+
+    def producers_of(self, group_name: str) -> list[Client]:
+        """Returns the live producers of a group; empty when there are none."""
+        return list(self._producers.get(group_name, {}).values())
+
+    def find_producer(self, client_id: str) -> Hashable | None:
+        """Returns the connection of a live producer, None when it is not here."""
+        return self._producers_by_id.get(client_id)
+
+    def next_producer(self, group_name: str) -> Hashable | None:
+        """Returns the connection of one live producer of a group, another one each time; None when
+        there is none.
+        """
+        members = self._producers.get(group_name)
+        if not members:
+            return None
+        connection = next(iter(members))
+        # To the end of the line.
+        members[connection] = members.pop(connection)
+        return connection
+
+    @property
+    def producer_group_names(self) -> list[str]:
+        """The producer groups with a live member, in order."""
+        return sorted(self._producers)
+
+    @property
+    def memberships_count(self) -> int:
+        """Clients times the groups they are in."""
+        return self._memberships_count
+
+    def _check_room(self, groups: Mapping[str, object], group_name: str) -> None:
+        """Raises SystemBusyError unless one more member fits, in a new group if it is one."""
+        has_room = group_name in groups or len(groups) < _GROUPS_MAX
+        if not has_room or self._memberships_count >= _MEMBERSHIPS_MAX:
+            raise SystemBusyError(
+                f"client not registered: there are {self._memberships_count} memberships and"
+                f" {len(groups)} groups, allowed are {_MEMBERSHIPS_MAX} and {_GROUPS_MAX}"
+            )
+
+
+def _discard(groups_of: dict[Hashable, set[str]], connection: Hashable, group_name: str) -> None:
+    groups = groups_of.get(connection)
+    if groups is not None:
+        groups.discard(group_name)
+        if not groups:
+            del groups_of[connection]

@@ -1,0 +1,283 @@
+"""What tools ask of consumers through the broker (307, 309, 221 for 223), and offsets that online
+consumers are told to take (220 for 222).
+
+The broker finds the consumer by group and client id, asks it on its own connection, and hands the
+answer back as it is. Source: `Broker2Client.java`, `AdminBrokerProcessor.java`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.python.failure import Failure
+
+from ledgermq.broker.clients.client_table import Client, ClientTable, ConsumerGroup
+from ledgermq.broker.committed_answers import answer_when_committed
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import (
+    ConsumerOfflineError,
+    GroupNotFoundError,
+    InvalidRequestError,
+)
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.records.visible_records import VisibleRecords
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody, read_queue_map
+from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RequestTimeoutError
+from ledgermq.protocol.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from ledgermq.protocol.transport import CommandProtocol
+
+_CLIENT_ANSWER_MS: Final = 10_000
+_STATUS_ANSWER_MS: Final = 5000
+# Ordinals of the client versions that brought these requests.
+_VERSION_3_0_7: Final = 28
+_VERSION_3_1_8: Final = 62
+
+
+class Queues(Protocol):
+    """What is needed of a message store."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int: ...
+
+
+class ForwardingProcessor:
+    """Asks consumers for those who administrate."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        clients: ClientTable,
+        store: Queues,
+        records: VisibleRecords,
+    ) -> None:
+        """Binds the parts."""
+        self._records = records
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._clients = clients
+        self._store = store
+
+    # One consumer.
+
+    def running_info(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_CONSUMER_RUNNING_INFO (307): what a consumer tells about itself."""
+        header = command.header(GetConsumerRunningInfoRequestHeader)
+        return self._forward(command, header.consumer_group, header.client_id, b"")
+
+    def consume_directly(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """CONSUME_MESSAGE_DIRECTLY (309): one consumer consumes one stored message now."""
+        header = command.header(ConsumeMessageDirectlyResultRequestHeader)
+        found = self._records.find_by_id(header.msg_id or "")
+        if found is None:
+            raise InvalidRequestError(f"can not find message by the id {header.msg_id}")
+        return self._forward(command, header.consumer_group, header.client_id, found.raw)
+
+    def _forward(
+        self, command: RemotingCommand, group_name: str, client_id: str | None, body: bytes
+    ) -> Answer:
+        member = self._find_member(group_name, client_id)
+        if member is None:
+            raise InvalidRequestError(f"The Consumer <{group_name}> <{client_id}> not online")
+        connection, client = member
+        if client.version < _VERSION_3_1_8:
+            raise InvalidRequestError(
+                f"The Consumer <{group_name}> <{client_id}> has version {client.version}, too low"
+                " to finish, please upgrade it to V3_1_8_SNAPSHOT"
+            )
+        fields = {**(command.ext_fields or {}), "brokerName": self._config.broker_name}
+        question = RemotingCommand(code=command.code, ext_fields=fields, body=body)
+        answered = connection.request(question, _CLIENT_ANSWER_MS)
+
+        def told(answer: RemotingCommand) -> RemotingCommand:
+            response = command.response(answer.code, answer.remark, body=answer.body)
+            response.ext_fields = answer.ext_fields
+            return response
+
+        def failed(failure: Failure) -> RemotingCommand:
+            if failure.check(RequestTimeoutError) is None:
+                raise InvalidRequestError(
+                    f"The Consumer <{group_name}> <{client_id}> went offline: {failure.value}"
+                )
+            return command.response(
+                ResponseCode.CONSUME_MSG_TIMEOUT,
+                f"consumer <{group_name}> <{client_id}> Timeout: {_CLIENT_ANSWER_MS} ms",
+            )
+
+        return answered.addCallbacks(told, failed)
+
+    def _find_member(
+        self, group_name: str, client_id: str | None
+    ) -> tuple[CommandProtocol, Client] | None:
+        group = self._clients.find_group(group_name)
+        for connection, client in _members(group):
+            if client.client_id == client_id:
+                return connection, client
+        return None
+
+    # All consumers of a group.
+
+    def reset_offsets(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """INVOKE_BROKER_TO_RESET_OFFSET (222): online consumers take the offsets of a time.
+
+        The stored offsets stay; the consumers commit what they were told. With nobody online the
+        tool is told so (206) and writes offsets itself. A tool of 5.x may name one queue, which is
+        set to an offset whoever is online.
+        """
+        self._leadership.check_serving()
+        header = command.header(ResetOffsetRequestHeader)
+        if header.queue_id is not None and header.queue_id >= 0:
+            return self._reset_queue(command, header, header.queue_id)
+        topic, group_name = header.topic, header.group
+        table = self._offsets_at(header)
+        members = _members(self._clients.find_group(group_name))
+        if not members:
+            raise ConsumerOfflineError(
+                f"Consumer not online, so can not reset offset, Group: {group_name} Topic: {topic}"
+                f" Timestamp: {header.timestamp}"
+            )
+        _check_versions(members)
+        body = ResetOffsetBody(table)
+        _tell_members(members, header, body)
+        return command.response(ResponseCode.SUCCESS, body=body.encode())
+
+    def _reset_queue(
+        self, command: RemotingCommand, header: ResetOffsetRequestHeader, queue_id: int
+    ) -> Answer:
+        """Sets one queue to an offset, or to that of a time; answered when it is committed."""
+        topic = self._state.topics.get(header.topic)
+        group = header.group
+        stored = self._state.offsets.find(group, topic.name, queue_id)
+        if stored is None and self._state.groups.find(group) is None:
+            raise GroupNotFoundError(f"Group {group} does not exist")
+        if queue_id >= topic.queue_count:
+            raise InvalidRequestError(
+                f"queueId is {queue_id}, topic[{topic.name}] has {topic.queue_count} queues"
+            )
+        low = max(self._store.min_offset(topic.name, queue_id), 0)
+        high = max(self._store.max_offset(topic.name, queue_id), 0)
+        wanted = -1 if header.offset is None else header.offset
+        if wanted == -1:
+            wanted = high
+            if header.timestamp != -1:
+                wanted = self._store.offset_by_time(topic.name, queue_id, header.timestamp)
+        elif not low <= wanted <= high:
+            raise InvalidRequestError(
+                f"Target offset {wanted} not in consume queue range [{low}-{high}]"
+            )
+        wanted = max(wanted, 0)
+        queue = MessageQueue(topic.name, self._config.broker_name, queue_id)
+        body = ResetOffsetBody({queue: wanted})
+        members = _members(self._clients.find_group(group))
+        _check_versions(members)
+        answer = answer_when_committed(
+            command,
+            lambda done: self._state.commits.commit(group, topic.name, queue_id, wanted, done),
+            body.encode(),
+        )
+        # A member that is not told would commit its own place again.
+        _tell_members(members, header, body)
+        return answer
+
+    def _offsets_at(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+        topic = self._state.topics.find(header.topic)
+        if topic is None:
+            raise InvalidRequestError(
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
+            )
+        table: dict[MessageQueue, int] = {}
+        for queue_id in range(topic.write_queue_count):
+            stored = self._state.offsets.find(header.group, topic.name, queue_id)
+            if stored is None:
+                raise InvalidRequestError(f"THe consumer group <{header.group}> not exist")
+            if header.timestamp == -1:
+                wanted = self._store.max_offset(topic.name, queue_id)
+            else:
+                wanted = self._store.offset_by_time(topic.name, queue_id, header.timestamp)
+            wanted = max(wanted, 0)
+            queue = MessageQueue(topic.name, self._config.broker_name, queue_id)
+            table[queue] = wanted if header.is_force or wanted < stored else stored
+        return table
+
+    def consumer_status(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): what offsets the consumers hold."""
+        header = command.header(GetConsumerStatusRequestHeader)
+        members = _members(self._clients.find_group(header.group))
+        if not members:
+            raise InvalidRequestError(
+                f"No Any Consumer online in the consumer group: [{header.group}]"
+            )
+        questions: list[Deferred[Any]] = []
+        table: dict[str, Mapping[MessageQueue, int]] = {}
+        for member, client in members:
+            if header.client_addr and header.client_addr != client.client_id:
+                continue
+            question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+            told = member.request(question, _STATUS_ANSWER_MS)
+            told.addCallback(_read_status, client.client_id, table)
+            # One that does not answer is left out.
+            told.addErrback(lambda _: None)
+            questions.append(told)
+
+        def all_told(_: object) -> RemotingCommand:
+            status = {"consumerTable": table, "messageQueueTable": {}}
+            return command.response(ResponseCode.SUCCESS, body=lenient_json.write(status))
+
+        return gatherResults(questions).addCallback(all_told)
+
+
+def _members(group: ConsumerGroup | None) -> list[tuple[CommandProtocol, Client]]:
+    members: list[tuple[CommandProtocol, Client]] = []
+    for connection, client in group.members.items() if group is not None else ():
+        assert isinstance(connection, CommandProtocol)
+        members.append((connection, client))
+    return members
+
+
+def _check_versions(members: Sequence[tuple[CommandProtocol, Client]]) -> None:
+    """Refuses a reset that some member would not understand."""
+    for _, client in members:
+        if client.version < _VERSION_3_0_7:
+            raise InvalidRequestError(
+                f"the client does not support this feature. version={client.version}"
+            )
+
+
+def _tell_members(
+    members: Sequence[tuple[CommandProtocol, Client]],
+    header: ResetOffsetRequestHeader,
+    body: ResetOffsetBody,
+) -> None:
+    """Has the members of a group take other offsets (220)."""
+    for member, client in members:
+        is_cpp = client.language == LanguageCode.CPP
+        notice = RemotingCommand.request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+            header,
+            body=body.encode_list() if is_cpp else body.encode(),
+            one_way=True,
+        )
+        member.send_one_way(notice)
+
+
+def _read_status(
+    answer: RemotingCommand, client_id: str, table: dict[str, Mapping[MessageQueue, int]]
+) -> None:
+    if answer.code == ResponseCode.SUCCESS:
+        document = lenient_json.read(answer.body)
+        table[client_id] = read_queue_map(document.get("messageQueueTable"), int)

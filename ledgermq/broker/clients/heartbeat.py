@@ -1,0 +1,336 @@
+"""Clients and their groups: heart beats (34, 35), members (38), notices (40), locks (41, 42),
+checks (46), lists (203, 204).
+
+A heart beat makes the group and its retry topic before it is answered, because the client looks
+for both right afterwards. Who changes the membership of a group has all its members told. Sources:
+`ClientManageProcessor.java`, `ConsumerManageProcessor.java`,
+`DefaultConsumerIdsChangeListener.java`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+
+from ledgermq.broker import names
+from ledgermq.broker.clients.client_table import Client, ClientTable
+from ledgermq.broker.committed_answers import answer_when_committed
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import (
+    BrokerError,
+    ConsumerOfflineError,
+    GroupNotFoundError,
+    InvalidRequestError,
+)
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.queue_locks import QueueKey
+from ledgermq.broker.selectors.filters import (
+    ALL_TAGS,
+    TAG_TYPE,
+    Subscription,
+    codes_of,
+    expression_type_of,
+    find_property_matcher,
+    split_tags,
+    subscription_of,
+)
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.topics import TOPIC_UNIT_SUBSCRIPTION
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.bodies import (
+    CheckClientRequestBody,
+    ClientConnection,
+    ConsumerConnection,
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    ProducerConnection,
+    UnlockBatchRequestBody,
+)
+from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from ledgermq.protocol.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+    SubscriptionData,
+)
+from ledgermq.protocol.transport import CommandProtocol
+
+_CLIENT_ID_CHARS_MAX: Final = 255
+_LANGUAGES: Final = {int(language): language.name for language in LanguageCode}
+
+
+class ClientProcessor:
+    """Answers what clients tell about themselves and ask about each other."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        clients: ClientTable,
+        now_ms: Callable[[], int],
+        clock_ms: Callable[[], float],
+    ) -> None:
+        """Binds the parts; `now_ms` is the wall clock, for people, `clock_ms` monotonic."""
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._clients = clients
+        self._now_ms = now_ms
+        self._clock_ms = clock_ms
+
+    def heart_beat(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """HEART_BEAT (34): registers the client in its groups."""
+        data = HeartbeatData.decode(command.body)
+        if not 0 < len(data.client_id) <= _CLIENT_ID_CHARS_MAX:
+            raise InvalidRequestError(
+                f"the client id has {len(data.client_id)} characters,"
+                f" allowed are 1 to {_CLIENT_ID_CHARS_MAX}"
+            )
+        client = Client(
+            data.client_id,
+            command.language,
+            command.version,
+            connection.peer,
+            int(self._clock_ms()),
+        )
+        for consumer in data.consumer_data_set:
+            self._register_consumer(connection, client, consumer)
+        for producer in data.producer_data_set:
+            names.check_group_name(producer.group_name)
+            self._clients.register_producer(connection, client, producer.group_name)
+        if self._state.is_making:
+            # The group is there for everybody when its first member hears that it belongs to it;
+            # one that cannot be made now is made by its next use.
+            made: Deferred[Any] = Deferred()
+            self._state.when_made(lambda _: made.callback(command.response(ResponseCode.SUCCESS)))
+            return made
+        return command.response(ResponseCode.SUCCESS)
+
+    def _register_consumer(
+        self, connection: CommandProtocol, client: Client, consumer: ConsumerData
+    ) -> None:
+        name = consumer.group_name
+        names.check_group_name(name)
+        try:
+            group = self._state.group_for_use(name)
+        except GroupNotFoundError:
+            # Upstream registers the client all the same; its pulls are refused.
+            pass
+        else:
+            if group.retry_queue_count > 0 and len(name) <= (
+                names.TOPIC_CHARS_MAX - len(names.RETRY_PREFIX)
+            ):
+                unit_flag = TOPIC_UNIT_SUBSCRIPTION if consumer.unit_mode else 0
+                topic_name = names.RETRY_PREFIX + name
+                self._state.topic_for_group(topic_name, group.retry_queue_count, unit_flag)
+        has_changed = self._clients.register_consumer(
+            connection,
+            client,
+            name,
+            consume_type=consumer.consume_type.value,
+            message_model=consumer.message_model.value,
+            consume_from_where=consumer.consume_from_where.value,
+            subscriptions=[_subscription(data) for data in consumer.subscription_data_set],
+        )
+        if has_changed:
+            self._tell_members(name)
+
+    def unregister(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """UNREGISTER_CLIENT (35): takes the client out of the named groups."""
+        header = command.header(UnregisterClientRequestHeader)
+        if header.producer_group:
+            self._clients.unregister_producer(connection, header.producer_group)
+        if header.consumer_group and self._clients.unregister_consumer(
+            connection, header.consumer_group
+        ):
+            self._tell_members(header.consumer_group)
+        return command.response(ResponseCode.SUCCESS)
+
+    def connection_lost(self, connection: CommandProtocol) -> None:
+        """Takes a closed connection out of all groups and has the rest told."""
+        for group in self._clients.connection_lost(connection):
+            self._tell_members(group)
+
+    def close_silent(self) -> None:
+        """Closes connections without a heart beat, and forgets locks that nobody renewed."""
+        clock_ms = int(self._clock_ms())
+        silence_ms = self._config.client_expiry_ms
+        for connection in self._clients.silent_connections(clock_ms, silence_ms):
+            assert isinstance(connection, CommandProtocol)
+            connection.close(f"no heart beat for {silence_ms} ms")
+        if self._leadership.is_serving:
+            self._state.expire_locks()
+
+    def _tell_members(self, group_name: str) -> None:
+        """Sends NOTIFY_CONSUMER_IDS_CHANGED (40) to all members of a group."""
+        group = self._clients.find_group(group_name)
+        settings = self._state.groups.find(group_name)
+        if group is None or not self._config.notifies_members:
+            return
+        if settings is not None and not settings.notifies_members:
+            return
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group_name)
+        for connection in group.members:
+            notice = RemotingCommand.request(
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, one_way=True
+            )
+            assert isinstance(connection, CommandProtocol)
+            connection.send_one_way(notice)
+
+    def list_members(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_CONSUMER_LIST_BY_GROUP (38): the client ids of a group; an empty list is an error."""
+        name = command.header(GetConsumerListByGroupRequestHeader).consumer_group
+        group = self._clients.find_group(name)
+        if group is None:
+            raise InvalidRequestError(f"no consumer for this group, {name}")
+        ids = list(dict.fromkeys(client.client_id for client in group.members.values()))
+        body = GetConsumerListByGroupResponseBody(ids).encode()
+        return command.response(ResponseCode.SUCCESS, body=body)
+
+    # Locks for consumption in order.
+
+    def lock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """LOCK_BATCH_MQ (41): locks queues for one client; the answer names those it holds.
+
+        It comes when the next leader would know of it, too.
+        """
+        self._leadership.check_serving()
+        request = LockBatchRequestBody.decode(command.body)
+        answer: Deferred[Any] = Deferred()
+
+        def locked(held: list[QueueKey], error: BrokerError | None) -> None:
+            if error is not None:
+                answer.errback(error)
+                return
+            queues = [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in held]
+            body = LockBatchResponseBody(queues).encode()
+            answer.callback(command.response(ResponseCode.SUCCESS, body=body))
+
+        self._state.lock(request.consumer_group, _keys(request.mq_set), request.client_id, locked)
+        return answer
+
+    def unlock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """UNLOCK_BATCH_MQ (42): gives locks back."""
+        self._leadership.check_serving()
+        request = UnlockBatchRequestBody.decode(command.body)
+        group, queues = request.consumer_group, _keys(request.mq_set)
+        return answer_when_committed(
+            command, lambda done: self._state.unlock(group, queues, request.client_id, done)
+        )
+
+    # Questions.
+
+    def check_client(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """CHECK_CLIENT_CONFIG (46): whether this broker can apply a subscription."""
+        subscription = CheckClientRequestBody.decode(command.body).subscription_data
+        subscription_of(
+            subscription.topic,
+            subscription.sub_string,
+            subscription.expression_type,
+            subscription.sub_version,
+            is_sql_on=self._config.filters_by_properties,
+        )
+        return command.response(ResponseCode.SUCCESS)
+
+    def list_consumers(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_CONSUMER_CONNECTION_LIST (203): the live members of a group and what they want."""
+        name = command.header(GetConsumerConnectionListRequestHeader).consumer_group
+        group = self._clients.find_group(name)
+        if group is None:
+            raise ConsumerOfflineError(f"the consumer group[{name}] not online")
+        body = ConsumerConnection(
+            connection_set=[_connection(client) for client in group.members.values()],
+            subscription_table={
+                topic: subscription_data(subscription)
+                for topic, subscription in group.subscriptions.items()
+            },
+            consume_type=ConsumeType(group.consume_type),
+            message_model=MessageModel(group.message_model),
+            consume_from_where=ConsumeFromWhere(group.consume_from_where),
+        )
+        return command.response(ResponseCode.SUCCESS, body=body.encode())
+
+    def list_producers(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_PRODUCER_CONNECTION_LIST (204): the live members of a producer group."""
+        name = command.header(GetProducerConnectionListRequestHeader).producer_group
+        clients = self._clients.producers_of(name)
+        if not clients:
+            raise InvalidRequestError(f"the producer group[{name}] not exist")
+        body = ProducerConnection([_connection(client) for client in clients])
+        return command.response(ResponseCode.SUCCESS, body=body.encode())
+
+    def list_all_producers(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_ALL_PRODUCER_INFO (328, 4.9.8): the live members of all producer groups."""
+        # What the wall clock would say of a time on the other one.
+        ahead_ms = self._now_ms() - int(self._clock_ms())
+        groups = {
+            name: [
+                {
+                    "clientId": client.client_id,
+                    "language": _LANGUAGES.get(client.language, "OTHER"),
+                    "lastUpdateTimestamp": client.seen_ms + ahead_ms,
+                    "remoteIP": f"/{client.address}",
+                    "version": client.version,
+                }
+                for client in self._clients.producers_of(name)
+            ]
+            for name in self._clients.producer_group_names
+        }
+        return command.response(ResponseCode.SUCCESS, body=lenient_json.write({"data": groups}))
+
+
+def _keys(queues: list[MessageQueue]) -> list[QueueKey]:
+    return [QueueKey(queue.topic, queue.broker_name, queue.queue_id) for queue in queues]
+
+
+def _subscription(data: SubscriptionData) -> Subscription:
+    """A subscription of a heart beat; the C++ client leaves tags and codes out."""
+    kind = expression_type_of(data.expression_type)
+    expression = data.sub_string or ALL_TAGS
+    tags = tuple(sorted(data.tags_set))
+    codes = frozenset(data.code_set)
+    if kind == TAG_TYPE and expression != ALL_TAGS and not codes:
+        tags = split_tags(expression)
+        codes = codes_of(tags)
+    return Subscription(
+        data.topic,
+        expression,
+        kind,
+        data.sub_version,
+        tags,
+        codes,
+        data.class_filter_mode,
+        find_property_matcher(data.sub_string or "", kind),
+    )
+
+
+def subscription_data(subscription: Subscription) -> SubscriptionData:
+    """Returns a subscription as tools are told it."""
+    return SubscriptionData(
+        topic=subscription.topic,
+        sub_string=subscription.expression,
+        sub_version=subscription.version,
+        tags_set=frozenset(subscription.tags),
+        code_set=subscription.tags_codes,
+        expression_type=subscription.expression_type,
+        class_filter_mode=subscription.is_class_filter,
+    )
+
+
+def _connection(client: Client) -> ClientConnection:
+    language: Any = _LANGUAGES.get(client.language, "OTHER")
+    return ClientConnection(client.client_id, client.address, language, client.version)

@@ -1,0 +1,188 @@
+"""Where groups stand, for tools: time spans (303), corrections (308), clones (314), all groups
+(317).
+
+Source: `AdminBrokerProcessor.java`, `ConsumerOffsetManager.java`.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.committed_answers import answer_when_committed
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.topics import TopicConfig
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.bodies import ConsumeOffsets, ConsumeStats, ConsumeStatsList, MessageQueue
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
+)
+from ledgermq.protocol.transport import CommandProtocol
+
+_OFFSET_MAX: Final = 2**63 - 1
+
+
+class QueueTimes(Protocol):
+    """What is needed of a message store."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int | None: ...
+
+
+class GroupOffsetProcessor:
+    """Answers tools about the offsets of groups."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        clients: ClientTable,
+        store: QueueTimes,
+        *,
+        get_rate: Callable[[str, str], float],
+        address: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Binds the parts.
+
+        Args:
+            get_rate: the messages a second that a group gets of a topic.
+            address: of this broker, for tools.
+            now_ms: wall clock.
+        """
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._clients = clients
+        self._store = store
+        self._get_rate = get_rate
+        self._address = address
+        self._now_ms = now_ms
+
+    def time_span(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """QUERY_CONSUME_TIME_SPAN (303): store times of a topic's ends and of a group's place."""
+        header = command.header(QueryConsumeTimeSpanRequestHeader)
+        topic = self._state.topics.get(header.topic)
+        spans = [self._span(topic.name, header.group, n) for n in range(topic.write_queue_count)]
+        body = lenient_json.write({"consumeTimeSpanSet": spans})
+        return command.response(ResponseCode.SUCCESS, body=body)
+
+    def _span(self, topic: str, group: str, queue_id: int) -> dict[str, Any]:
+        end = self._store.max_offset(topic, queue_id)
+        first = self._time_of(topic, queue_id, self._store.min_offset(topic, queue_id))
+        last = self._time_of(topic, queue_id, end - 1)
+        stored = self._state.offsets.find(group, topic, queue_id) or 0
+        consumed = self._time_of(topic, queue_id, stored - 1) if stored > 0 else first
+        delay = 0
+        if stored < end:
+            delay = self._now_ms() - self._time_of(topic, queue_id, stored)
+        return {
+            "consumeTimeStamp": consumed,
+            "consumeTimeStampStr": time_text(consumed),
+            "delayTime": delay,
+            "maxTimeStamp": last,
+            "maxTimeStampStr": time_text(last),
+            "messageQueue": MessageQueue(topic, self._config.broker_name, queue_id),
+            "minTimeStamp": first,
+            "minTimeStampStr": time_text(first),
+        }
+
+    def _time_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        stored = self._store.store_time(topic, queue_id, queue_offset) if queue_offset >= 0 else 0
+        return stored or 0
+
+    def corrections(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """QUERY_CORRECTION_OFFSET (308): the least offsets of a topic's groups.
+
+        A queue in which the compared group is behind all others has the greatest number there is.
+        Upstream deletes the offsets of the groups that the tool wants left out; here they stay.
+        """
+        header = command.header(QueryCorrectionOffsetHeader)
+        left_out = set((header.filter_groups or "").split(","))
+        topic = header.topic
+        table: dict[int, int] = {}
+        for group in self._state.offsets.groups_of(topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in self._state.offsets.of_topic(group, topic).items():
+                if offset >= self._store.min_offset(topic, queue_id):
+                    table[queue_id] = min(table.get(queue_id, _OFFSET_MAX), offset)
+        compared = self._state.offsets.of_topic(header.compare_group, topic)
+        for queue_id, offset in compared.items():
+            if table.get(queue_id, _OFFSET_MAX) > offset:
+                table[queue_id] = _OFFSET_MAX
+        body = lenient_json.write({"correctionOffsets": table})
+        return command.response(ResponseCode.SUCCESS, body=body)
+
+    def clone(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """CLONE_GROUP_OFFSET (314): one group takes the offsets of another; answered when it has
+        them.
+        """
+        self._leadership.check_serving()
+        header = command.header(CloneGroupOffsetRequestHeader)
+        offsets = self._state.offsets
+        topics = [header.topic] if header.topic else offsets.topics_of(header.src_group)
+        live = self._clients.find_group(header.dest_group)
+        for topic in topics:
+            if self._state.topics.find(topic) is None:
+                continue
+            is_wanted = live is None or topic in live.subscriptions
+            if not header.offline and not is_wanted:
+                continue
+            for queue_id, offset in offsets.of_topic(header.src_group, topic).items():
+                self._state.commits.tell(header.dest_group, topic, queue_id, offset)
+        return answer_when_committed(command, self._state.commits.wait)
+
+    def all_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """GET_BROKER_CONSUME_STATS (317): where all groups stand."""
+        is_order_only = command.header(GetConsumeStatsInBrokerHeader).is_order
+        rows: list[dict[str, list[ConsumeStats]]] = []
+        behind = 0
+        for group in self._state.groups.all():
+            stats: list[ConsumeStats] = []
+            live = self._clients.find_group(group.name)
+            for name in self._state.offsets.topics_of(group.name):
+                topic = self._state.topics.find(name)
+                if topic is None or (is_order_only and not topic.is_ordered):
+                    continue
+                if live is not None and name not in live.subscriptions:
+                    continue
+                one = self._stats_of(group.name, topic)
+                behind += sum(
+                    ends.broker_offset - ends.consumer_offset for ends in one.offset_table.values()
+                )
+                stats.append(one)
+            rows.append({group.name: stats})
+        body = ConsumeStatsList(rows, self._address, behind)
+        return command.response(ResponseCode.SUCCESS, body=body.encode())
+
+    def _stats_of(self, group: str, topic: TopicConfig) -> ConsumeStats:
+        table: dict[MessageQueue, ConsumeOffsets] = {}
+        for queue_id in range(topic.write_queue_count):
+            consumed = self._state.offsets.find(group, topic.name, queue_id) or 0
+            queue = MessageQueue(topic.name, self._config.broker_name, queue_id)
+            table[queue] = ConsumeOffsets(
+                max(self._store.max_offset(topic.name, queue_id), 0),
+                consumed,
+                self._time_of(topic.name, queue_id, consumed - 1),
+                max(consumed, self._state.pulled.find(group, topic.name, queue_id)),
+            )
+        return ConsumeStats(table, self._get_rate(topic.name, group))
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Returns a time as upstream prints it, in this machine's zone."""
+    seconds, ms = divmod(timestamp_ms, 1000)
+    return time.strftime("%Y-%m-%d#%H:%M:%S", time.localtime(seconds)) + f":{ms:03d}"

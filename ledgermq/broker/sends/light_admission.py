@@ -1,0 +1,81 @@
+"""LightAdmission: the checks of a message that goes into light queues besides its own.
+
+Each light queue has a consume queue with files of its own, and comes into being by being named; so
+their number is limited. What waits for its time or the end of its transaction is checked when it is
+sent, and is put into them whatever has come meanwhile.
+"""
+
+from typing import Protocol
+
+from ledgermq.broker import names
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.errors import IllegalMessageError, SystemBusyError
+from ledgermq.commitlog import (
+    LIGHT_QUEUE_ID,
+    OFFSET_DIGITS_MAX,
+    OFFSETS_BYTES,
+    is_light_queue,
+    named_queues,
+)
+from ledgermq.protocol.properties import INNER_MULTI_DISPATCH
+
+
+class LightQueues(Protocol):
+    """What is needed of a message store."""
+
+    def count_light_queues(self) -> int: ...
+
+    def queues(self, topic: str) -> list[int]: ...
+
+
+class LightAdmission:
+    """Says whether a message may go into light queues, or why not."""
+
+    def __init__(self, config: BrokerConfig, queues: LightQueues) -> None:
+        """Binds the parts."""
+        self._queues_max = config.light_queues_max
+        self._knows_names = config.knows_light_queues
+        self._is_on = config.knows_light_queues and config.dispatches_to_light_queues
+        self._queues = queues
+
+    def check_topic(self, topic: str) -> None:
+        """Raises SystemBusyError when a send would make one light queue too many."""
+        if self._knows_names and is_light_queue(topic):
+            self._check_room([topic])
+
+    def check(self, value: str | None) -> int:
+        """Checks the queues that a message names.
+
+        Args:
+            value: of INNER_MULTI_DISPATCH, None without it.
+
+        Returns:
+            Bytes that their offsets will take in its properties; 0 while this broker puts nothing
+            into light queues.
+
+        Raises:
+            IllegalMessageError: a name is not that of a light queue.
+            SystemBusyError: there would be too many of them.
+        """
+        if value is None or not self._is_on:
+            return 0
+        wanted = named_queues(value)
+        if wanted is None:
+            raise IllegalMessageError(
+                f"the message is illegal: {INNER_MULTI_DISPATCH} is {value[:200]!r}, allowed are"
+                f" names of light queues, {names.LIGHT_QUEUE_PREFIX} and %|a-zA-Z0-9_-, joined with"
+                " a comma"
+            )
+        self._check_room(wanted)
+        return OFFSETS_BYTES + OFFSET_DIGITS_MAX * len(wanted)
+
+    def _check_room(self, wanted: list[str]) -> None:
+        new = {name for name in wanted if LIGHT_QUEUE_ID not in self._queues.queues(name)}
+        if not new:
+            return
+        count = self._queues.count_light_queues()
+        if count + len(new) > self._queues_max:
+            raise SystemBusyError(
+                f"message not stored: there are {count} light queues and it would make {len(new)}"
+                f" more, allowed are {self._queues_max} (key maxLmqConsumeQueueNum)"
+            )

@@ -1,0 +1,418 @@
+"""What a broker has on disk, opened in order: lock, ledger, vote, state files, derived files.
+
+The lock comes first, because opening the ledger may cut a torn tail. State files are loaded before
+the message store is opened: what it dispatches while it recovers is applied to them. They are made
+durable before each mark of the message store, so that a restart replays from the ledger exactly
+the changes the files may lack.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.service.state_tables import StateTables
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.commitlog import (
+    STATE_TOPIC,
+    DamagedFileError,
+    MessageStore,
+    MixedLog,
+    MixedMessageStore,
+    PlainCommitLog,
+    PlainLogThereError,
+    StoreConfig,
+    StoreLock,
+    StoreLostError,
+)
+from ledgermq.commitlog import used_percent as used_percent_of
+from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.store import (
+    DLedgerMmapFileStore,
+    FileSystem,
+    RealFileSystem,
+    RecoveryReport,
+    VoteFile,
+)
+from ledgermq.dledger.store.disk_thread import WorkerThread
+from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
+from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.dledger.store.repair_mark import RepairMark
+from ledgermq.protocol.checksum import crc32c
+from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
+
+_FORCE_PERCENT: Final = 85
+_FULL_PERCENT: Final = 90
+
+_log = Logger()
+
+
+class Storage:
+    """The open files of one broker, whatever its log is; a subclass knows the log."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        reactor: Any,
+        state: BrokerState,
+        now_ms: Callable[[], int],
+        disk_thread: WorkerThread | None = None,
+    ) -> None:
+        """Binds the parts; nothing is read or written before `open`.
+
+        Args:
+            config: paths and sizes.
+            reactor: that of the broker.
+            state: loaded from its files, and saved to them.
+            now_ms: wall clock.
+            disk_thread: waits for the disk; None: one of its own.
+        """
+        self._config = config
+        self._state = state
+        self._now_ms = now_ms
+        file_system = RealFileSystem()
+        self._lock = StoreLock(str(config.store_root))
+        self.messages = self._new_messages(file_system)
+        self._tables = StateTables(
+            config.store_root / "config", state, lambda: reactor.seconds() * 1000.0
+        )
+        # Does what waits for the disk, of the log too.
+        self.keeper = Keeper(reactor, disk_thread)
+        self._flushes = Flushes(self.keeper, self.messages, self._tables, now_ms)
+        self._is_open = False
+        self._is_clean_wanted = False
+        # Queues and key index are to be made again at the next start.
+        self._rebuilds = False
+        self.scrub = self.messages.make_scrub()
+
+    def open(self) -> None:
+        """Opens everything.
+
+        Raises:
+            StoreInUseError: another broker runs on this directory.
+            StateFileError, LedgerError, CommitLogError, OSError: the files cannot be used; the
+            text says which.
+        """
+        was_clean = self._lock.take()
+        try:
+            found = self._open_log()
+            self._tables.load()
+            self.messages.watch_topic(STATE_TOPIC, self._state.apply)
+            report = self.messages.open(self._tables.save)
+        except BaseException as error:
+            if isinstance(error, CorruptStoreError):
+                # Below what the ledger verified when it opened: the next start looks at all.
+                self.distrust(error)
+            is_untouched = isinstance(error, PlainLogThereError)
+            self._lock.release(is_clean=was_clean and is_untouched)
+            raise
+        self._is_open = True
+        if self._state.access is not None:
+            self._state.access.write_by(self.keeper)
+        _log.info(
+            "store opened: {found}, dispatched {dispatched}, replayed {replayed},"
+            " clean {clean}, queues rebuilt {rebuilt}",
+            found=found,
+            dispatched=report.dispatched_index,
+            replayed=report.dispatched_count,
+            clean=report.was_clean,
+            rebuilt=len(report.rebuilt_queues),
+        )
+
+    # The log: what a subclass must do.
+
+    def _new_messages(self, file_system: FileSystem) -> MessageStore:
+        """Makes the log and the message store on it; opens nothing."""
+        raise NotImplementedError
+
+    def _open_log(self) -> str:
+        """Opens the log, and names it to the broker's state; returns what it holds, for people."""
+        raise NotImplementedError
+
+    def _close_log(self) -> None:
+        """Closes the log."""
+        raise NotImplementedError
+
+    def _abandon_log(self) -> None:
+        """Gives the log's files back as they are."""
+        raise NotImplementedError
+
+    def distrust(self, error: Exception) -> None:
+        """Has the next start look at what gave bad bytes, and make it good."""
+        if isinstance(error, DamagedFileError) and error.is_derived:
+            self._rebuilds = True
+
+    def repair_reason(self) -> str | None:
+        """Returns what is damaged or was lost, None while all is whole."""
+        raise NotImplementedError
+
+    @property
+    def alarm(self) -> str | None:
+        """What cannot be written, for operators; None while all can."""
+        return self._tables.alarm
+
+    # State files between two flushes: replaced, not yet durable.
+
+    def save_topics_and_groups(self) -> None:
+        """Writes the two files if their tables changed; a flush under way writes them itself."""
+        self._flushes.save(self._tables.take_topics_and_groups)
+
+    def save_offsets(self) -> None:
+        """Writes the offsets if they changed."""
+        self._flushes.save(self._tables.take_offsets)
+
+    def flush_if_due(self, failed: Callable[[BaseException], None]) -> None:
+        """Begins a flush when the message store wants one; it runs beside the keeper's jobs.
+
+        Args:
+            failed: told when the disk refuses, which is final for this replica.
+        """
+        self._flushes.begin_if_due(failed)
+
+    # Retention and the end.
+
+    def clean_soon(self) -> None:
+        """Has the next `clean` take any hour for the right one."""
+        self._is_clean_wanted = True
+
+    def clean(self, now_ms: int, local_hour: int, needed_index: int) -> None:
+        """Forgets what retention gives up, and notes whether the disk is full.
+
+        Args:
+            now_ms: the time by which ages are judged.
+            local_hour: hour of the day.
+            needed_index: first entry that a follower may still ask for.
+        """
+        if self._is_clean_wanted:
+            self._is_clean_wanted = False
+            local_hour = self._config.delete_hours[0]
+        decision = self.messages.decide_clean(
+            now_ms,
+            local_hour,
+            self.disk_used_percent(),
+            needed_index=needed_index,
+            state_index=self._state.sweep_index,
+        )
+        if decision.drop_before:
+            _log.info(
+                "retention: drops the log before position {position}: {reason}",
+                position=decision.drop_before,
+                reason=decision.reason,
+            )
+            dropped = self.keeper.run(partial(self.messages.begin_drop, decision.drop_before))
+            dropped.addErrback(self._not_dropped)
+
+    def _not_dropped(self, failure: Failure) -> None:
+        """Without room for the mark, and after any error, the log begins where it did."""
+        _log.error("retention: nothing dropped: {reason}", reason=failure.getErrorMessage())
+
+    def disk_used_percent(self) -> int:
+        """Returns the used part of the partition, as upstream rounds it."""
+        disk = os.statvfs(self._config.store_root)
+        return used_percent_of(
+            disk.f_blocks * disk.f_frsize,
+            disk.f_bfree * disk.f_frsize,
+            disk.f_bavail * disk.f_frsize,
+        )
+
+    def check_held(self) -> None:
+        """Looks whether the directory is still the one that was opened.
+
+        Raises:
+            StoreLostError: it is another one, or gone.
+            OSError: nobody knows.
+        """
+        self._lock.check()
+
+    def stop_keeper(self) -> Deferred[None]:
+        """Lets what is under way end; nothing more waits for the disk but `close`."""
+        return self.keeper.stop()
+
+    def close(self) -> None:
+        """Saves the state durably, closes all files and gives the directory free."""
+        if not self._is_open:
+            return
+        try:
+            self._lock.check()
+        except StoreLostError:
+            # What is there now is not ours to write to.
+            self.abandon()
+            return
+        self._is_open = False
+        is_clean = self.messages.failure is None and self._flushes.is_idle
+        try:
+            is_saved = self._tables.save()
+            is_clean = is_clean and is_saved
+            if not is_saved:
+                # The mark there is stays: the next start replays what the files lack.
+                self.messages.abandon()
+            elif self._flushes.is_idle:
+                self.messages.close()
+            if self._rebuilds:
+                self.messages.discard_checkpoint()
+            self._close_log()
+        except BaseException:
+            is_clean = False
+            raise
+        finally:
+            self._lock.release(is_clean=is_clean)
+
+    def abandon(self) -> None:
+        """Gives all files back as they are; the next start recovers, as after a kill."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self.messages.abandon()
+        self._abandon_log()
+        self._lock.release(is_clean=False)
+
+
+class LedgerStorage(Storage):
+    """The files of a broker on a ledger."""
+
+    def _new_messages(self, file_system: FileSystem) -> MessageStore:
+        config = self._config
+        self.codec = EntryCodec(crc32c, PHYSICAL_OFFSET_OFFSET)
+        directory = os.path.join(config.store_root, f"dledger-{config.ledger_self_id}")
+        self.ledger_store = DLedgerMmapFileStore(
+            file_system,
+            directory,
+            config.segment_bytes,
+            config.index_segment_bytes,
+            self.codec,
+        )
+        self.vote_file = VoteFile(
+            file_system, directory, config.ledger_self_id, group=config.ledger_group
+        )
+        self.repair_mark = RepairMark(file_system, directory)
+        # The plain part of a mixed store; None in any other.
+        self._mixed_log: MixedLog | None = None
+        self._plain_names = file_system.names(str(config.commit_log_path))
+        if self._plain_names and file_system.names(os.path.join(directory, "data")):
+            return self._new_mixed_messages(file_system)
+        return MessageStore(
+            store_config(config),
+            self.ledger_store,
+            file_system,
+            self._now_ms,
+            self.ledger_store.data.read,
+            segment_at=self.ledger_store.data.segment_at,
+        )
+
+    def _new_mixed_messages(self, file_system: FileSystem) -> MessageStore:
+        config = self._config
+        plain = PlainCommitLog(file_system, str(config.commit_log_path), config.segment_bytes)
+        divided_offset = int(self._plain_names[-1]) + config.segment_bytes
+        log = MixedLog(plain, self.ledger_store, self.ledger_store.data, divided_offset)
+        self._mixed_log = log
+        return MixedMessageStore(store_config(config), log, file_system, self._now_ms)
+
+    def _open_log(self) -> str:
+        if self._plain_names and self._mixed_log is None:
+            root = str(self._config.store_root)
+            raise PlainLogThereError(str(self._config.commit_log_path), root)
+        ledger = self._open_ledger()
+        if self._mixed_log is not None:
+            self._mixed_log.plain.open()
+            self._mixed_log.check()
+        if ledger.cut_reason is not None:
+            _log.warn(
+                "ledger: cut a torn tail at {position}: {reason}; copies: {copies}",
+                position=ledger.end_position,
+                reason=ledger.cut_reason,
+                copies=", ".join(ledger.copies),
+            )
+        self._state.progress.attach(
+            self.ledger_store.term_at, lambda: self.messages.dispatched_index + 1
+        )
+        return f"entries {ledger.first_index} to {ledger.last_index}"
+
+    def _open_ledger(self) -> RecoveryReport:
+        """Opens the log; one that lost entries is cut, and its member recovers from the others.
+
+        Raises:
+            CorruptStoreError: it lost entries, and there are no others; nothing was changed.
+        """
+        repair = self.repair_mark.read()
+        damages: list[str] = []
+
+        def note(error: CorruptStoreError) -> None:
+            damages.append(str(error))
+            self.repair_mark.begin_recovery(str(error))
+            _log.warn("ledger is damaged, recovers from its peers: {reason}", reason=str(error))
+
+        has_peers = len(self._config.ledger_peers) > 1
+        report = self.ledger_store.open(
+            verify_all=repair is not None, on_damage=note if has_peers else None
+        )
+        if repair is not None and not repair.is_recovering and not damages:
+            self.repair_mark.clear()
+        return report
+
+    def distrust(self, error: Exception) -> None:
+        if isinstance(error, DamagedFileError) and error.is_derived:
+            super().distrust(error)
+            return
+        try:
+            self.repair_mark.suspect(str(error))
+        except (OSError, DiskFullError) as reason:
+            # Whoever calls stops the broker, come what may.
+            _log.error("damage could not be noted: {reason}", reason=str(reason))
+
+    def check_held(self) -> None:
+        try:
+            super().check_held()
+        except StoreLostError as error:
+            # Not even the last sync of a stop writes to what is there now.
+            self.ledger_store.failure = error
+            raise
+
+    def repair_reason(self) -> str | None:
+        repair = self.repair_mark.read()
+        return repair.reason if repair is not None else None
+
+    def _close_log(self) -> None:
+        self.ledger_store.close()
+        if self._mixed_log is not None:
+            self._mixed_log.plain.close()
+
+    def _abandon_log(self) -> None:
+        self.ledger_store.abandon()
+        if self._mixed_log is not None:
+            self._mixed_log.plain.close()
+
+
+def store_config(config: BrokerConfig) -> StoreConfig:
+    """Returns the settings of the message store."""
+    clean_percent = config.disk_used_percent_max
+    return StoreConfig(
+        root=str(config.store_root),
+        queue_segment_bytes=config.queue_segment_bytes,
+        index_slot_count=config.index_slots,
+        index_entry_count=config.index_units,
+        index_enabled=config.has_key_index,
+        body_bytes_max=config.message_bytes_max,
+        memory_bytes_max=config.pull_bytes_max,
+        memory_count_max=config.pull_count_max,
+        machine_memory_bytes=machine_memory_bytes(),
+        query_count_max=config.query_hits_max,
+        has_light_queues=config.knows_light_queues and config.dispatches_to_light_queues,
+        delays_ms=config.delay_levels.delays_ms,
+        delete_hours=config.delete_hours,
+        reserved_hours=config.retention_hours,
+        force_clean=config.cleans_forcibly,
+        disk_clean_percent=clean_percent,
+        disk_force_percent=max(clean_percent, _FORCE_PERCENT),
+        disk_full_percent=max(clean_percent, _FULL_PERCENT),
+    )
+
+
+def machine_memory_bytes() -> int:
+    """Returns the physical memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

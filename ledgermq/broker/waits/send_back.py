@@ -1,0 +1,137 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message that its consumer could not handle, for a later try.
+
+The message is stored again for the retry topic of the group, with its count of tries raised and a
+delay that grows with it; after the last try it goes to the dead letters at once. Source:
+`AbstractSendMessageProcessor.consumerSendMsgBack`.
+"""
+
+from random import Random
+from typing import Final
+
+from ledgermq.broker import names
+from ledgermq.broker.committed_answers import answer_when_committed
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.counts.statistics import Statistics
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissionError
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.records.delayed_messages import waiting_message
+from ledgermq.broker.records.record_copies import copy_of
+from ledgermq.broker.records.visible_records import VisibleRecords
+from ledgermq.broker.sends.proposals import Proposals
+from ledgermq.broker.state_log import BrokerState
+from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
+from ledgermq.broker.under_way import OnCommitted
+from ledgermq.commitlog import AppendMessage
+from ledgermq.protocol.codes import VERSION_3_4_9, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import ConsumerSendMsgBackRequestHeader
+from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.properties import (
+    DELAY_TIME_LEVEL,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT_STORE_MSG_OK,
+    decode_properties,
+    format_properties,
+)
+from ledgermq.protocol.record import Record
+from ledgermq.protocol.sysflag import TRANSACTION_MASK
+from ledgermq.protocol.transport import CommandProtocol
+
+_DEAD_LETTER_QUEUES: Final = 1
+# Of a message that failed once.
+_FIRST_RETRY_LEVEL: Final = 3
+
+
+class SendBackProcessor:
+    """Stores messages again that came back."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        state: BrokerState,
+        proposals: Proposals,
+        records: VisibleRecords,
+        *,
+        statistics: Statistics,
+        rng: Random,
+    ) -> None:
+        """Binds the parts; `rng` chooses queues, `statistics` is told what came back."""
+        self._statistics = statistics
+        self._config = config
+        self._leadership = leadership
+        self._state = state
+        self._proposals = proposals
+        self._records = records
+        self._rng = rng
+
+    def send_back(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """Stores a message as a retry or a dead letter; answered when it is committed."""
+        if not self._leadership.takes_messages:
+            raise self._leadership.refusal()
+        self._proposals.check_room()
+        header = command.header(ConsumerSendMsgBackRequestHeader)
+        group = self._state.group_for_use(header.group)
+        if not self._config.broker_permission & PERM_WRITE:
+            raise NoPermissionError(
+                f"the broker[{self._config.address_host}] sending message is forbidden:"
+                f" brokerPermission is {self._config.broker_permission}"
+            )
+        if group.retry_queue_count <= 0:
+            return command.response(ResponseCode.SUCCESS)
+        found = self._records.find(header.offset)
+        if found is None:
+            raise InvalidRequestError(f"look message by offset failed, {header.offset}")
+        record = found.record
+        retries_max = group.retries_max
+        if command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
+            retries_max = header.max_reconsume_times
+        is_dead = header.delay_level < 0 or record.reconsume_times >= retries_max
+        if is_dead:
+            topic = self._state.topic_for_group(
+                names.DEAD_LETTER_PREFIX + group.name, _DEAD_LETTER_QUEUES, 0
+            )
+        else:
+            topic = self._state.topic_for_group(
+                names.RETRY_PREFIX + group.name,
+                group.retry_queue_count,
+                TOPIC_UNIT_SUBSCRIPTION if header.unit_mode else 0,
+            )
+        message = self._message(record, topic)
+        if not is_dead:
+            message = waiting_message(message, self._level(header.delay_level, record))
+
+        def store(done: OnCommitted) -> None:
+            def stored(error: BrokerError | None) -> None:
+                if error is None:
+                    self._statistics.sent_back(record.topic, group.name)
+                done(error)
+
+            self._proposals.add_own([message], lambda _, error: stored(error))
+
+        return answer_when_committed(command, store)
+
+    def _level(self, asked: int, record: Record) -> int:
+        """The delay level: as the consumer wants it, else growing with the tries."""
+        level = asked or _FIRST_RETRY_LEVEL + record.reconsume_times
+        return min(level, self._config.delay_levels.level_max)
+
+    def _message(self, record: Record, topic: TopicConfig) -> AppendMessage:
+        properties = decode_properties(record.properties)
+        properties.setdefault(RETRY_TOPIC, record.topic)
+        address, port = record.store_host
+        properties.setdefault(
+            ORIGIN_MESSAGE_ID, encode_offset_id(address, port, record.physical_offset)
+        )
+        properties[WAIT_STORE_MSG_OK] = "false"
+        properties[DELAY_TIME_LEVEL] = "0"
+        message = copy_of(record)
+        return message._replace(
+            topic=topic.name,
+            queue_id=self._rng.randrange(max(topic.write_queue_count, 1)),
+            sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+            reconsume_times=record.reconsume_times + 1,
+            properties=format_properties(properties).encode("utf-8"),
+        )

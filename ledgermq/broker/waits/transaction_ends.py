@@ -1,0 +1,168 @@
+"""END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323), and CHECK_TRANSACTION_STATE (39), which
+the broker asks.
+
+Source: `EndTransactionProcessor.java`, `AbstractTransactionalMessageCheckListener.java`.
+"""
+
+from twisted.logger import Logger
+
+from ledgermq.broker import names
+from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.committed_answers import answer_when_committed
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.errors import InvalidRequestError
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.records.delayed_messages import waiting_message
+from ledgermq.broker.records.half_messages import HalfMessage, committed_message, resumed
+from ledgermq.broker.records.visible_records import VisibleRecords
+from ledgermq.broker.sends.proposals import Proposals
+from ledgermq.broker.waits.transactions import Transactions
+from ledgermq.commitlog import AppendMessage, AppendResult
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+)
+from ledgermq.protocol.message_id import encode_offset_id
+from ledgermq.protocol.properties import (
+    DELAY_TIME_LEVEL,
+    PRODUCER_GROUP,
+    UNIQUE_KEY,
+    WAIT_STORE_MSG_OK,
+    decode_properties,
+    format_properties,
+)
+from ledgermq.protocol.record import encode_record
+from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from ledgermq.protocol.transport import CommandProtocol
+
+_log = Logger()
+
+
+class TransactionProcessor:
+    """Ends transactions."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        leadership: Leadership,
+        transactions: Transactions,
+        proposals: Proposals,
+        records: VisibleRecords,
+    ) -> None:
+        """Binds the parts."""
+        self._config = config
+        self._leadership = leadership
+        self._transactions = transactions
+        self._proposals = proposals
+        self._records = records
+
+    def end(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """END_TRANSACTION (37): commits or rolls back; what is still unknown is not answered."""
+        if not self._leadership.is_serving:
+            remark = str(self._leadership.refusal())
+            return command.response(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
+        self._proposals.check_room()
+        header = command.header(EndTransactionRequestHeader)
+        if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            return None
+        half = self._half_at(header.commit_log_offset)
+        if half.properties.get(PRODUCER_GROUP) != header.producer_group:
+            raise InvalidRequestError(
+                f"The producer group wrong: {header.producer_group} wants to end a transaction of"
+                f" {half.properties.get(PRODUCER_GROUP)}"
+            )
+        if half.record.queue_offset != header.tran_state_table_offset:
+            raise InvalidRequestError(
+                f"The transaction state table offset wrong: {header.tran_state_table_offset}"
+                f" instead of {half.record.queue_offset}"
+            )
+        message = None
+        if header.commit_or_rollback == TRANSACTION_COMMIT:
+            message = committed_message(half)
+            level = self._config.delay_levels.level_of(half.properties.get(DELAY_TIME_LEVEL))
+            if level:
+                message = waiting_message(message, level)
+        return answer_when_committed(
+            command, lambda done: self._transactions.end(half, message, done)
+        )
+
+    def _half_at(self, physical_offset: int) -> HalfMessage:
+        half = self._records.find_half(physical_offset)
+        if half is None:
+            raise InvalidRequestError(
+                f"Find prepared transaction message failed: no half message at {physical_offset}"
+            )
+        return half
+
+    def resume(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        """RESUME_CHECK_HALF_MESSAGE (323): a message that was put aside is asked about again."""
+        if not self._leadership.takes_messages:
+            raise self._leadership.refusal()
+        self._proposals.check_room()
+        header = command.header(ResumeCheckHalfMessageRequestHeader)
+        record = self._records.find_set_aside(header.msg_id or "")
+        message = None if record is None else resumed(record)
+        if message is None:
+            raise InvalidRequestError(
+                f"no message in {names.HALF_EXPIRED_TOPIC} has the id {header.msg_id}"
+            )
+        messages = [message]
+        return answer_when_committed(
+            command, lambda done: self._proposals.add_own(messages, lambda _, error: done(error))
+        )
+
+
+class ProducerQuestions:
+    """Asks producers what became of their transactions."""
+
+    def __init__(self, clients: ClientTable) -> None:
+        """Binds the table of live producers."""
+        self._clients = clients
+
+    def ask(self, half: HalfMessage, copy: AppendMessage, result: AppendResult) -> None:
+        """Sends CHECK_TRANSACTION_STATE (39) to one live producer of the group.
+
+        Args:
+            half: as it was.
+            copy: as it is stored now.
+            result: where; the producer ends the transaction by this place.
+        """
+        group = half.properties.get(PRODUCER_GROUP, "")
+        connection = self._clients.next_producer(group)
+        if connection is None:
+            _log.info("no producer of group {group} is there to be asked", group=group)
+            return
+        assert isinstance(connection, CommandProtocol)
+        key = half.properties.get(UNIQUE_KEY)
+        header = CheckTransactionStateRequestHeader(
+            tran_state_table_offset=result.queue_offset,
+            commit_log_offset=result.physical_offset,
+            msg_id=key,
+            transaction_id=key,
+            offset_msg_id=encode_offset_id(*copy.store_host, result.physical_offset),
+        )
+        # As upstream has it: the copy that is asked about does not wait for disks.
+        properties = decode_properties(copy.properties) | {WAIT_STORE_MSG_OK: "false"}
+        body = encode_record(
+            half.target.topic.encode(),
+            half.target.queue_id,
+            copy.flag,
+            result.queue_offset,
+            result.physical_offset,
+            copy.sys_flag,
+            copy.born_timestamp,
+            copy.born_host,
+            result.store_timestamp,
+            copy.store_host,
+            copy.reconsume_times,
+            0,
+            copy.body,
+            format_properties(properties).encode(),
+        )
+        connection.send_one_way(
+            RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, body, one_way=True)
+        )

@@ -1,0 +1,225 @@
+"""Clients, subscriptions and parked pulls as plain tables."""
+
+from typing import Any
+
+import pytest
+
+from ledgermq.broker.clients import client_table as module
+from ledgermq.broker.clients.client_table import Client, ClientTable
+from ledgermq.broker.counts.rates import Rates
+from ledgermq.broker.errors import (
+    InvalidRequestError,
+    SubscriptionParseError,
+    SystemBusyError,
+)
+from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
+from ledgermq.broker.selectors.filters import Matcher, Subscription, subscription_of
+
+# Java's hash codes.
+TAG_A = 2598919
+TAG_B = 2598920
+
+
+def client(name: str = "c1", seen_ms: int = 0) -> Client:
+    return Client(name, 0, 399, "10.0.0.9:1", seen_ms)
+
+
+def subscription(topic: str, version: int = 1, expression: str = "*") -> Subscription:
+    return subscription_of(topic, expression, "TAG", version)
+
+
+def register(
+    table: ClientTable, connection: Any, *topics: Subscription, name: str = "c1", seen_ms: int = 0
+) -> bool:
+    return table.register_consumer(
+        connection,
+        client(name, seen_ms),
+        "g",
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscriptions=topics,
+    )
+
+
+def test_heart_beat_that_says_nothing_new_changes_nothing() -> None:
+    table = ClientTable()
+    assert register(table, "a", subscription("T"))
+    assert not register(table, "a", subscription("T"))
+    assert table.memberships_count == 1
+
+
+def test_new_member_and_new_or_lost_topic_are_changes() -> None:
+    table = ClientTable()
+    register(table, "a", subscription("T"))
+    assert register(table, "b", subscription("T"), name="c2")
+    assert register(table, "a", subscription("T"), subscription("U"))
+    assert register(table, "a", subscription("T"))
+    # A newer version of the same topics is none.
+    assert not register(table, "a", subscription("T", 2))
+    group = table.find_group("g")
+    assert group is not None and group.subscriptions["T"].version == 2
+
+
+def test_older_subscription_does_not_replace_a_newer_one() -> None:
+    table = ClientTable()
+    register(table, "a", subscription("T", 5, "A"))
+    register(table, "b", subscription("T", 4, "B"), name="c2")
+    group = table.find_group("g")
+    assert group is not None and group.subscriptions["T"].expression == "A"
+
+
+def test_full_table_takes_no_member_and_leaves_no_group_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MEMBERSHIPS_MAX", 1)
+    table = ClientTable()
+    table.register_producer("a", client(), "p")
+    with pytest.raises(SystemBusyError, match="1 memberships and 0 groups, allowed are 1"):
+        register(table, "b", subscription("T"))
+    with pytest.raises(SystemBusyError):
+        table.register_producer("b", client(), "p2")
+    assert table.find_group("g") is None and table.memberships_count == 1
+    # Who is a member stays one.
+    table.register_producer("a", client(seen_ms=5), "p")
+    assert [one.seen_ms for one in table.producers_of("p")] == [5]
+
+
+def test_number_of_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GROUPS_MAX", 1)
+    table = ClientTable()
+    table.register_producer("a", client(), "p")
+    table.register_producer("b", client(), "p")
+    with pytest.raises(SystemBusyError, match="2 memberships and 1 groups"):
+        table.register_producer("c", client(), "p2")
+
+
+def test_closed_connection_leaves_all_groups() -> None:
+    table = ClientTable()
+    register(table, "a", subscription("T"))
+    register(table, "b", subscription("T"), name="c2")
+    table.register_producer("a", client(), "pg")
+    assert table.groups_subscribed_to("T") == ["g"]
+    assert table.connection_lost("a") == ["g"]
+    assert table.producers_of("pg") == []
+    assert table.connection_lost("b") == ["g"]
+    assert table.find_group("g") is None
+    assert table.connection_lost("b") == []
+    assert table.memberships_count == 0
+
+
+def test_silent_connections_are_found() -> None:
+    table = ClientTable()
+    register(table, "a", seen_ms=0)
+    register(table, "b", seen_ms=900, name="c2")
+    table.register_producer("a", client(seen_ms=0), "pg")
+    assert table.silent_connections(1000, 500) == ["a"]
+
+
+@pytest.mark.parametrize("expression", [None, "", "*"])
+def test_everything_is_wanted_without_tags(expression: str | None) -> None:
+    assert subscription_of("T", expression, None, 1).matcher is None
+
+
+def test_tags_are_matched_by_java_hash() -> None:
+    matcher = subscription_of("T", " TagA || TagB||TagA ", "", 1).matcher
+    assert matcher is not None
+    assert matcher(TAG_A) and matcher(TAG_B) and not matcher(0)
+
+
+def test_foreign_expressions_are_refused() -> None:
+    with pytest.raises(SubscriptionParseError):
+        subscription_of("T", " || ", "TAG", 1)
+    with pytest.raises(SubscriptionParseError, match="65536"):
+        subscription_of("T", "x" * 65_537, "TAG", 1)
+    with pytest.raises(InvalidRequestError, match="SQL92"):
+        subscription_of("T", "a > 1", "SQL92", 1)
+
+
+def parked(
+    offset: int = 5,
+    *,
+    connection: object = "a",
+    queue_id: int = 0,
+    matcher: Matcher | None = None,
+    deadline_ms: float = 1000,
+) -> ParkedPull:
+    return ParkedPull(connection, None, "T", queue_id, offset, matcher, deadline_ms)
+
+
+def test_message_behind_the_offset_wakes_once() -> None:
+    pulls = ParkedPulls(10)
+    pull = parked(5)
+    pulls.park(pull)
+    assert pulls.wake([("T", 0, 5, 0), ("T", 1, 9, 0), ("U", 0, 9, 0)]) == []
+    assert pulls.wake([("T", 0, 6, 0), ("T", 0, 7, 0)]) == [pull]
+    assert pulls.count == 0
+
+
+def test_message_with_another_tag_does_not_wake() -> None:
+    pulls = ParkedPulls(10)
+    pull = parked(5, matcher=frozenset([TAG_A]).__contains__)
+    pulls.park(pull)
+    assert pulls.wake([("T", 0, 6, TAG_B)]) == []
+    assert pulls.wake([("T", 0, 7, TAG_A)]) == [pull]
+
+
+def test_scan_finds_longer_queues_and_late_pulls() -> None:
+    pulls = ParkedPulls(10)
+    late, behind, waiting = parked(9, deadline_ms=10), parked(5, queue_id=1), parked(9, queue_id=2)
+    for pull in (late, behind, waiting):
+        pulls.park(pull)
+    assert pulls.scan(10, lambda topic, queue_id: 9) == [late, behind]
+    assert pulls.count == 1
+    assert pulls.due(999) == []
+    assert pulls.due(1000) == [waiting]
+    assert pulls.due(5000) == []
+
+
+def test_full_table_does_not_park() -> None:
+    pulls = ParkedPulls(2)
+    assert pulls.park(parked()) and pulls.park(parked())
+    assert not pulls.park(parked())
+    assert pulls.count == 2
+
+
+def test_one_connection_parks_a_bounded_number_for_a_queue() -> None:
+    pulls = ParkedPulls(1000)
+    for _ in range(100):
+        assert pulls.park(parked())
+    assert not pulls.park(parked())
+    assert pulls.park(parked(connection="b"))
+    assert pulls.park(parked(queue_id=1))
+
+
+def test_pulls_of_a_closed_connection_are_forgotten() -> None:
+    pulls = ParkedPulls(10)
+    other = parked(connection="b")
+    pulls.park(parked())
+    pulls.park(other)
+    pulls.connection_lost("a")
+    assert pulls.take_all() == [other]
+    assert pulls.count == 0
+
+
+def test_rates_are_growth_over_the_window() -> None:
+    rates = Rates()
+    assert rates.text("put") == "0.0000 0.0000 0.0000"
+    for second in range(21):
+        rates.sample(second * 1000.0, {"put": 100 * second if second <= 10 else 1000})
+    assert rates.per_second("put", 10) == 0.0
+    assert rates.per_second("put", 60) == 50.0
+
+
+def test_producer_is_found_by_its_id_on_its_newest_connection() -> None:
+    table = ClientTable()
+    table.register_producer("old", client("p"), "g1")
+    table.register_producer("new", client("p"), "g1")
+    table.register_producer("new", client("p"), "g2")
+    assert table.find_producer("p") == "new"
+    table.unregister_producer("new", "g1")
+    assert table.find_producer("p") == "new"
+    table.connection_lost("old")
+    assert table.find_producer("p") == "new"
+    table.connection_lost("new")
+    assert table.find_producer("p") is None

@@ -1,0 +1,151 @@
+"""Offsets that clients tell a member that leads no longer."""
+
+from twisted.internet.defer import Deferred, succeed
+
+from ledgermq.broker.offsets.relay import OffsetRelay
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
+from tests.unit.broker.parts import Parts
+
+MASTER = "10.0.0.1:10911"
+
+
+class Master:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Deferred[RemotingCommand], RemotingCommand]] = []
+        self.stopped_count = 0
+
+    def request(self, command: RemotingCommand, timeout_ms: int) -> Deferred[RemotingCommand]:
+        answer: Deferred[RemotingCommand] = Deferred()
+        self.asked.append((answer, command))
+        return answer
+
+    def answer(self, code: int = ResponseCode.SUCCESS) -> list[dict[str, str] | None]:
+        asked, self.asked = self.asked, []
+        for answer, command in asked:
+            answer.callback(command.response(code))
+        return [command.ext_fields for _, command in asked]
+
+    def stop(self) -> Deferred[None]:
+        self.stopped_count += 1
+        return succeed(None)
+
+
+class Scene:
+    """A member that follows n1."""
+
+    def __init__(self) -> None:
+        self.parts = Parts()
+        self.parts.leadership.changed("FOLLOWER", 4, "n1")
+        self.offsets = self.parts.state.offsets
+        self.master = Master()
+        self.address: str | None = MASTER
+        self.asked_for_master = 0
+        self.relay = OffsetRelay(
+            self.parts.leadership,
+            self.offsets,
+            self.parts.state.commits.tell,
+            find_master=lambda: self.address,
+            ask_for_master=self._ask_for_master,
+            connect=self._connect,
+        )
+
+    def _ask_for_master(self) -> None:
+        self.asked_for_master += 1
+
+    def _connect(self, address: str) -> Master:
+        assert address == MASTER
+        return self.master
+
+    def tell(self, offset: int, queue_id: int = 0) -> dict[str, str]:
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group="g", topic="T", queue_id=queue_id, commit_offset=offset
+        )
+        fields = {**header.to_ext_fields(), "Signature": f"of {offset}"}
+        self.relay.take(header, fields)
+        return fields
+
+
+def test_newest_word_about_each_queue_is_passed_on_as_it_came() -> None:
+    scene = Scene()
+    scene.tell(5)
+    newest, other = scene.tell(7), scene.tell(1, queue_id=1)
+    scene.relay.run()
+    assert scene.master.asked[0][1].code == RequestCode.UPDATE_CONSUMER_OFFSET
+    assert not scene.master.asked[0][1].is_one_way
+    assert scene.master.answer() == [newest, other]
+    assert scene.master.stopped_count == 1
+    scene.relay.run()
+    assert scene.master.asked == [] and scene.asked_for_master == 0
+
+
+def test_what_is_refused_or_told_meanwhile_is_passed_on_by_the_next_round() -> None:
+    scene = Scene()
+    scene.tell(5)
+    scene.relay.run()
+    scene.master.answer(ResponseCode.SERVICE_NOT_AVAILABLE)
+    assert scene.asked_for_master == 1
+    scene.relay.run()
+    newer = scene.tell(6)
+    # One round at a time.
+    scene.relay.run()
+    assert len(scene.master.asked) == 1
+    scene.master.answer()
+    scene.relay.run()
+    assert scene.master.answer() == [newer]
+
+
+def test_round_waits_until_a_master_is_known() -> None:
+    scene = Scene()
+    scene.address = None
+    fields = scene.tell(5)
+    scene.relay.run()
+    assert scene.master.asked == [] and scene.asked_for_master == 1
+    scene.address = MASTER
+    scene.relay.run()
+    assert scene.master.answer() == [fields]
+
+
+def test_what_nobody_takes_is_dropped_in_the_end() -> None:
+    scene = Scene()
+    scene.tell(5)
+    for _ in range(60):
+        scene.relay.run()
+        scene.master.answer(ResponseCode.SERVICE_NOT_AVAILABLE)
+    scene.relay.run()
+    assert scene.master.asked == []
+
+
+def test_late_word_takes_no_group_back() -> None:
+    scene = Scene()
+    scene.tell(5)
+    scene.offsets.put({"T@g": {0: 6}})
+    scene.relay.run()
+    assert scene.master.asked == []
+
+
+def test_member_that_leads_again_takes_the_word_itself() -> None:
+    scene = Scene()
+    scene.offsets.put({"T@g": {0: 3, 1: 9}})
+    scene.tell(5)
+    scene.tell(8, queue_id=1)
+    scene.parts.leadership.changed("LEADER", 5, "n0")
+    scene.relay.run()
+    assert scene.offsets.find("g", "T", 0) == 3
+    scene.parts.lead()
+    scene.relay.run()
+    scene.parts.state.write_offsets()
+    assert scene.offsets.of_topic("g", "T") == {0: 5, 1: 9}
+    assert scene.master.asked == []
+
+
+def test_stop_ends_a_round() -> None:
+    scene = Scene()
+    scene.tell(5)
+    assert scene.relay.stop() is None
+    scene.relay.run()
+    assert scene.relay.stop() is not None
+    assert scene.master.stopped_count == 1

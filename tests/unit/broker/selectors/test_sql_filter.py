@@ -1,0 +1,173 @@
+"""SQL92 filters: what Apache's filter module answers, limits, and where an error stands."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ledgermq.broker.errors import InvalidRequestError, SubscriptionParseError
+from ledgermq.broker.pulls.matching_reads import read_matching
+from ledgermq.broker.selectors.filters import find_property_matcher, subscription_of
+from ledgermq.broker.selectors.sql_filter import compile_node, compile_sql
+from ledgermq.broker.selectors.sql_syntax import (
+    DEPTH_MAX,
+    EXPRESSION_BYTES_MAX,
+    parse_sql,
+)
+from ledgermq.broker.selectors.sql_tokens import SqlSyntaxError
+from ledgermq.broker.selectors.sql_values import SqlValueError
+from ledgermq.commitlog import GetMessageResult, GetMessageStatus
+from ledgermq.protocol.properties import format_properties
+from ledgermq.protocol.record import encode_record
+
+# One line a case: outcome, expression, properties; recorded by running the filter module of 4.9.3.
+# T, F, N: true, false, null. E: the evaluation fails. P: the expression does not parse.
+OUTCOMES = Path(__file__).with_name("sql_outcomes.jsonl")
+
+
+def outcome(expression: str, properties: dict[str, str]) -> str:
+    try:
+        evaluate = compile_node(parse_sql(expression))
+    except SubscriptionParseError:
+        return "P"
+    try:
+        value = evaluate(properties)
+    except SqlValueError:
+        return "E"
+    return {True: "T", False: "F", None: "N"}[value]  # type: ignore[index]
+
+
+def test_outcomes_are_those_of_apaches_filter_module() -> None:
+    cases = [json.loads(line) for line in OUTCOMES.read_text().splitlines()]
+    assert {case[0] for case in cases} == set("TFNEP") and len(cases) > 900
+    wrong = [case for case in cases if outcome(case[1], case[2]) != case[0]]
+    assert not wrong
+
+
+@pytest.mark.parametrize("value", ["N", "F", "E"])
+def test_only_true_matches(value: str) -> None:
+    expression = {"N": "zz > 1", "F": "a > 99", "E": "s > 1"}[value]
+    properties = {"a": "10", "s": "abc"}
+    assert outcome(expression, properties) == value
+    assert not compile_sql(expression)(properties)
+    assert compile_sql("a > 1")(properties)
+
+
+@pytest.mark.parametrize(
+    ("expression", "position"),
+    [("a != 1", 2), ("a > ", 4), ("", 0), ("a >= '9'", 2), ("(a = 1", 6), ("b = 1 AND 5", 10)],
+)
+def test_error_names_the_position(expression: str, position: int) -> None:
+    with pytest.raises(SqlSyntaxError) as raised:
+        compile_sql(expression)
+    assert raised.value.position == position
+    where = f"character {position + 1}," if position < len(expression) else "at its end"
+    assert where in str(raised.value)
+
+
+def test_length_is_limited() -> None:
+    text = "a = '" + "x" * (EXPRESSION_BYTES_MAX - 6) + "'"
+    assert compile_sql(text)({"a": text[5:-1]})
+    with pytest.raises(SubscriptionParseError, match=f"{EXPRESSION_BYTES_MAX + 1} bytes"):
+        compile_sql(text + " ")
+
+
+def test_depth_is_limited() -> None:
+    allowed = DEPTH_MAX - 1
+    assert compile_sql("(" * allowed + "a = 1" + ")" * allowed)({"a": "1"})
+    for deep in (
+        "(" * (DEPTH_MAX + 1) + "a = 1" + ")" * (DEPTH_MAX + 1),
+        "NOT " * (DEPTH_MAX + 1) + "(a = 1)",
+        "- " * (DEPTH_MAX + 1) + "1 = a",
+        "a" + " = a" * (DEPTH_MAX + 1),
+    ):
+        with pytest.raises(SqlSyntaxError, match=f"deeper than {DEPTH_MAX}"):
+            compile_sql(deep)
+
+
+def test_chains_inside_of_chains_are_limited_too() -> None:
+    text = "a"
+    for _ in range(5):
+        text = f"({text}" + " = a" * (DEPTH_MAX // 2) + ")"
+    with pytest.raises(SqlSyntaxError, match=f"deeper than {2 * DEPTH_MAX}"):
+        compile_sql(text)
+
+
+def test_wide_expression_is_no_deep_one() -> None:
+    text = " OR ".join(f"a = {number}" for number in range(300))
+    assert compile_sql(text)({"a": "299"}) and not compile_sql(text)({"a": "300"})
+
+
+# Subscriptions.
+
+
+def test_subscription_by_sql_needs_the_switch() -> None:
+    with pytest.raises(InvalidRequestError, match="enablePropertyFilter is false"):
+        subscription_of("T", "a > 1", "SQL92", 1)
+    subscription = subscription_of("T", "a > 1", "SQL92", 1, is_sql_on=True)
+    assert subscription.matcher is None and subscription.property_matcher is not None
+    assert subscription.property_matcher({"a": "2"})
+    with pytest.raises(SubscriptionParseError):
+        subscription_of("T", "a >", "SQL92", 1, is_sql_on=True)
+    with pytest.raises(InvalidRequestError, match="LUA"):
+        subscription_of("T", "a", "LUA", 1, is_sql_on=True)
+
+
+def test_wrong_expression_of_a_heart_beat_has_no_matcher() -> None:
+    assert find_property_matcher("a >", "SQL92") is None
+    assert find_property_matcher("TagA", "TAG") is None
+    assert find_property_matcher("a > 1", "SQL92") is not None
+
+
+# Reads.
+
+
+class Queue:
+    """Messages with the property n = their offset; every read returns at most `run` of them."""
+
+    def __init__(self, count: int, run: int = 32) -> None:
+        host = (b"\x7f\x00\x00\x01", 10911)
+        self.records = [
+            encode_record(
+                b"T", 0, 0, n, 0, 0, 0, host, 0, host, 0, 0, b"body",
+                format_properties({"n": str(n)}).encode(),
+            )
+            for n in range(count)
+        ]  # fmt: skip
+        self.run = run
+        self.reads = 0
+
+    def read(self, offset: int, count: int) -> GetMessageResult[bytes]:
+        self.reads += 1
+        end = len(self.records)
+        parts = self.records[offset : offset + min(count, self.run)]
+        status = GetMessageStatus.FOUND if parts else GetMessageStatus.OFFSET_OVERFLOW_ONE
+        size = sum(map(len, parts))
+        return GetMessageResult(status, offset + len(parts), 0, end, parts, len(parts), size, 0)
+
+
+def test_read_collects_over_several_runs_and_stops_behind_the_last_wanted() -> None:
+    queue = Queue(100)
+    result = read_matching(queue.read, 0, 2, compile_sql("n = 40 OR n = 70 OR n = 71"))
+    assert result.status is GetMessageStatus.FOUND
+    assert result.parts == [queue.records[40], queue.records[70]]
+    assert result.next_begin_offset == 71
+    assert result.bytes == sum(map(len, result.parts))
+
+
+def test_read_without_a_wanted_message_passes_what_it_looked_at() -> None:
+    result = read_matching(Queue(100).read, 10, 32, compile_sql("n < 0"))
+    assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
+    assert (result.next_begin_offset, result.max_offset) == (100, 100)
+
+
+def test_read_of_nothing_says_why() -> None:
+    result = read_matching(Queue(5).read, 5, 32, compile_sql("n < 0"))
+    assert result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
+
+
+def test_read_looks_at_a_bounded_number() -> None:
+    queue = Queue(5000)
+    result = read_matching(queue.read, 0, 32, compile_sql("n = 4999"))
+    assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
+    assert result.next_begin_offset == 800 and queue.reads == 25
