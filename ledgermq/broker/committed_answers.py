@@ -5,10 +5,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from ledgermq.broker.errors import BrokerError
-from ledgermq.broker.under_way import OnCommitted
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.under_way import OnCommitted
 
 
 def answer_when_committed(

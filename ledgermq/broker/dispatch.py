@@ -13,11 +13,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from ledgermq.broker import errors
 from ledgermq.protocol.codes import RESPONSE_FLAG, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ProtocolError
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import errors
 
 # What a processor returns: the answer, None when it comes later or never, or a Deferred of either.
 Answer = RemotingCommand | None | Deferred[Any]

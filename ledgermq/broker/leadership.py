@@ -7,7 +7,7 @@ and nobody asked the broker to stop.
 
 from typing import Final
 
-from ledgermq.broker.errors import ServiceUnavailableError
+from ledgermq.state.errors import ServiceUnavailableError
 
 # Broker id of a member that has not found its role yet; never registered.
 NO_BROKER_ID: Final = -1

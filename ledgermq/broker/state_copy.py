@@ -22,16 +22,16 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from ledgermq.broker.consumer_offsets import OffsetsByKey, offsets_of_document
-from ledgermq.broker.data_version import DataVersion
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.consumer_offsets import OffsetsByKey, offsets_of_document
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 
 # A Java follower's interval is 10 s; what is copied more often is repeated less.
 COPY_INTERVAL_MS: Final = 3000

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ledgermq.broker.errors import StateFileError, StateFileTooLargeError
+from ledgermq.state.errors import StateFileError, StateFileTooLargeError
 
 # Of what is written and of what is read alike: a file that a broker wrote starts it again. The
 # tables are bounded where they grow, so that their files stay below.

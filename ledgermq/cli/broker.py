@@ -23,7 +23,6 @@ from ledgermq.broker.config.broker_config import (
     effective_properties,
     load_broker_config,
 )
-from ledgermq.broker.errors import BrokerError, ConfigError
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.failure import fail
@@ -33,6 +32,7 @@ from ledgermq.commitlog.errors import CommitLogError
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.protocol.properties_file import format_properties
 from ledgermq.protocol.tls.contexts import TlsSettingsError
+from ledgermq.state.errors import BrokerError, ConfigError
 
 # Allocations between two collections of the youngest generation; the default is 700.
 _GC_THRESHOLDS: Final = (50_000, 25, 50)

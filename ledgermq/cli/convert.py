@@ -20,7 +20,6 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from ledgermq.broker.names import HALF_TOPIC
 from ledgermq.broker.state_files import StateFile
 from ledgermq.cli.convert_source import (
     QUEUE_UNIT_BYTES,
@@ -39,6 +38,7 @@ from ledgermq.protocol.sysflag import (
     TRANSACTION_MASK,
     is_queued,
 )
+from ledgermq.state.names import HALF_TOPIC
 
 _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")

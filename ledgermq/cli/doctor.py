@@ -26,7 +26,6 @@ from ledgermq.broker.config.broker_config import (
     BrokerConfig,
     load_broker_config,
 )
-from ledgermq.broker.errors import AccessRulesError, ConfigError
 from ledgermq.cli.descriptors import descriptors_to_have
 from ledgermq.cli.failure import fail
 from ledgermq.cli.file_systems import MOUNTS, doubts_of, find_mount, is_seen_in_mapping
@@ -35,6 +34,7 @@ from ledgermq.cli.security import Security
 from ledgermq.cli.settings import parse_settings
 from ledgermq.cli.store_walk import StoreDirectory
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, load_server_tls
+from ledgermq.state.errors import AccessRulesError, ConfigError
 
 CONNECT_TIMEOUT_S: Final = 2.0
 SYNC_ROUNDS: Final = 20

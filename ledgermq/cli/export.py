@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ledgermq.broker.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 from ledgermq.cli.remote import AdminError, RefusedError, Remote
 from ledgermq.cli.status import read_settings
 from ledgermq.cli.subcommand import (
@@ -43,6 +42,7 @@ from ledgermq.protocol.route import (
     TopicConfigTableBody,
     TopicList,
 )
+from ledgermq.state.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 
 # Groups of tools and clients, which belong to no user.
 _SYSTEM_GROUPS: Final = frozenset(

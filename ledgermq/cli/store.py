@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
-from ledgermq.broker.errors import BrokerError
 from ledgermq.cli.convert import Conversion, work_directory
 from ledgermq.cli.convert_source import LEDGER, PLAIN, ConvertError, StoreSource
 from ledgermq.cli.convert_target import LedgerTarget, PlainTarget, Target
@@ -31,6 +30,7 @@ from ledgermq.commitlog import CommitLogError, StoreLock
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.store import RealFileSystem
 from ledgermq.protocol.properties_file import parse_properties_file
+from ledgermq.state.errors import BrokerError
 
 _MB: Final = 1_000_000
 # Of the source; the broker's file may say otherwise.

@@ -4,13 +4,13 @@ from typing import Final
 
 from twisted.internet.defer import Deferred
 
-from ledgermq.broker.errors import BrokerError
-from ledgermq.broker.names import check_topic_name
 from ledgermq.broker.service import BrokerService
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.client import ReceivedMessage
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.record import decode_record
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.names import check_topic_name
+from ledgermq.state.topics import TopicConfig
 
 _UNITS: Final = 1024
 # Bodies were taken by a broker, which has limits of its own.

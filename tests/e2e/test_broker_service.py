@@ -18,13 +18,13 @@ from ledgermq.broker.service import BrokerService
 from ledgermq.broker.service.broker_service import wall_clock_ms
 from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.storage import storage
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.cli.main import main
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import SendMessageRequestHeaderV2
 from ledgermq.protocol.transport import CommandClient, CommandProtocol, CommandServer
+from ledgermq.state.topics import TopicConfig
 from tests.e2e.live_program import SMALL_STORE
 
 reactor: Any = installed_reactor

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.broker.errors import BrokerError, ConfigError
 from ledgermq.client import (
     ClientConfig,
     Message,
@@ -24,6 +23,7 @@ from ledgermq.client import Producer as AsyncProducer
 from ledgermq.client.blocking import Producer, PushConsumer, TransactionalProducer
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand, encode
+from ledgermq.state.errors import BrokerError, ConfigError
 from ledgermq.testing import ClusterError, LedgerCluster, NodeState
 
 ROOT = Path(__file__).resolve().parents[2]

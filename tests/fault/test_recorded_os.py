@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ledgermq.broker import state_files
-from ledgermq.broker.errors import StateFileError
 from ledgermq.broker.state_files import StateFile
 from ledgermq.dledger.store.errors import StoreError
 from ledgermq.dledger.store.filesystem import RealFileSystem, _RealMappedFile
+from ledgermq.state.errors import StateFileError
 from tests.fault.crash_states import (
     explore_files,
     explore_state_file,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgermq.broker.errors import BrokerError
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.batch import BatchMessage, decode_batch, encode_batch
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
 from ledgermq.protocol.headers import decode_pull_header
 from ledgermq.protocol.properties import TIMERS
+from ledgermq.state.errors import BrokerError
 from tests.kernel_forms import forms_of
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgermq.broker.errors import SubscriptionParseError
 from ledgermq.broker.selectors.sql_filter import compile_node, compile_sql
 from ledgermq.broker.selectors.sql_syntax import parse_sql
 from ledgermq.broker.selectors.sql_values import SqlValueError
+from ledgermq.state.errors import SubscriptionParseError
 
 Properties = Mapping[str, str]
 # TRUE, FALSE, NULL or FAILED.

@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-from ledgermq.broker.offset_commits import OffsetCommits
-from ledgermq.broker.state_commands import SweepPart
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.state_machine import StateMachine
-from ledgermq.broker.state_proposals import StateProposals
-from ledgermq.broker.state_sweep import StateSweep
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.commands import SweepPart
+from ledgermq.state.machine import StateMachine
+from ledgermq.state.offset_commits import OffsetCommits
+from ledgermq.state.proposals import StateProposals
+from ledgermq.state.sweep import StateSweep
 from tests.simulation.broken_twins import Patch
 
 

@@ -102,7 +102,7 @@ def test_a_row_that_opens_a_later_room_is_found(monkeypatch: pytest.MonkeyPatch)
         ("ledgermq/broker/topics.py", "import ledgermq.namesrv.service"),
         ("ledgermq/broker/topics.py", "from ledgermq.dledger import store"),
         ("ledgermq/broker/topics.py", "from ledgermq.broker.sends.send import Done"),
-        ("ledgermq/broker/errors.py", "from ledgermq.broker.topics import TopicTable"),
+        ("ledgermq/state/errors.py", "from ledgermq.broker.leadership import Leadership"),
         ("ledgermq/broker/dispatch.py", "from ledgermq.broker import service"),
         ("ledgermq/broker/sends/send.py", "from ledgermq.broker.waits import delay"),
         ("ledgermq/broker/selectors/filters.py", "from twisted.internet import defer"),

@@ -7,15 +7,15 @@ request. Source: `PlainPermissionManager.validate`.
 
 from collections.abc import Mapping
 
-from ledgermq.broker import names
 from ledgermq.broker.access.needs import Need, Surroundings, needs_of
 from ledgermq.broker.access.rules import Account, Permission, allows
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.dispatch import Answer, Processor
-from ledgermq.broker.errors import AccessDeniedError
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.signature import ACCESS_KEY, is_signed_by
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.errors import AccessDeniedError
 
 # Longer ones are cut in the answer.
 _NAME_CHARS_SHOWN = 128

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from ledgermq.broker.access.rules import Permission
-from ledgermq.broker.errors import AccessDeniedError
 from ledgermq.broker.records.visible_records import VisibleRecord, VisibleRecords
 from ledgermq.protocol.bodies import CheckClientRequestBody, LockBatchRequestBody
 from ledgermq.protocol.codes import RequestCode
@@ -48,6 +47,7 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.heartbeat import HeartbeatData
 from ledgermq.protocol.names import RETRY_PREFIX
+from ledgermq.state.errors import AccessDeniedError
 
 
 class Need(NamedTuple):

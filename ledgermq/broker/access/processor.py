@@ -15,7 +15,6 @@ from twisted.python.failure import Failure
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import AccessRulesError, BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
@@ -27,6 +26,7 @@ from ledgermq.protocol.headers import (
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.errors import AccessRulesError, BrokerError
 
 _UPDATE_FAILED: Final = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
 _DELETE_FAILED: Final = ResponseCode.DELETE_ACL_CONFIG_FAILED

@@ -11,7 +11,7 @@ from enum import IntFlag
 from typing import Any, Final
 
 from ledgermq.broker.access.addresses import AddressPattern
-from ledgermq.broker.errors import AccessRulesError
+from ledgermq.state.errors import AccessRulesError
 
 # Upstream's least lengths of both keys, and bounds of ours.
 _KEY_CHARS_MIN: Final = 7

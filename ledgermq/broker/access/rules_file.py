@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ledgermq.broker.access.rules import AccessRules, parse_rules
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import AccessRulesError
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import AccessRulesError
 
 _FILE_BYTES_MAX: Final = 1 << 20
 

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from ledgermq.broker.access.rules import AccessRules, merged_rules
 from ledgermq.broker.access.rules_file import FileRules, read_rules, write_rules
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import AccessRulesError
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import AccessRulesError
 
 # Name of plain_acl.yml itself among the files.
 MAIN_FILE: Final = ""

@@ -48,9 +48,9 @@ from ledgermq.broker.access.rules_folder import (
     read_folder,
     set_time,
 )
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import AccessRulesError
 from ledgermq.dledger.disk_job import Begin, DiskJob, do_now
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import AccessRulesError
 
 # Rules that are written to the ledger in one record.
 _RECORD_BYTES_MAX: Final = 2 << 20

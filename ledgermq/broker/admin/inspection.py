@@ -12,15 +12,12 @@ from typing import Any, Final, Protocol
 
 from twisted.logger import Logger
 
-from ledgermq.broker import names
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.clients.heartbeat import subscription_data
 from ledgermq.broker.config.broker_config import BrokerConfig, change_settings
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.broker.selectors.filters import Subscription
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -32,6 +29,9 @@ from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.properties_file import parse_properties
 from ledgermq.protocol.record import decode_record_head
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import InvalidRequestError
 
 # Read each time they are used, and harmless: no path, address, program or limit of memory.
 CHANGEABLE_KEYS: Final = (

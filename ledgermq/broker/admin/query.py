@@ -10,9 +10,7 @@ from typing import Final, Protocol
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.broker.records.visible_records import VisibleRecords, visible_parts
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import KeyChainTooLongError, QueryResult
 from ledgermq.protocol.bodies import (
     ConsumeOffsets,
@@ -33,6 +31,8 @@ from ledgermq.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import InvalidRequestError
 
 _KEY_CHARS_MAX: Final = 4096
 

@@ -15,7 +15,6 @@ from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPulls
 from ledgermq.broker.pulls.pull import PullProcessor
 from ledgermq.broker.sends.proposals import Proposals
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.waits.delay import DelayedDelivery
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import VERSION_4_9_3, ResponseCode
@@ -24,6 +23,7 @@ from ledgermq.protocol.headers import GetBrokerConfigResponseHeader
 from ledgermq.protocol.properties_file import format_properties
 from ledgermq.protocol.route import KVTable
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.broker_state import BrokerState
 
 _GIB: Final = 1 << 30
 

@@ -8,16 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ledgermq.broker import names
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import GroupNotFoundError, InvalidRequestError
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topic_attributes import change_attributes
-from ledgermq.broker.topics import QUEUES_MAX, TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import SubscriptionGroupConfig
 from ledgermq.protocol.codes import ResponseCode
@@ -32,6 +26,12 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.route import TopicList
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import GroupNotFoundError, InvalidRequestError
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topic_attributes import change_attributes
+from ledgermq.state.topics import QUEUES_MAX, TopicConfig
 
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ledgermq.broker.errors import SystemBusyError
 from ledgermq.broker.selectors.filters import Subscription
+from ledgermq.state.errors import SystemBusyError
 
 _GROUPS_MAX: Final = 50_000
 _MEMBERSHIPS_MAX: Final = 200_000

@@ -15,14 +15,8 @@ from ledgermq.broker.clients.client_table import Client, ClientTable, ConsumerGr
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import (
-    ConsumerOfflineError,
-    GroupNotFoundError,
-    InvalidRequestError,
-)
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.visible_records import VisibleRecords
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody, read_queue_map
 from ledgermq.protocol.codes import LanguageCode, RequestCode, ResponseCode
@@ -35,6 +29,12 @@ from ledgermq.protocol.headers import (
     ResetOffsetRequestHeader,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import (
+    ConsumerOfflineError,
+    GroupNotFoundError,
+    InvalidRequestError,
+)
 
 _CLIENT_ANSWER_MS: Final = 10_000
 _STATUS_ANSWER_MS: Final = 5000

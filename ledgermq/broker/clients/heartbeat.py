@@ -12,19 +12,11 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
-from ledgermq.broker import names
 from ledgermq.broker.clients.client_table import Client, ClientTable
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import (
-    BrokerError,
-    ConsumerOfflineError,
-    GroupNotFoundError,
-    InvalidRequestError,
-)
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.broker.selectors.filters import (
     ALL_TAGS,
     TAG_TYPE,
@@ -35,8 +27,6 @@ from ledgermq.broker.selectors.filters import (
     split_tags,
     subscription_of,
 )
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.topics import TOPIC_UNIT_SUBSCRIPTION
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
@@ -67,6 +57,16 @@ from ledgermq.protocol.heartbeat import (
     SubscriptionData,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import (
+    BrokerError,
+    ConsumerOfflineError,
+    GroupNotFoundError,
+    InvalidRequestError,
+)
+from ledgermq.state.queue_locks import QueueKey
+from ledgermq.state.topics import TOPIC_UNIT_SUBSCRIPTION
 
 _CLIENT_ID_CHARS_MAX: Final = 255
 _LANGUAGES: Final = {int(language): language.name for language in LanguageCode}

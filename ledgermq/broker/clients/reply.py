@@ -15,7 +15,6 @@ from twisted.logger import Logger
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer, Processor
-from ledgermq.broker.errors import BrokerError, InvalidRequestError, ServiceUnavailableError
 from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ProtocolError
@@ -32,6 +31,11 @@ from ledgermq.protocol.properties import (
     parse_properties,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.errors import (
+    BrokerError,
+    InvalidRequestError,
+    ServiceUnavailableError,
+)
 
 _CLIENT_ANSWER_MS: Final = 10_000
 

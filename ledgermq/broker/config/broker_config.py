@@ -18,9 +18,9 @@ from ledgermq.broker.config.delay_levels import LEVELS_MAX, DelayLevels
 from ledgermq.broker.config.ignored_keys import IGNORED_KEYS
 from ledgermq.broker.config.key import Key, Kind
 from ledgermq.broker.config.keys import KEY_BY_NAME, KEYS
-from ledgermq.broker.errors import ConfigError
 from ledgermq.dledger.addresses import ConfigValueError, parse_networks, parse_peers
 from ledgermq.protocol.properties_file import parse_properties_file
+from ledgermq.state.errors import ConfigError
 
 # DLedger's DLedgerUtils and our vote file both expect a short id; upstream derives the broker id
 # from its digits.

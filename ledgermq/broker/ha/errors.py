@@ -1,6 +1,6 @@
 """Errors of replication: each ends one connection, none changes a log."""
 
-from ledgermq.broker.errors import BrokerError
+from ledgermq.state.errors import BrokerError
 
 
 class ReplicationError(BrokerError):

@@ -13,8 +13,6 @@ from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import ConsumeOffsets, ConsumeStats, ConsumeStatsList, MessageQueue
 from ledgermq.protocol.codes import ResponseCode
@@ -26,6 +24,8 @@ from ledgermq.protocol.headers import (
     QueryCorrectionOffsetHeader,
 )
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.topics import TopicConfig
 
 _OFFSET_MAX: Final = 2**63 - 1
 

@@ -12,13 +12,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol
 
-from ledgermq.broker import names
 from ledgermq.broker.committed_answers import answer_when_committed, when_committed
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import NotFoundError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.selectors.filters import Matcher
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import GetMessageResult
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
@@ -38,6 +35,9 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import NotFoundError
 
 # Where a record holds its own place in the log.
 _PLACE: Final = Struct(">q")

@@ -15,12 +15,12 @@ from typing import Final
 
 from twisted.internet.defer import Deferred, DeferredList
 
-from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.state_copy import Peer
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 
 RELAY_INTERVAL_MS: Final = 1000
 _ANSWER_MS: Final = 3000

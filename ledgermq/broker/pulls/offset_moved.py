@@ -11,14 +11,14 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from ledgermq.broker import names
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.properties import KEYS, TAGS, format_properties
 from ledgermq.protocol.rate_limit import RateLimit
+from ledgermq.state import names
+from ledgermq.state.errors import BrokerError
 
 # Events of one group that are written a second, and at once.
 _EVENTS_PER_SECOND: Final = 1

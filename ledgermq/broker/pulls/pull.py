@@ -18,14 +18,6 @@ from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import (
-    BrokerError,
-    FilterMissingError,
-    InvalidRequestError,
-    NoPermissionError,
-    SubscriptionMissingError,
-    SubscriptionOutdatedError,
-)
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
 from ledgermq.broker.pulls.matching_reads import read_matching
@@ -36,9 +28,6 @@ from ledgermq.broker.selectors.filters import (
     check_supported,
     subscription_of,
 )
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import PERM_READ
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand, encode_parts
@@ -50,6 +39,17 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import (
+    BrokerError,
+    FilterMissingError,
+    InvalidRequestError,
+    NoPermissionError,
+    SubscriptionMissingError,
+    SubscriptionOutdatedError,
+)
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import PERM_READ
 
 # No stock client asks for more; more would only let one pull hold the reactor for longer.
 COUNT_MAX: Final = 1024

@@ -11,9 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.pulls.pull import COUNT_MAX, UNSENT_BYTES_MAX, PullProcessor
-from ledgermq.broker.subscriptions import SubscriptionGroup
 from ledgermq.commitlog import ConsumeQueue, Run, is_light_queue, read_run
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
@@ -21,6 +19,8 @@ from ledgermq.protocol.headers import decode_pull_header, encode_found_head
 from ledgermq.protocol.quick_frames import QuickPull, read_quick_pull
 from ledgermq.protocol.sysflag import PULL_COMMIT_OFFSET
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.subscriptions import SubscriptionGroup
 
 # Pulls that are remembered; one more, and all are forgotten. Each takes a kilobyte at most for its
 # text, some hundred bytes as a rule, and as much for the rest.

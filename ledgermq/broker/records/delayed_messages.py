@@ -6,7 +6,6 @@ A message that waits has its real topic and queue as properties. Pure. Source:
 
 from typing import Final, NamedTuple
 
-from ledgermq.broker import names
 from ledgermq.broker.records.record_copies import copy_of
 from ledgermq.commitlog import SCHEDULE_TOPIC, AppendMessage
 from ledgermq.protocol.errors import RemoteProtocolError
@@ -18,6 +17,7 @@ from ledgermq.protocol.properties import (
     format_properties,
 )
 from ledgermq.protocol.record import decode_record
+from ledgermq.state import names
 
 _QUEUE_ID_MAX: Final = 2**31 - 1
 

@@ -5,7 +5,6 @@ Pure. Source: `TransactionalMessageBridge.java`, `EndTransactionProcessor.java`.
 
 from typing import Final, NamedTuple
 
-from ledgermq.broker import names
 from ledgermq.broker.records.delayed_messages import Target, target_of
 from ledgermq.broker.records.record_copies import copy_of
 from ledgermq.commitlog import AppendMessage
@@ -23,6 +22,7 @@ from ledgermq.protocol.properties import (
 )
 from ledgermq.protocol.record import Host, Record, decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from ledgermq.state import names
 
 # Its offsets are upstream's place in the half queue and in that of the ends.
 HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"

@@ -12,7 +12,6 @@ Half messages have look-ups of their own, for the requests that end or resume a 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ledgermq.broker import names
 from ledgermq.broker.records.delayed_messages import target_of
 from ledgermq.broker.records.half_messages import HalfMessage, half_from
 from ledgermq.commitlog import SCHEDULE_TOPIC, TERM_TOPIC
@@ -21,6 +20,7 @@ from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import Record, decode_record
 from ledgermq.protocol.sysflag import is_queued
+from ledgermq.state import names
 
 # What stands there is the broker's own, or not yet a message.
 HIDDEN_TOPICS: Final = frozenset(

@@ -15,7 +15,6 @@ from twisted.internet.defer import Deferred, DeferredList
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.leadership import NO_BROKER_ID, Leadership
 from ledgermq.broker.registration.name_server import Announcement, NameServer
-from ledgermq.broker.topics import PERM_READ_WRITE, TopicTable
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.checksum import crc32_masked
 from ledgermq.protocol.codes import RequestCode
@@ -23,6 +22,7 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import TurnOutput
+from ledgermq.state.topics import PERM_READ_WRITE, TopicTable
 
 _UNREGISTER_TIMEOUT_MS: Final = 3000
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ledgermq.broker.errors import InvalidRequestError, SubscriptionParseError
 from ledgermq.protocol.java_hash import java_string_hash
+from ledgermq.state.errors import InvalidRequestError, SubscriptionParseError
 
 ALL_TAGS: Final = "*"
 TAG_TYPE: Final = "TAG"

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, assert_never
 
-from ledgermq.broker.errors import SubscriptionParseError
 from ledgermq.broker.selectors.sql_tokens import (
     SqlSyntaxError,
     Token,
     TokenKind,
     next_token,
 )
+from ledgermq.state.errors import SubscriptionParseError
 
 # An integer of the language is an i64 of Java.
 _INTEGER_MAX: Final = 2**63 - 1

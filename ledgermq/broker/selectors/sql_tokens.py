@@ -17,7 +17,7 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ledgermq.broker.errors import SubscriptionParseError
+from ledgermq.state.errors import SubscriptionParseError
 
 WORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"))
 

@@ -7,9 +7,7 @@ sent, and is put into them whatever has come meanwhile.
 
 from typing import Protocol
 
-from ledgermq.broker import names
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.errors import IllegalMessageError, SystemBusyError
 from ledgermq.commitlog import (
     LIGHT_QUEUE_ID,
     OFFSET_DIGITS_MAX,
@@ -18,6 +16,8 @@ from ledgermq.commitlog import (
     named_queues,
 )
 from ledgermq.protocol.properties import INNER_MULTI_DISPATCH
+from ledgermq.state import names
+from ledgermq.state.errors import IllegalMessageError, SystemBusyError
 
 
 class LightQueues(Protocol):

@@ -6,13 +6,13 @@ Pure. Source: `TopicMessageType.java`, `HookUtils.handleScheduleMessage` of 5.3.
 from collections.abc import Mapping
 from typing import Final
 
-from ledgermq.broker.errors import IllegalMessageError
 from ledgermq.protocol.properties import (
     DELAY_TIME_LEVEL,
     SHARDING_KEY,
     TIMERS,
     TRANSACTION_PREPARED,
 )
+from ledgermq.state.errors import IllegalMessageError
 
 NORMAL: Final = "NORMAL"
 FIFO: Final = "FIFO"

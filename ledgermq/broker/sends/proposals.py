@@ -22,13 +22,6 @@ from typing import Any, NamedTuple, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from ledgermq.broker.errors import (
-    BrokerError,
-    CommitTimeoutError,
-    IllegalMessageError,
-    ServiceUnavailableError,
-    SystemBusyError,
-)
 from ledgermq.broker.sends.answering import take_answers, wait_for
 from ledgermq.broker.sends.gathering import OpenTopic, gather
 from ledgermq.broker.sends.waiting import (
@@ -60,6 +53,13 @@ from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.headers import encode_send_response, send_response_pieces
 from ledgermq.protocol.quick_frames import QuickSend
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
+from ledgermq.state.errors import (
+    BrokerError,
+    CommitTimeoutError,
+    IllegalMessageError,
+    ServiceUnavailableError,
+    SystemBusyError,
+)
 
 
 class Appender(Protocol):

@@ -11,15 +11,9 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
-from ledgermq.broker import names
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import (
-    IllegalMessageError,
-    InvalidRequestError,
-    NoPermissionError,
-)
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.delayed_messages import waiting_message
 from ledgermq.broker.records.half_messages import half_message
@@ -34,8 +28,6 @@ from ledgermq.broker.sends.message_types import CHECKED_TYPES, check_type, refus
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.sends.topic_admission import TopicAdmission
 from ledgermq.broker.sends.waiting import Done, without_slaves
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage, without_offsets
 from ledgermq.protocol.batch import BatchMessage, decode_batch
 from ledgermq.protocol.codes import ONE_WAY_FLAG, RequestCode
@@ -62,6 +54,14 @@ from ledgermq.protocol.quick_frames import read_quick_sends
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, V6_HOSTS_BYTES
 from ledgermq.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import (
+    IllegalMessageError,
+    InvalidRequestError,
+    NoPermissionError,
+)
+from ledgermq.state.topics import TopicConfig
 
 # What checks add to the properties of a half message.
 _HALF_BYTES_SPARE: Final = 128

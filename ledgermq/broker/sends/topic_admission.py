@@ -8,22 +8,26 @@ topic of a group gives way to its dead letters when a message was delivered ofte
 from collections.abc import Callable
 from typing import Final
 
-from ledgermq.broker import names
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.errors import NoPermissionError, ServiceUnavailableError, SystemBusyError
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.topics import (
+from ledgermq.protocol.codes import VERSION_3_4_9
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import SendMessageRequestHeader
+from ledgermq.protocol.rate_limit import RateLimit
+from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import (
+    NoPermissionError,
+    ServiceUnavailableError,
+    SystemBusyError,
+)
+from ledgermq.state.topics import (
     PERM_WRITE,
     TOPIC_UNIT,
     TOPIC_UNIT_SUBSCRIPTION,
     TopicConfig,
     topic_for_send,
 )
-from ledgermq.protocol.codes import VERSION_3_4_9
-from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.headers import SendMessageRequestHeader
-from ledgermq.protocol.rate_limit import RateLimit
-from ledgermq.protocol.transport import CommandProtocol
 
 _DEAD_LETTER_QUEUES: Final = 1
 _RETRY_QUEUES_MIN: Final = 1

@@ -5,10 +5,10 @@ and answered.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ledgermq.broker.errors import BrokerError
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol.codes import RESPONSE_FLAG
 from ledgermq.protocol.command import RemotingCommand, encode
+from ledgermq.state.errors import BrokerError
 
 # Told what became of records of the broker itself: the results, or why there are none.
 Done = Callable[[Sequence[AppendResult] | None, BrokerError | None], None]

@@ -13,14 +13,14 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.sends.proposals import Proposals
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import MessageStore
 from ledgermq.dledger.member_state import Role
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 
 _log = Logger()
 

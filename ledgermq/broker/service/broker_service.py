@@ -22,7 +22,7 @@ from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.clocks.expiry_clock import ExpiryClock
 from ledgermq.broker.clocks.log_times import LogTimes
 from ledgermq.broker.config.broker_config import VIP_PORT_DISTANCE, BrokerConfig
-from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.counts.rates import Rates
 from ledgermq.broker.dispatch import Dispatcher
 from ledgermq.broker.ha.replication import check_interval_ms
@@ -49,13 +49,8 @@ from ledgermq.broker.service.replication import (
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.store_host import hex_of, resolved
 from ledgermq.broker.service.upkeep import Upkeep
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.storage.plain_storage import PlainStorage, storage_of
 from ledgermq.broker.storage.storage import machine_memory_bytes
-from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
-from ledgermq.broker.topics import TopicTable, built_in_topics
-from ledgermq.broker.under_way import OnCommitted
 from ledgermq.commitlog import DamagedFileError, opening_record
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.disk_thread import WorkerThread
@@ -68,6 +63,12 @@ from ledgermq.protocol.transport import (
     CommandServer,
     TurnOutput,
 )
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
+from ledgermq.state.records import body_bytes_max
+from ledgermq.state.subscriptions import SubscriptionGroupTable, built_in_groups
+from ledgermq.state.topics import TopicTable
+from ledgermq.state.under_way import OnCommitted
 
 # Pairs of topic and group that may have offsets.
 _OFFSET_KEYS_MAX: Final = 1_000_000
@@ -114,20 +115,18 @@ class BrokerService:
         """
         self.config = config
         self._reactor = reactor
-        self._on_ready = on_ready
-        self._on_damage = on_damage
+        self._on_ready, self._on_damage = on_ready, on_damage
         # What was found damaged first; None while all is well.
         self._damage: Exception | None = None
-        self._rng = rng or Random()
-        self._now_ms = now_ms or wall_clock_ms
+        self._rng, self._now_ms = rng or Random(), now_ms or wall_clock_ms
         self._port = config.listen_port
         self_id, is_slave = config.ledger_self_id, config.is_slave
         self.leadership = Leadership(self_id, config.follower_broker_id, is_slave=is_slave)
         self._schedule = Schedule(reactor)
         self._output = TurnOutput(reactor)
         self._clients = self.clients = ClientTable()
-        self._parked = ParkedPulls(config.parked_pulls_max)
-        self._rates = Rates()
+        self._parked, self._rates = ParkedPulls(config.parked_pulls_max), Rates()
+        self._rules = RulesTable(config.acl_file, self._now_ms) if config.is_acl_on else None
         self.state = self._new_state()
         self._storage = storage_of(config)(config, reactor, self.state, self._now_ms, disk_thread)
         self._messages = self.messages = self._storage.messages
@@ -167,8 +166,7 @@ class BrokerService:
             on_topics_changed=self._topics_changed,
             on_topic_removed=self._topic_removed,
         )
-        if config.is_acl_on:
-            state.access = RulesTable(config.acl_file, self._now_ms)
+        state.access = self._rules
         return state
 
     def _new_dispatcher(self) -> Dispatcher:
@@ -274,9 +272,11 @@ class BrokerService:
         config = self.config
         _report_keys(config)
         try:
-            if self.state.access is not None:
-                self.state.access.load()
+            if self._rules is not None:
+                self._rules.load()
             self._storage.open()
+            if self._rules is not None:
+                self._rules.write_by(self._storage.keeper)
         except Exception:
             return fail()
         started: Deferred[Any] = self._server.start()
@@ -316,7 +316,7 @@ class BrokerService:
                 proposals=self._proposals,
                 messages=self._messages,
                 rates=self._rates,
-                rules=self.state.access,
+                rules=self._rules,
                 store_host=store_host,
                 machine_memory_bytes=machine_memory_bytes(),
                 clean_soon=self._storage.clean_soon,

@@ -12,11 +12,11 @@ from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.replication import is_state_copied
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.protocol.tcp_times import MEMBER_TIMES
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import CommandClient, ConnectionLimits, TurnOutput
+from ledgermq.state.broker_state import BrokerState
 
 _LIMITS: Final = ConnectionLimits(first_frame_timeout_s=0, tcp_times=MEMBER_TIMES)
 

@@ -11,9 +11,9 @@ from ledgermq.broker.counts.rates import Rates
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPulls
 from ledgermq.broker.sends.proposals import Proposals
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import MessageStore
 from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
+from ledgermq.state.broker_state import BrokerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

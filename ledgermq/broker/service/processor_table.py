@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ledgermq.broker import names
 from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.access.needs import Surroundings
 from ledgermq.broker.access.processor import AccessProcessor
@@ -12,6 +11,7 @@ from ledgermq.broker.admin.runtime_info import AdminProcessor
 from ledgermq.broker.admin.topics import TopicProcessor
 from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.clients.reply import ReplyProcessor
+from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Processor, TakeFrames
 from ledgermq.broker.offsets.processor import OffsetProcessor
@@ -24,7 +24,6 @@ from ledgermq.broker.sends.send import SendProcessor
 from ledgermq.broker.service.admin_table import admin_processors
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.replication import waits_for_slaves
-from ledgermq.broker.topics import built_in_topics
 from ledgermq.broker.waits.delay import DelayedDelivery
 from ledgermq.broker.waits.deliveries import Deliveries
 from ledgermq.broker.waits.send_back import SendBackProcessor
@@ -33,6 +32,7 @@ from ledgermq.broker.waits.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.quick_frames import COMPILED
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
 
 _HOUR_MS: Final = 3_600_000
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ledgermq.broker.errors import StateFileTooLargeError
-from ledgermq.broker.refusals import Refusals
 from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
-from ledgermq.broker.state_log import BrokerState
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import StateFileTooLargeError
+from ledgermq.state.refusals import Refusals
 
 # Files, and what is to be written to each.
 StateContents = list[tuple[StateFile, bytes]]

@@ -8,7 +8,7 @@ segments would fill it with nothing else. A long time without one gets one, too.
 from typing import Final, Protocol
 
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.state_log import BrokerState
+from ledgermq.state.broker_state import BrokerState
 
 # The log grows by so many times of a sweep before the next one.
 _SWEEPS_APART: Final = 4

@@ -20,10 +20,10 @@ from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.service.processor_table import Processors
 from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.service.sweeps import Sweeps
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.storage.storage import Storage
 from ledgermq.commitlog import DamagedFileError, StoreLostError
 from ledgermq.dledger.store.errors import CorruptStoreError
+from ledgermq.state.broker_state import BrokerState
 
 _ANSWER_DUE_MS: Final = 100
 # A delayed message is delivered this late at most, when there is nothing else to do.

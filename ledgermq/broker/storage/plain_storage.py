@@ -10,7 +10,6 @@ from typing import Final
 from twisted.logger import Logger
 
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.errors import ConfigError
 from ledgermq.broker.storage.storage import LedgerStorage, Storage, store_config
 from ledgermq.commitlog import (
     TERM_TOPIC,
@@ -21,6 +20,7 @@ from ledgermq.commitlog import (
 )
 from ledgermq.dledger.store import FileSystem
 from ledgermq.protocol.record import decode_record_head
+from ledgermq.state.errors import ConfigError
 
 _READ_BYTES: Final = 1 << 20
 

@@ -17,7 +17,6 @@ from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.service.state_tables import StateTables
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.storage.flushes import Flushes
 from ledgermq.commitlog import (
     STATE_TOPIC,
@@ -46,6 +45,7 @@ from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
+from ledgermq.state.broker_state import BrokerState
 
 _FORCE_PERCENT: Final = 85
 _FULL_PERCENT: Final = 90
@@ -113,8 +113,6 @@ class Storage:
             self._lock.release(is_clean=was_clean and is_untouched)
             raise
         self._is_open = True
-        if self._state.access is not None:
-            self._state.access.write_by(self.keeper)
         _log.info(
             "store opened: {found}, dispatched {dispatched}, replayed {replayed},"
             " clean {clean}, queues rebuilt {rebuilt}",

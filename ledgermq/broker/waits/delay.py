@@ -22,8 +22,6 @@ from typing import Final, Protocol
 from twisted.logger import Logger
 
 from ledgermq.broker.config.delay_levels import DelayLevels
-from ledgermq.broker.errors import BrokerError, CommitTimeoutError
-from ledgermq.broker.queue_progress import QueueProgress, Run
 from ledgermq.broker.records.delayed_messages import delivered_message
 from ledgermq.broker.waits.delay_arrivals import NOTES_APART_MS, Arrivals
 from ledgermq.broker.waits.deliveries import Delivered
@@ -34,6 +32,8 @@ from ledgermq.commitlog import (
     MessageIllegalError,
     check_message,
 )
+from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.queue_progress import QueueProgress, Run
 
 # What is appended at once: enough for tens of thousands of deliveries a second, little beside the
 # sends of a turn.

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.own_messages import state_message
-from ledgermq.broker.queue_progress import Run
 from ledgermq.broker.sends.proposals import Proposals
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.commitlog import AppendMessage, AppendResult
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.queue_progress import Run
 
 # Told where the deliveries are, without the plan, or why they are not known to be anywhere.
 Delivered = Callable[[Sequence[AppendResult], BrokerError | None], None]

@@ -9,10 +9,10 @@ producer gives its message.
 
 from typing import Final
 
-from ledgermq.broker import names
 from ledgermq.broker.records.half_messages import HalfMessage, half_from
 from ledgermq.broker.waits.delay import DelayQueues
 from ledgermq.protocol.properties import UNIQUE_KEY
+from ledgermq.state import names
 
 _READ_MAX: Final = 512
 # Open copies that are known; an end by the first offset of one beyond them is stored as it comes.

@@ -8,20 +8,15 @@ delay that grows with it; after the last try it goes to the dead letters at once
 from random import Random
 from typing import Final
 
-from ledgermq.broker import names
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import BrokerError, InvalidRequestError, NoPermissionError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.delayed_messages import waiting_message
 from ledgermq.broker.records.record_copies import copy_of
 from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.broker.sends.proposals import Proposals
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
-from ledgermq.broker.under_way import OnCommitted
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.codes import VERSION_3_4_9, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -38,6 +33,11 @@ from ledgermq.protocol.properties import (
 from ledgermq.protocol.record import Record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import BrokerError, InvalidRequestError, NoPermissionError
+from ledgermq.state.topics import PERM_WRITE, TOPIC_UNIT_SUBSCRIPTION, TopicConfig
+from ledgermq.state.under_way import OnCommitted
 
 _DEAD_LETTER_QUEUES: Final = 1
 # Of a message that failed once.

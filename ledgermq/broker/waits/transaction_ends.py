@@ -6,12 +6,10 @@ Source: `EndTransactionProcessor.java`, `AbstractTransactionalMessageCheckListen
 
 from twisted.logger import Logger
 
-from ledgermq.broker import names
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
-from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.records.delayed_messages import waiting_message
 from ledgermq.broker.records.half_messages import HalfMessage, committed_message, resumed
@@ -38,6 +36,8 @@ from ledgermq.protocol.properties import (
 from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.errors import InvalidRequestError
 
 _log = Logger()
 

@@ -19,9 +19,6 @@ from typing import Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from ledgermq.broker import names
-from ledgermq.broker.errors import BrokerError, CommitTimeoutError, SystemBusyError
-from ledgermq.broker.queue_progress import HALF_QUEUE
 from ledgermq.broker.records.half_messages import (
     HALF_GROUP,
     HalfMessage,
@@ -32,11 +29,14 @@ from ledgermq.broker.records.half_messages import (
     set_aside,
 )
 from ledgermq.broker.sends.waiting import Done
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.broker.waits.delay import Appends, Batch, DelayQueues
 from ledgermq.broker.waits.former_copies import FormerCopies
 from ledgermq.commitlog import AppendMessage, AppendResult, MessageIllegalError, check_message
 from ledgermq.protocol.record import Host
+from ledgermq.state import names
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import BrokerError, CommitTimeoutError, SystemBusyError
+from ledgermq.state.queue_progress import HALF_QUEUE
 
 # Units of the half queue that are looked at in one turn, and records of ends.
 _WALK_MAX: Final = 512

@@ -8,9 +8,9 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
-from ledgermq.broker.errors import BrokerError
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from ledgermq.testing.simulation.clock import Timeline
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.tables import Config, TableWatch

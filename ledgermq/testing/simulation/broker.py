@@ -11,19 +11,12 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
-from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.sweeps import Sweeps
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.state_records import body_bytes_max
 from ledgermq.broker.storage.flushes import Flushes
-from ledgermq.broker.subscriptions import SubscriptionGroupTable, built_in_groups
-from ledgermq.broker.topics import TopicConfig, TopicTable
-from ledgermq.broker.under_way import OnCommitted
 from ledgermq.commitlog import (
     STATE_TOPIC,
     AppendMessage,
@@ -37,6 +30,13 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.records import body_bytes_max
+from ledgermq.state.subscriptions import SubscriptionGroupTable, built_in_groups
+from ledgermq.state.topics import TopicConfig, TopicTable
+from ledgermq.state.under_way import OnCommitted
 from ledgermq.testing.simulation.clock import SimReactor
 from ledgermq.testing.simulation.disk import SimDisk
 from ledgermq.testing.simulation.state_files import SimTables
@@ -70,9 +70,7 @@ class SimBroker:
         refuse: Callable[[Any, int, int, BrokerError], None],
     ) -> None:
         """Binds the parts; `open` comes next."""
-        self._self_id = self_id
-        self._disk = disk
-        self._reactor = reactor
+        self._self_id, self._disk, self._reactor = self_id, disk, reactor
         self._wall_ms = wall_ms
         self.messages = messages
         self.leadership = Leadership(self_id, 1)

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ledgermq.broker.errors import BrokerError, IllegalMessageError, SystemBusyError
 from ledgermq.commitlog import (
     AppendMessage,
     DamagedFileError,
@@ -19,6 +18,7 @@ from ledgermq.commitlog import (
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.command import decode as decode_command
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.state.errors import BrokerError, IllegalMessageError, SystemBusyError
 from ledgermq.testing.simulation.broker import STORE_HOST
 from ledgermq.testing.simulation.clock import Timeline
 from ledgermq.testing.simulation.history import Ack, BrokerWatch

@@ -11,11 +11,11 @@ I12  nothing uncommitted is shown             I38  store times never fall along 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ledgermq.broker.consumer_offsets import SEPARATOR
 from ledgermq.commitlog import STATE_TOPIC, GetMessageStatus, MessageStore
 from ledgermq.dledger.entry import HEAD_BYTES
 from ledgermq.protocol.record import Record, decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
+from ledgermq.state.consumer_offsets import SEPARATOR
 from ledgermq.testing.simulation.invariants import Placed, demand
 from ledgermq.testing.simulation.tables import TableWatch
 

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from ledgermq.broker.errors import BrokerError
 from ledgermq.commitlog import MessageStore, StoreConfig, opening_record
 from ledgermq.dledger.entry import INDEX_UNIT, INDEX_UNIT_BYTES, EntryCodec, EntrySlice
 from ledgermq.dledger.errors import LedgerError
@@ -32,6 +31,7 @@ from ledgermq.dledger.store.text_file import parse_int, unseal
 from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
+from ledgermq.state.errors import BrokerError
 from ledgermq.testing.simulation.broker import STORE_HOST, SimBroker
 from ledgermq.testing.simulation.clock import SimReactor, Timeline
 from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk

@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from ledgermq.testing.simulation.invariants import demand
 
 Config = TopicConfig | SubscriptionGroup

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from ledgermq.broker.errors import BrokerError
 from ledgermq.dledger.messages import (
     AppendRequest,
     HeartBeatRequest,
@@ -10,6 +9,7 @@ from ledgermq.dledger.messages import (
     PushResponse,
     VoteRequest,
 )
+from ledgermq.state.errors import BrokerError
 from ledgermq.testing.simulation.clients import GROUP, TOPICS
 from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.stage import Stage, group

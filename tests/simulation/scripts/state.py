@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from ledgermq.broker.errors import BrokerError
-from ledgermq.broker.queue_locks import QueueKey
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.dledger.messages import AppendRequest
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.queue_locks import QueueKey
+from ledgermq.state.topics import TopicConfig
 from ledgermq.testing.simulation.clients import GROUP, TOPICS
 from ledgermq.testing.simulation.invariants import demand
 from tests.simulation.stage import Stage, group

@@ -8,23 +8,24 @@ from typing import Any
 
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
-from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
+from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Dispatcher
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPulls
 from ledgermq.broker.sends.light_admission import LightAdmission
 from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.sends.send import SendProcessor
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.state_records import body_bytes_max
-from ledgermq.broker.subscriptions import SubscriptionGroupTable
-from ledgermq.broker.topics import TopicTable, built_in_topics
-from ledgermq.broker.under_way import OnCommitted
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol.command import RemotingCommand, decode
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
+from ledgermq.state.errors import BrokerError
+from ledgermq.state.records import body_bytes_max
+from ledgermq.state.subscriptions import SubscriptionGroupTable
+from ledgermq.state.topics import TopicTable
+from ledgermq.state.under_way import OnCommitted
 
 HOST = (b"\x7f\x00\x00\x01", 10911)
 HOST_HEX = "7F00000100002A9F"

@@ -7,15 +7,15 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
-from ledgermq.broker import errors
 from ledgermq.broker.dispatch import ERROR_CODES, Answer, Dispatcher, born_host, code_of
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.registration.registration import registration_body
 from ledgermq.broker.service.schedule import Schedule
-from ledgermq.broker.topics import TopicConfig, TopicTable
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.state import errors
+from ledgermq.state.topics import TopicConfig, TopicTable
 from tests.unit.broker.parts import ListConnection
 
 FIELDS = {"MSG_REGION": "R", "TRACE_ON": "true"}

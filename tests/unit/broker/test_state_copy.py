@@ -4,11 +4,11 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from ledgermq.broker.state_copy import StateCopy, news_of
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 
 MASTER = "10.0.0.1:10911"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.broker.errors import StateFileError, StateFileTooLargeError
 from ledgermq.broker.state_files import StateFile, format_pretty, parse_tolerant
+from ledgermq.state.errors import StateFileError, StateFileTooLargeError
 
 # As a Java broker wrote it.
 JAVA_OFFSETS = (

@@ -6,8 +6,8 @@ from pathlib import Path
 from ledgermq.broker.config.keys import KEYS
 from ledgermq.broker.service.state_tables import StateContents, StateTables
 from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 
 

@@ -10,7 +10,6 @@ from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.access.needs import Need, Surroundings, needs_of
 from ledgermq.broker.access.rules import Permission, parse_rules
 from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.errors import AccessDeniedError
 from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
@@ -19,6 +18,7 @@ from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
+from ledgermq.state.errors import AccessDeniedError
 
 
 class Log:

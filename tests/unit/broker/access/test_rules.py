@@ -6,7 +6,7 @@ import pytest
 
 from ledgermq.broker.access.addresses import AddressPattern
 from ledgermq.broker.access.rules import AccessRules, Permission, allows, parse_rules
-from ledgermq.broker.errors import AccessRulesError
+from ledgermq.state.errors import AccessRulesError
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from ledgermq.broker.access.rules import parse_rules
 from ledgermq.broker.access.rules_file import read_rules
 from ledgermq.broker.access.rules_folder import check_file_name
 from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import AccessRulesError
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import AccessRulesError
 from tests.unit.broker.access.test_rules_table import ended, keys, put
 from tests.unit.broker.parts import Parts
 

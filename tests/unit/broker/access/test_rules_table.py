@@ -11,9 +11,9 @@ from twisted.python.failure import Failure
 from ledgermq.broker.access.rules import AccessRules, parse_rules
 from ledgermq.broker.access.rules_file import read_rules, write_rules
 from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import AccessRulesError
 from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import AccessRulesError
 from tests.unit.broker.parts import Parts
 from tests.unit.dledger.hand_pool import DirectReactor, HandPool
 

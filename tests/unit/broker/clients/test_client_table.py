@@ -7,13 +7,13 @@ import pytest
 from ledgermq.broker.clients import client_table as module
 from ledgermq.broker.clients.client_table import Client, ClientTable
 from ledgermq.broker.counts.rates import Rates
-from ledgermq.broker.errors import (
+from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
+from ledgermq.broker.selectors.filters import Matcher, Subscription, subscription_of
+from ledgermq.state.errors import (
     InvalidRequestError,
     SubscriptionParseError,
     SystemBusyError,
 )
-from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
-from ledgermq.broker.selectors.filters import Matcher, Subscription, subscription_of
 
 # Java's hash codes.
 TAG_A = 2598919

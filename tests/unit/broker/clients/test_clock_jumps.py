@@ -7,11 +7,11 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from ledgermq.broker.clients.heartbeat import ClientProcessor
-from ledgermq.broker.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS
-from ledgermq.broker.queue_locks import QueueKey
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS
+from ledgermq.state.queue_locks import QueueKey
 from tests.unit.broker.parts import Parts
 from tests.unit.protocol.wires import Recorder
 

@@ -8,7 +8,7 @@ from ledgermq.broker.config.broker_config import effective_properties, load_brok
 from ledgermq.broker.config.ignored_keys import IGNORED_KEYS
 from ledgermq.broker.config.key import Kind
 from ledgermq.broker.config.keys import KEY_BY_NAME, KEYS
-from ledgermq.broker.errors import ConfigError
+from ledgermq.state.errors import ConfigError
 
 GROUP_FILE = """
 # Upstream's sample of a DLedger member.

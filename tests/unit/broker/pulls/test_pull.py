@@ -7,11 +7,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.pulls.offset_moved import OffsetMovedEvents
 from ledgermq.broker.pulls.pull import PullProcessor
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.properties import decode_properties
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
 

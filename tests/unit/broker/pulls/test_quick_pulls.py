@@ -16,11 +16,11 @@ from ledgermq.broker.pulls import quick_pulls
 from ledgermq.broker.pulls.pull import PullProcessor
 from ledgermq.broker.pulls.quick_pulls import QuickPulls, RunReader
 from ledgermq.broker.selectors.filters import subscription_of
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import PERM_READ, PERM_WRITE, TopicConfig
 from ledgermq.commitlog import MessageStore
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import PERM_READ, PERM_WRITE, TopicConfig
 from tests.unit.broker.parts import ListConnection, Parts
 from tests.unit.commitlog.single_member import Broker, message
 

@@ -6,11 +6,11 @@ import pytest
 
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.pulls.pull import PullProcessor
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import ListConnection, Parts
 
 MEMORY_BYTES = 1000

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from ledgermq.broker import names
 from ledgermq.broker.admin.query import QueryProcessor
 from ledgermq.broker.clients.forwarding import ForwardingProcessor
 from ledgermq.broker.dispatch import Processor
-from ledgermq.broker.errors import BrokerError
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.records.visible_records import HIDDEN_TOPICS, VisibleRecords
 from ledgermq.broker.waits.send_back import SendBackProcessor
@@ -23,6 +21,8 @@ from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from ledgermq.state import names
+from ledgermq.state.errors import BrokerError
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
 _SECRET = b'{"kind":"access","accounts":[{"secretKey":"of-the-operator"}]}'

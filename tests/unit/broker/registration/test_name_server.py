@@ -11,10 +11,10 @@ from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.leadership import NO_BROKER_ID, Leadership
 from ledgermq.broker.registration.name_server import Announcement, NameServer
 from ledgermq.broker.registration.registration import Registration
-from ledgermq.broker.topics import TopicTable
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport import TurnOutput
+from ledgermq.state.topics import TopicTable
 
 REGISTER = 103
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.broker.errors import InvalidRequestError, SubscriptionParseError
 from ledgermq.broker.pulls.matching_reads import read_matching
 from ledgermq.broker.selectors.filters import find_property_matcher, subscription_of
 from ledgermq.broker.selectors.sql_filter import compile_node, compile_sql
@@ -19,6 +18,7 @@ from ledgermq.broker.selectors.sql_values import SqlValueError
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
 from ledgermq.protocol.properties import format_properties
 from ledgermq.protocol.record import encode_record
+from ledgermq.state.errors import InvalidRequestError, SubscriptionParseError
 
 # One line a case: outcome, expression, properties; recorded by running the filter module of 4.9.3.
 # T, F, N: true, false, null. E: the evaluation fails. P: the expression does not parse.

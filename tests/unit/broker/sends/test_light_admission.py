@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from ledgermq.broker import errors
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.batch import encode_batch
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX, decode_properties
+from ledgermq.state import errors
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 from tests.unit.broker.sends.test_send import command, send
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ledgermq.broker import errors
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.protocol.batch import BatchMessage, encode_batch
 from ledgermq.protocol.properties import TIMERS, decode_properties
+from ledgermq.state import errors
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import ListConnection, Parts
 from tests.unit.broker.sends.test_send import (
     command,

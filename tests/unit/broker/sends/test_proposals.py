@@ -3,7 +3,6 @@
 import pytest
 from twisted.internet.defer import Deferred
 
-from ledgermq.broker.errors import BrokerError, ServiceUnavailableError, SystemBusyError
 from ledgermq.broker.sends.proposals import Limits
 from ledgermq.commitlog import (
     AppendMessage,
@@ -14,6 +13,7 @@ from ledgermq.commitlog import (
 from ledgermq.dledger.errors import DropReason, NotLeaderError, ProposalDroppedError
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.protocol.codes import ResponseCode
+from ledgermq.state.errors import BrokerError, ServiceUnavailableError, SystemBusyError
 from tests.unit.broker.parts import HOST, HOST_HEX, ListConnection, Parts
 
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from ledgermq.broker import errors
 from ledgermq.broker.sends.proposals import Limits
 from ledgermq.broker.sends.send import without_wait
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import RECORD_BYTES_MAX, AppendMessage
 from ledgermq.protocol.batch import BatchMessage, encode_batch
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.properties import decode_properties
+from ledgermq.state import errors
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import HOST, ListConnection, Parts
 
 

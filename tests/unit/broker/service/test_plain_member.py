@@ -10,8 +10,6 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
-from ledgermq.broker.errors import ConfigError
-from ledgermq.broker.queue_progress import Run
 from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.storage.plain_storage import PlainStorage, has_plain_log, storage_of
 from ledgermq.commitlog import (
@@ -27,6 +25,8 @@ from ledgermq.dledger.store.errors import DiskFullError, StoreFailedError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.segment import Segment
 from ledgermq.protocol.record import encode_record
+from ledgermq.state.errors import ConfigError
+from ledgermq.state.queue_progress import Run
 from tests.unit.broker.parts import Parts
 from tests.unit.dledger.hand_pool import HandPool
 

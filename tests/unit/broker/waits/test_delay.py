@@ -7,8 +7,6 @@ import pytest
 
 from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.config.delay_levels import DelayLevels
-from ledgermq.broker.errors import BrokerError, CommitTimeoutError, ConfigError, SystemBusyError
-from ledgermq.broker.queue_progress import QueueProgress, Run
 from ledgermq.broker.records.delayed_messages import (
     delivered_message,
     target_of,
@@ -18,6 +16,13 @@ from ledgermq.broker.waits.delay import DELIVERIES_MAX, DelayedDelivery, DelayQu
 from ledgermq.broker.waits.delay_arrivals import Arrivals
 from ledgermq.commitlog import AppendMessage, AppendResult, MessageStore
 from ledgermq.protocol.record import encode_record
+from ledgermq.state.errors import (
+    BrokerError,
+    CommitTimeoutError,
+    ConfigError,
+    SystemBusyError,
+)
+from ledgermq.state.queue_progress import QueueProgress, Run
 
 HOST = (b"\x0a\x00\x00\x01", 5)
 LEVELS = DelayLevels.parse("1s 5s 1m")

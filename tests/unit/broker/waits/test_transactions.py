@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-from ledgermq.broker import names
-from ledgermq.broker.errors import BrokerError, CommitTimeoutError, SystemBusyError
-from ledgermq.broker.queue_progress import HALF_QUEUE, Run
 from ledgermq.broker.records.half_messages import (
     HALF_GROUP,
     HalfMessage,
@@ -24,6 +21,9 @@ from ledgermq.broker.waits.transactions import Rules, Transactions
 from ledgermq.commitlog import AppendMessage, AppendResult
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import decode_record, encode_record
+from ledgermq.state import names
+from ledgermq.state.errors import BrokerError, CommitTimeoutError, SystemBusyError
+from ledgermq.state.queue_progress import HALF_QUEUE, Run
 from tests.unit.broker.parts import HOST, Parts
 
 RULES = Rules(

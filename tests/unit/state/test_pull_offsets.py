@@ -1,8 +1,8 @@
 """Up to where groups have pulled: noted, forgotten with their group or topic, bounded."""
 
-from ledgermq.broker.pull_offsets import PullOffsets
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
+from ledgermq.state.pull_offsets import PullOffsets
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 
 

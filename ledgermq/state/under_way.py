@@ -6,7 +6,7 @@ Pure.
 from collections import deque
 from collections.abc import Callable
 
-from ledgermq.broker.errors import BrokerError
+from ledgermq.state.errors import BrokerError
 
 # Told when a change is committed and applied, or why that is not known.
 OnCommitted = Callable[[BrokerError | None], None]

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
-from ledgermq.broker.names import LIGHT_QUEUE_PREFIX
-from ledgermq.broker.ordered_names import OrderedNames
-from ledgermq.broker.topics import QUEUES_MAX
+from ledgermq.state.errors import InvalidRequestError, SystemBusyError
+from ledgermq.state.names import LIGHT_QUEUE_PREFIX
+from ledgermq.state.ordered_names import OrderedNames
+from ledgermq.state.topics import QUEUES_MAX
 
 SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1

@@ -21,13 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ledgermq.broker.consumer_offsets import OffsetsByKey, offsets_from_json
-from ledgermq.broker.data_version import DataVersion, truth
-from ledgermq.broker.queue_locks import LockRow, rows_from_json
-from ledgermq.broker.queue_progress import Run, runs_from_json
-from ledgermq.broker.state_records import Entry, body_of, cut
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
+from ledgermq.state.consumer_offsets import OffsetsByKey, offsets_from_json
+from ledgermq.state.data_version import DataVersion, truth
+from ledgermq.state.queue_locks import LockRow, rows_from_json
+from ledgermq.state.queue_progress import Run, runs_from_json
+from ledgermq.state.records import Entry, body_of, cut
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 
 # Of the records that this program writes.
 FORMAT_VERSION: Final = 1

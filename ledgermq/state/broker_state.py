@@ -15,22 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ledgermq.broker import names
-from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.consumer_offsets import ConsumerOffsetTable, OffsetsByKey
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import (
-    BrokerError,
-    CommitTimeoutError,
-    GroupNotFoundError,
-    ServiceUnavailableError,
-)
-from ledgermq.broker.lock_grants import LockGrants
-from ledgermq.broker.offset_commits import OffsetCommits
-from ledgermq.broker.queue_locks import LockRow, QueueKey
-from ledgermq.broker.queue_progress import Run
-from ledgermq.broker.refusals import Refusals
-from ledgermq.broker.state_commands import (
+from ledgermq.state import names
+from ledgermq.state.commands import (
     AccessChanged,
     Command,
     DeliveriesPlanned,
@@ -41,17 +27,30 @@ from ledgermq.broker.state_commands import (
     bodies_of,
     read_command,
 )
-from ledgermq.broker.state_machine import Events, StateMachine
-from ledgermq.broker.state_proposals import StateProposals, StateWriter
-from ledgermq.broker.state_records import cut_bytes
-from ledgermq.broker.state_sweep import STEP_BYTES, StateSweep
-from ledgermq.broker.subscriptions import (
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable, OffsetsByKey
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import (
+    BrokerError,
+    CommitTimeoutError,
+    GroupNotFoundError,
+    ServiceUnavailableError,
+)
+from ledgermq.state.lock_grants import LockGrants
+from ledgermq.state.machine import AccessRules, Events, StateMachine
+from ledgermq.state.offset_commits import OffsetCommits
+from ledgermq.state.proposals import StateProposals, StateWriter
+from ledgermq.state.queue_locks import LockRow, QueueKey
+from ledgermq.state.queue_progress import Run
+from ledgermq.state.records import cut_bytes
+from ledgermq.state.refusals import Refusals
+from ledgermq.state.subscriptions import (
     SubscriptionGroup,
     SubscriptionGroupTable,
     is_created_on_use,
 )
-from ledgermq.broker.topics import PERM_INHERIT, TopicConfig, TopicTable
-from ledgermq.broker.under_way import OnCommitted
+from ledgermq.state.sweep import STEP_BYTES, StateSweep
+from ledgermq.state.topics import PERM_INHERIT, TopicConfig, TopicTable
+from ledgermq.state.under_way import OnCommitted
 
 # Told which of the queues that a client asked for it holds now, or why that is not known.
 OnLocked = Callable[[list[QueueKey], BrokerError | None], None]
@@ -136,12 +135,12 @@ class BrokerState:
     # What others may ask.
 
     @property
-    def access(self) -> RulesTable | None:
+    def access(self) -> AccessRules | None:
         """Rules of access control; None while it is off."""
         return self._machine.access
 
     @access.setter
-    def access(self, rules: RulesTable | None) -> None:
+    def access(self, rules: AccessRules | None) -> None:
         self._machine.access = rules
 
     @property

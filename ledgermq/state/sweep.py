@@ -9,12 +9,12 @@ changes behind that place is a command of its own.
 
 from typing import Final
 
-from ledgermq.broker.errors import BrokerError, CommitTimeoutError
-from ledgermq.broker.refusals import Refusals
-from ledgermq.broker.state_commands import SweepPart, sweep_body
-from ledgermq.broker.state_machine import StateMachine
-from ledgermq.broker.state_proposals import StateProposals
-from ledgermq.broker.state_records import encoded
+from ledgermq.state.commands import SweepPart, sweep_body
+from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.machine import StateMachine
+from ledgermq.state.proposals import StateProposals
+from ledgermq.state.records import encoded
+from ledgermq.state.refusals import Refusals
 
 # What one step reads and encodes, in ms less than five.
 STEP_BYTES: Final = 128 << 10

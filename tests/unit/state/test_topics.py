@@ -2,11 +2,12 @@
 
 import pytest
 
-from ledgermq.broker import names
 from ledgermq.broker.config.broker_config import load_broker_config
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import InvalidRequestError, SystemBusyError, TopicNotFoundError
-from ledgermq.broker.topics import TopicConfig, TopicTable, built_in_topics, topic_for_send
+from ledgermq.broker.config.built_in_topics import built_in_topics
+from ledgermq.state import names
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import InvalidRequestError, SystemBusyError, TopicNotFoundError
+from ledgermq.state.topics import TopicConfig, TopicTable, topic_for_send
 
 
 def table_of(*topics: TopicConfig, topics_max: int = 100) -> TopicTable:

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from ledgermq.broker.errors import (
+from ledgermq.protocol.group_settings import GroupSettings
+from ledgermq.state.errors import (
     GroupNotFoundError,
     InvalidRequestError,
     ServiceUnavailableError,
     SystemBusyError,
 )
-from ledgermq.broker.queue_locks import QueueKey
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
-from ledgermq.protocol.group_settings import GroupSettings
+from ledgermq.state.queue_locks import QueueKey
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 
 

@@ -11,18 +11,14 @@ import pytest
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.errors import (
-    BrokerError,
-    CommitTimeoutError,
-    IllegalMessageError,
-)
 from ledgermq.broker.own_messages import state_message
-from ledgermq.broker.queue_locks import QueueKey
-from ledgermq.broker.state_log import BrokerState
-from ledgermq.broker.state_records import body_bytes_max, cut_bytes
-from ledgermq.broker.subscriptions import SubscriptionGroup
-from ledgermq.broker.topics import TopicConfig
 from ledgermq.commitlog import STATE_TOPIC
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import BrokerError, CommitTimeoutError, IllegalMessageError
+from ledgermq.state.queue_locks import QueueKey
+from ledgermq.state.records import body_bytes_max, cut_bytes
+from ledgermq.state.subscriptions import SubscriptionGroup
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import HOST, Parts
 from tests.unit.commitlog.single_member import Broker
 

@@ -8,7 +8,7 @@ named stays, so a tool of 4.9, which knows none, removes none. Sources: `TopicAt
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from ledgermq.broker.errors import InvalidParameterError, InvalidRequestError
+from ledgermq.state.errors import InvalidParameterError, InvalidRequestError
 
 MESSAGE_TYPE: Final = "message.type"
 # Of the text of a change; five attributes with their longest values have some 150.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ledgermq.broker.errors import (
+from ledgermq.state.errors import (
     BrokerError,
     CommitTimeoutError,
     ServiceUnavailableError,
     SystemBusyError,
 )
-from ledgermq.broker.queue_locks import QueueKey
-from ledgermq.broker.under_way import UnderWay
+from ledgermq.state.queue_locks import QueueKey
+from ledgermq.state.under_way import UnderWay
 from tests.unit.broker.parts import Parts
 
 LATE = CommitTimeoutError("no majority confirmed it")

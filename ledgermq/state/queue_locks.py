@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ledgermq.broker.errors import SystemBusyError
-from ledgermq.broker.ordered_names import OrderedNames
+from ledgermq.state.errors import SystemBusyError
+from ledgermq.state.ordered_names import OrderedNames
 
 _LOCKS_MAX: Final = 1_000_000
 # Of all locks as JSON: below what a state file may have.

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
-from ledgermq.broker import names
-from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.data_version import truth, whole_number
-from ledgermq.broker.errors import TopicNotFoundError
-from ledgermq.broker.named_table import NamedTable
-from ledgermq.broker.topic_attributes import MESSAGE_TYPE, kept_attributes
-from ledgermq.commitlog import SCHEDULE_TOPIC, is_light_queue
+from ledgermq.commitlog import is_light_queue
+from ledgermq.state.data_version import truth, whole_number
+from ledgermq.state.errors import TopicNotFoundError
+from ledgermq.state.named_table import NamedTable
+from ledgermq.state.topic_attributes import MESSAGE_TYPE, kept_attributes
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
@@ -26,9 +24,6 @@ TOPIC_UNIT: Final = 1
 TOPIC_UNIT_SUBSCRIPTION: Final = 2
 
 QUEUES_MAX: Final = 65_536
-_BENCHMARK_QUEUES: Final = 1024
-_CLUSTER_TOPIC_QUEUES: Final = 16
-_SCHEDULE_QUEUES: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,29 +126,6 @@ class TopicTable(NamedTable[TopicConfig]):
         if topic is None:
             raise TopicNotFoundError(f"topic[{name}] not exist, apply first please!")
         return topic
-
-
-def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """Returns the topics that upstream's broker makes at every start."""
-    cluster_permission = 7 if config.is_cluster_topic_open else PERM_INHERIT
-    broker_permission = 7 if config.is_broker_topic_open else PERM_INHERIT
-    topics = [
-        TopicConfig(names.SELF_TEST_TOPIC, 1, 1),
-        TopicConfig(names.BENCHMARK_TOPIC, _BENCHMARK_QUEUES, _BENCHMARK_QUEUES),
-        TopicConfig(config.broker_name, 1, 1, broker_permission),
-        TopicConfig(
-            config.cluster_name, _CLUSTER_TOPIC_QUEUES, _CLUSTER_TOPIC_QUEUES, cluster_permission
-        ),
-        TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
-        TopicConfig(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
-        TopicConfig(names.reply_topic(config.cluster_name), 1, 1),
-    ]
-    if config.auto_create_topics:
-        count = config.default_queue_count
-        topics.append(TopicConfig(names.DEFAULT_TOPIC, count, count, 7))
-    if config.has_trace_topic:
-        topics.append(TopicConfig(config.trace_topic, 1, 1))
-    return topics
 
 
 def topic_for_send(

@@ -14,13 +14,7 @@ of the state at its end.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from ledgermq.broker.access.rules_table import RulesTable
-from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.pull_offsets import PullOffsets
-from ledgermq.broker.queue_locks import QueueLocks
-from ledgermq.broker.queue_progress import QueueProgress
-from ledgermq.broker.state_commands import (
+from ledgermq.state.commands import (
     AccessChanged,
     Command,
     DeliveriesPlanned,
@@ -30,8 +24,13 @@ from ledgermq.broker.state_commands import (
     SweepPart,
     TopicsChanged,
 )
-from ledgermq.broker.subscriptions import SubscriptionGroupTable
-from ledgermq.broker.topics import TopicTable
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.pull_offsets import PullOffsets
+from ledgermq.state.queue_locks import QueueLocks
+from ledgermq.state.queue_progress import QueueProgress
+from ledgermq.state.subscriptions import SubscriptionGroupTable
+from ledgermq.state.topics import TopicTable
 
 
 class Swept(Protocol):
@@ -42,6 +41,23 @@ class Swept(Protocol):
     def replace_range(self, after: str, upto: str | None, put: Mapping[str, Any]) -> bool: ...
 
     def merge(self, put: Mapping[str, Any]) -> bool: ...
+
+
+class AccessRules(Protocol):
+    """Rules of access control, which have a file of their own."""
+
+    @property
+    def alarm(self) -> str | None:
+        """Why the file cannot be used, for operators; None while it can."""
+
+    def follow(self, record: Mapping[str, Any]) -> None:
+        """Takes over a leader's rules."""
+
+    def to_record(self) -> Mapping[str, Any]:
+        """Returns the rules as a command has them."""
+
+    def reload(self) -> bool:
+        """Looks at the file; tells whether the rules are other ones now."""
 
 
 class Events(NamedTuple):
@@ -80,7 +96,7 @@ class StateMachine:
         # What this member answered pulls with; only forgotten here.
         self.pulled = PullOffsets()
         # Rules of access control; None while it is off.
-        self.access: RulesTable | None = None
+        self.access: AccessRules | None = None
         # What a sweep goes through, in its order.
         self.swept: Mapping[str, Swept] = {
             "topics": topics,

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from ledgermq.broker import names
-from ledgermq.broker.data_version import truth, whole_number
-from ledgermq.broker.named_table import NamedTable
 from ledgermq.protocol.group_settings import DEFAULT_SETTINGS, GroupSettings
+from ledgermq.state import names
+from ledgermq.state.data_version import truth, whole_number
+from ledgermq.state.named_table import NamedTable
 
 _RETRIES_MAX_DEFAULT: Final = 16
 

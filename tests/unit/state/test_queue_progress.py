@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from ledgermq.broker.queue_progress import HALF_QUEUE, QueueProgress, Run, runs_from_json
-from ledgermq.broker.state_commands import DeliveriesPlanned, read_command
 from ledgermq.broker.state_files import format_pretty, parse_tolerant
-from ledgermq.broker.state_log import BrokerState
 from ledgermq.dledger.errors import CompactedError
+from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.commands import DeliveriesPlanned, read_command
+from ledgermq.state.queue_progress import HALF_QUEUE, QueueProgress, Run, runs_from_json
 
 PLAN = (Run(3, 10, 2), Run(5, 7, 0), Run(3, 14, 1), Run(1, 1, 1))
 

@@ -2,8 +2,12 @@
 
 import pytest
 
-from ledgermq.broker.errors import InvalidParameterError, InvalidRequestError
-from ledgermq.broker.topic_attributes import CHANGE_CHARS_MAX, change_attributes, kept_attributes
+from ledgermq.state.errors import InvalidParameterError, InvalidRequestError
+from ledgermq.state.topic_attributes import (
+    CHANGE_CHARS_MAX,
+    change_attributes,
+    kept_attributes,
+)
 
 
 def change(current: dict[str, str], text: str, *, is_new: bool = False) -> dict[str, str]:

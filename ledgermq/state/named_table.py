@@ -6,9 +6,9 @@ Time is passed in. Whoever caches something about an entry compares `generation`
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from ledgermq.broker.data_version import DataVersion
-from ledgermq.broker.errors import SystemBusyError
-from ledgermq.broker.ordered_names import OrderedNames
+from ledgermq.state.data_version import DataVersion
+from ledgermq.state.errors import SystemBusyError
+from ledgermq.state.ordered_names import OrderedNames
 
 
 class Named(Protocol):

@@ -8,13 +8,13 @@ applied; what comes meanwhile is held back, for a moment.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ledgermq.broker.errors import (
+from ledgermq.state.errors import (
     BrokerError,
     CommitTimeoutError,
     IllegalMessageError,
     ServiceUnavailableError,
 )
-from ledgermq.broker.under_way import OnCommitted, UnderWay
+from ledgermq.state.under_way import OnCommitted, UnderWay
 
 # Longest that proposals are held back for a part of a sweep.
 _HOLD_MS: Final = 200

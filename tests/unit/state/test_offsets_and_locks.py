@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from ledgermq.broker.consumer_offsets import ConsumerOffsetTable
-from ledgermq.broker.errors import InvalidRequestError, SystemBusyError
-from ledgermq.broker.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS, LockGrants
-from ledgermq.broker.queue_locks import LockRow, QueueKey, QueueLocks
-from ledgermq.broker.subscriptions import (
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
+from ledgermq.state.errors import InvalidRequestError, SystemBusyError
+from ledgermq.state.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS, LockGrants
+from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks
+from ledgermq.state.subscriptions import (
     SubscriptionGroup,
     SubscriptionGroupTable,
     built_in_groups,

@@ -10,10 +10,10 @@ it, and nobody sees an offset that is lost with its leader.
 from collections.abc import Callable
 from typing import Final
 
-from ledgermq.broker.consumer_offsets import SEPARATOR, ConsumerOffsetTable, OffsetsByKey
-from ledgermq.broker.errors import BrokerError, CommitTimeoutError, SystemBusyError
-from ledgermq.broker.refusals import Refusals
-from ledgermq.broker.under_way import OnCommitted
+from ledgermq.state.consumer_offsets import SEPARATOR, ConsumerOffsetTable, OffsetsByKey
+from ledgermq.state.errors import BrokerError, CommitTimeoutError, SystemBusyError
+from ledgermq.state.refusals import Refusals
+from ledgermq.state.under_way import OnCommitted
 
 # Brings offsets into the log.
 ProposeOffsets = Callable[[OffsetsByKey, OnCommitted], None]

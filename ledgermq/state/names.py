@@ -7,13 +7,13 @@ Sources: `TopicValidator.java`, `MixAll.java`, `TopicConfigManager.java`.
 import re
 from typing import Final
 
-from ledgermq.broker.errors import InvalidRequestError
 from ledgermq.commitlog import OWN_TOPIC_PREFIX, SCHEDULE_TOPIC
 from ledgermq.commitlog import STATE_TOPIC as STATE_TOPIC
 from ledgermq.protocol.names import DEAD_LETTER_PREFIX as DEAD_LETTER_PREFIX
 from ledgermq.protocol.names import DEFAULT_TOPIC as DEFAULT_TOPIC
 from ledgermq.protocol.names import LIGHT_QUEUE_PREFIX as LIGHT_QUEUE_PREFIX
 from ledgermq.protocol.names import RETRY_PREFIX as RETRY_PREFIX
+from ledgermq.state.errors import InvalidRequestError
 
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from ledgermq.broker.queue_locks import LockRow, QueueKey, QueueLocks
+from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks
 
 # `rocketmq.broker.rebalance.lockMaxLiveTime`.
 LOCK_LIFE_MS: Final = 60_000
