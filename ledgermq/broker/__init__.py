@@ -6,7 +6,8 @@ changes the broker's state goes through the ledger.
 
 Rooms by feature, each with its processors inside; each knows only those that stand before it:
 
-    *.py          errors and their codes, names, who leads; the replicated state (`state_log.py`)
+    *.py          codes of errors, who leads; files and copies of the state, which is a room of
+                  its own below (`ledgermq/state`)
     config        keys of upstream's files, parsed once
     selectors     which messages a consumer wants: tags and SQL92
     records       what the broker writes into the log for messages that wait, and who may see it

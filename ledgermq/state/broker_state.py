@@ -1,7 +1,7 @@
 """The broker's state and its way through the ledger: who wants a change proposes a command, and
 sees it when it is applied.
 
-The tables are `state_machine.py`'s, the commands `state_commands.py`'s. Commands stand in the
+The tables are `machine.py`'s, the commands `commands.py`'s. Commands stand in the
 ledger as records of the topic `rmq_sys_LEDGERMQ_STATE`, marked as prepared messages, which keeps
 them out of every consume queue, here and in a Java member. Every member applies them when they are
 committed; the leader has no other way. Until then nothing is visible, registered or answered.

@@ -13,7 +13,7 @@ format's version and the writer, the member and term that proposed it:
     {"v":1,"kind":"plan","runs":[[queue, next offset, count], ...]}
     {"v":1,"by":B,"kind":"access",...}, which `access/rules_table.py` explains
 
-Records are cut by their bytes (`state_records.py`): changes of many offsets are several commands.
+Records are cut by their bytes (`records.py`): changes of many offsets are several commands.
 """
 
 import json

@@ -2,7 +2,7 @@
 consume.
 
 Pure. The last write wins, a smaller offset is accepted. The table is a part of the replicated
-state: only `state_machine.py` changes it. Source: `ConsumerOffsetManager.java`.
+state: only `machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 """
 
 import json

@@ -6,7 +6,7 @@ writes no commands. Tables that are equal at one index are equal at each later o
 restart applies some commands again: each says what shall be, versions included.
 
 A leader sweeps through the tables from time to time and proposes what it finds, range by range
-(`state_sweep.py`). Each member takes over such a range as it stands; for one that has all of the
+(`sweep.py`). Each member takes over such a range as it stands; for one that has all of the
 log it changes nothing. So whoever reads the log from the first part of a whole sweep on knows all
 of the state at its end.
 """

@@ -1,6 +1,6 @@
 """Which client may consume a queue in order: who holds the lock of it.
 
-Pure. The table is a part of the replicated state: only `state_machine.py` changes it. How long a
+Pure. The table is a part of the replicated state: only `machine.py` changes it. How long a
 lock lives is the leader's business (`lock_grants.py`). Source: `RebalanceLockManager.java`, whose
 locks are lost with their broker.
 """

@@ -1,6 +1,6 @@
 """The topic table: which topics exist, with how many queues and which permission.
 
-Pure. The table is a part of the replicated state: only `state_machine.py` changes it. Sources:
+Pure. The table is a part of the replicated state: only `machine.py` changes it. Sources:
 `TopicConfig.java`, `TopicConfigManager.java`.
 """
 
