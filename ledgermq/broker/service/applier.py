@@ -94,6 +94,8 @@ class BrokerApplier:
         self._arrivals: list[tuple[str, int, int, int]] = []
         # Term in which this member is about to serve: what is built in is not applied yet.
         self._opening_term: int | None = None
+        # A change of role is being carried out, and told at its end.
+        self._is_changing = False
         messages.on_dispatched(self._arrivals.extend)
 
     def committed(self, start_index: int, end_index: int) -> None:
@@ -117,8 +119,10 @@ class BrokerApplier:
             return
         leadership.changed(role.name, term, leader_id)
         self._close()
+        self._is_changing = True
         if is_ready_leader and not leadership.is_stopping:
             self._begin_to_serve(term)
+        self._is_changing = False
         _log.info(
             "{member} is {role} in term {term}, leader {leader}, serving {serving}",
             member=self._self_id,
@@ -148,7 +152,8 @@ class BrokerApplier:
             _log.warn("what is built in is not stored: {error}", error=error)
         self._leadership.serve()
         self._on_ready()
-        self._on_role_changed()
+        if not self._is_changing:
+            self._on_role_changed()
 
     def _close(self) -> None:
         """Ends what only a leader may do; what waits is told why."""
