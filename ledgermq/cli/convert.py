@@ -20,7 +20,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from ledgermq.broker.state_files import StateFile
+from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.cli.convert_source import (
     QUEUE_UNIT_BYTES,
     ConvertError,

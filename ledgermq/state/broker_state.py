@@ -351,13 +351,17 @@ class BrokerState:
 
     def lock(self, group: str, queues: Iterable[QueueKey], client_id: str, done: OnLocked) -> None:
         """Takes or renews locks; `done` is told which of them the client holds, when they are
-        applied.
+        applied: a lock that was given back meanwhile is none.
 
         Raises:
             SystemBusyError: there are too many locks.
         """
         held, rows = self._grants.lock(group, queues, client_id, self._clock_ms())
-        self._change_locks({group: rows}, lambda error: done(held, error))
+
+        def applied(error: BrokerError | None) -> None:
+            done([one for one in held if self._grants.holds(group, one, client_id)], error)
+
+        self._change_locks({group: rows}, applied)
 
     def unlock(
         self, group: str, queues: Iterable[QueueKey], client_id: str, done: OnCommitted

@@ -51,6 +51,11 @@ class LockGrants:
         asked = self._asked.get(place)
         return self._locks.holder(*place) if asked is None else asked[0]
 
+    def holds(self, group: str, queue: QueueKey, client_id: str) -> bool:
+        """Whether a client has the lock of a queue, and nobody has asked for that to change."""
+        place = (group, queue)
+        return self._locks.holder(*place) == client_id == self._owner(place)
+
     def _is_alive(self, place: _Place, owner: str, now_ms: float) -> bool:
         client_id, renewed_ms = self._renewed.get(place, (owner, self._inherited_ms))
         return client_id == owner and now_ms - renewed_ms <= LOCK_LIFE_MS

@@ -16,8 +16,8 @@ from twisted.trial.unittest import TestCase
 from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.service import BrokerService
 from ledgermq.broker.service.broker_service import wall_clock_ms
-from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.storage import storage
+from ledgermq.broker.storage.state_tables import StateTables
 from ledgermq.cli.main import main
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode

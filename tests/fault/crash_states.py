@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from ledgermq.broker.state_files import StateFile
+from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.dledger.storage import HardState
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.vote_file import VoteFile

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.broker import state_files
-from ledgermq.broker.state_files import StateFile
+from ledgermq.broker.storage import state_files
+from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.dledger.store.errors import StoreError
 from ledgermq.dledger.store.filesystem import RealFileSystem, _RealMappedFile
 from ledgermq.state.errors import StateFileError

@@ -31,16 +31,13 @@ class Room:
     banned: frozenset[str] = _THREADS | _NETWORK
 
 
-# What stands between the replicated state and the rooms: its files, its copies, its records.
+# What stands between the replicated state and the rooms: its copies, its records, answers.
 BROKER_STATE: frozenset[str] = frozenset(
     f"broker.{name}"
     for name in (
         "committed_answers",
         "own_messages",
-        "service.state_tables",
-        "service.sweeps",
         "state_copy",
-        "state_files",
     )
 )
 

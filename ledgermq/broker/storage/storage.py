@@ -16,8 +16,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.service.state_tables import StateTables
 from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.broker.storage.state_tables import StateTables
 from ledgermq.commitlog import (
     STATE_TOPIC,
     DamagedFileError,

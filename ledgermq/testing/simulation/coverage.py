@@ -67,6 +67,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "configuration acknowledged": 500,
     "offset acknowledged": 2000,
     "same state on two members": 20_000,
+    "queue changed hands": 500,
     "derived files made again, equal bytes": 500,
     "segments dropped": 100,
     "kill": 2_000,

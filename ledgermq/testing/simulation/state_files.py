@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ledgermq.broker.state_files import StateFile, parse_tolerant
+from ledgermq.broker.storage.state_files import StateFile, parse_tolerant
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.testing.simulation.disk import SimDisk
 

@@ -29,6 +29,7 @@ from ledgermq.testing.simulation.faults import Fault, FaultMaker, draw_schedule
 from ledgermq.testing.simulation.healing import Healing, Watchers
 from ledgermq.testing.simulation.history import BrokerWatch
 from ledgermq.testing.simulation.invariants import RaftWatch
+from ledgermq.testing.simulation.lockers import Lockers
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network import Network
 from ledgermq.testing.simulation.plan import Plan
@@ -103,6 +104,9 @@ class World:
         ]
         self._admin = Admin(
             self.timeline, self.members, self.tables, random.Random(streams.random())
+        )
+        self._lockers = Lockers(
+            self.timeline, self.members, self.hit, random.Random(streams.random())
         )
         self._arrivals: list[tuple[str, tuple[str, int], int]] = []
         # Whether each member was recovering when it was looked at.
@@ -346,6 +350,7 @@ class World:
         for consumer in self._consumers:
             consumer.begin()
         self._admin.begin()
+        self._lockers.begin()
         self._look()
         self.faults.plan_all(self.schedule)
         self.timeline.run_until(self.plan.chaos_ms)

@@ -9,6 +9,7 @@ from ledgermq.state.errors import (
     SystemBusyError,
 )
 from ledgermq.state.queue_locks import QueueKey
+from ledgermq.state.topics import TopicConfig
 from ledgermq.state.under_way import UnderWay
 from tests.unit.broker.parts import Parts
 
@@ -191,6 +192,24 @@ def test_a_lock_again_waits_for_the_first_one() -> None:
     assert (first, second, other) == ([[QUEUE]], [[QUEUE]], [[]])
     # Everybody knows of it.
     assert lock(scene) == [[QUEUE]] and scene.parts.written == []
+
+
+def test_a_lock_that_was_given_back_before_the_answer_is_none() -> None:
+    scene = Scene()
+    assert lock(scene) == []
+    scene.parts.commit_state()
+    scene.state.put_topic(TopicConfig("Slow"))
+    # It is renewed, and waits for what is under way.
+    renewed = lock(scene)
+    scene.state.unlock("g", [QUEUE], "c", scene.told.append)
+    other = lock(scene, "other")
+    # A majority was slow: all is applied in one turn, and told at its end.
+    written, scene.parts.written = scene.parts.written, []
+    for index, (body, _) in enumerate(written, start=50):
+        scene.state.apply(body, index)
+    for _, done in written:
+        done(None)
+    assert (renewed, other, scene.told) == ([[]], [[QUEUE]], [None])
 
 
 def test_a_lock_that_took_too_long_is_nobody_elses() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ledgermq.broker.state_files import format_pretty, parse_tolerant
+from ledgermq.broker.storage.state_files import format_pretty, parse_tolerant
 from ledgermq.dledger.errors import CompactedError
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.commands import DeliveriesPlanned, read_command

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
+from ledgermq.broker.storage.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import StateFileTooLargeError
 from ledgermq.state.refusals import Refusals

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgermq.broker.state_files import StateFile, format_pretty, parse_tolerant
+from ledgermq.broker.storage.state_files import StateFile, format_pretty, parse_tolerant
 from ledgermq.state.errors import StateFileError, StateFileTooLargeError
 
 # As a Java broker wrote it.

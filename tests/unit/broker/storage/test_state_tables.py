@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from ledgermq.broker.config.keys import KEYS
-from ledgermq.broker.service.state_tables import StateContents, StateTables
-from ledgermq.broker.state_files import FILE_BYTES_MAX, StateFile
+from ledgermq.broker.storage.state_files import FILE_BYTES_MAX, StateFile
+from ledgermq.broker.storage.state_tables import StateContents, StateTables
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
