@@ -21,7 +21,7 @@ _OPTIONAL = (
 _ROOMS = {
     "up": {"cli", "kernel"},
     "namesrv": {"cli", "kernel", "namesrv", "protocol"},
-    "n0": {"broker", "cli", "commitlog", "dledger", "kernel", "protocol"},
+    "n0": {"broker", "state", "cli", "commitlog", "dledger", "kernel", "protocol"},
 }
 
 
