@@ -412,14 +412,24 @@ def check_private_names(source: Source) -> list[str]:
 
 
 def import_graph(sources: list[Source]) -> dict[str, set[str]]:
-    """Which module of ours imports which, TYPE_CHECKING blocks included."""
+    """Which module of ours imports which, TYPE_CHECKING blocks included.
+
+    What imports a module of another package when it is loaded loads that package before it.
+    """
     modules = {source.module for source in sources}
     graph: dict[str, set[str]] = {module: set() for module in modules}
     for source in sources:
-        for _, name in imported_names(source):
+        for node, name in imported_names(source):
             target = name if name in modules else name.rpartition(".")[0]
             if target in modules and target != source.module:
                 graph[source.module].add(target)
+                if node not in source.tree.body:
+                    continue
+                parts = target.split(".")
+                for length in range(2, len(parts)):
+                    package = ".".join(parts[:length])
+                    if package in modules and not f"{source.module}.".startswith(package + "."):
+                        graph[source.module].add(package)
     return graph
 
 

@@ -171,6 +171,19 @@ def test_a_cycle_behind_type_checking_is_found() -> None:
     assert find_cycle(graph) == [f"ledgermq.client.{name}" for name in "abca"]
 
 
+def test_a_cycle_by_way_of_a_package_is_found() -> None:
+    """Whoever imports the one file before the package has loaded it gets half a module."""
+    graph = import_graph(
+        [
+            Source("ledgermq/broker/storage/storage.py", "from ledgermq.broker.service import b"),
+            Source("ledgermq/broker/service/__init__.py", "from ledgermq.broker.service import a"),
+            Source("ledgermq/broker/service/a.py", "from ledgermq.broker.storage import storage"),
+            Source("ledgermq/broker/service/b.py", ""),
+        ]
+    )
+    assert len(find_cycle(graph)) == 4
+
+
 def test_what_a_package_re_exports_counts_as_loaded() -> None:
     graph = import_graph(
         [
