@@ -34,7 +34,6 @@ FLOORS: Final[Mapping[str, int]] = {
     "truncation of 3 or more entries after a double leader change": 50,
     "truncation across segments": 20,
     "push refused as stale": 100,
-    "sync proves less, entries were cut meanwhile": 1,
     "crash between write and rename of the vote file": 50,
     "crash inside a segment roll": 50,
     "torn record at tail": 200,
