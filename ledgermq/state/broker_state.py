@@ -178,8 +178,9 @@ class BrokerState:
     def follow(self) -> None:
         """This member proposes no more."""
         if self.is_leading:
-            self._proposals.follow()
+            # First, so that what is held back is not taken for refused by the log.
             self.commits.follow(ServiceUnavailableError("another member leads, or is about to"))
+            self._proposals.follow()
         self.progress.follow()
         self._forget()
 
@@ -257,7 +258,8 @@ class BrokerState:
         """Returns the version of a table when a change that is about to be proposed is applied."""
         known = self._versions.get(table)
         version = table.version if known is None else known
-        if has_changed:
+        if has_changed or version != table.version:
+            # As it is now, and not as it will be when what is on its way is applied.
             version = self._versions[table] = version.next(self._now_ms())
         return version
 
@@ -449,7 +451,8 @@ class BrokerState:
 
     def _propose(self, command: Command, done: OnCommitted | None) -> None:
         bodies = bodies_of(command, self._proposals.writer, self._cut_bytes)
-        self._proposals.propose(bodies, done)
+        # A message of a new topic goes behind it, in this turn.
+        self._proposals.propose(bodies, done, is_held=not isinstance(command, TopicsChanged))
 
     # Committed records, on every member.
 

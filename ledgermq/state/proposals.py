@@ -75,10 +75,18 @@ class StateProposals:
         for one in held:
             one.done(ServiceUnavailableError("another member leads, or is about to"))
 
-    def propose(self, bodies: Sequence[bytes], done: OnCommitted | None = None) -> None:
+    def propose(
+        self,
+        bodies: Sequence[bytes],
+        done: OnCommitted | None = None,
+        *,
+        is_held: bool = True,
+    ) -> None:
         """Proposes records, all or none; those that are too large are refused at once.
 
         Args:
+            is_held: whether they may wait for a part of a sweep. What messages rely on that are
+                stored next may not, and takes along what is held before it.
             done: told when they are applied, or why that is not known; CommitTimeoutError says
                 that they may be, later.
         """
@@ -87,7 +95,8 @@ class StateProposals:
         if not bodies:
             # Nobody has to be told of it; those before may still be on their way.
             ended(None)
-        elif self._fence is None:
+        elif self._fence is None or not is_held:
+            self._release()
             self._append(bodies, ended)
         else:
             self._held.append(_Held(bodies, ended))

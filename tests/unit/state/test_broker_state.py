@@ -198,13 +198,62 @@ def test_a_table_may_change_while_it_is_swept() -> None:
     assert same_tables(leader, follower)
 
 
+def test_a_change_back_while_another_is_on_its_way_is_a_change() -> None:
+    leader = Parts().lead(is_prompt=False)
+    one, two = TopicConfig("A", 1, 1), TopicConfig("A", 2, 2)
+    leader.state.put_topic(one)
+    leader.commit_state()
+    leader.state.put_topic(two)
+    leader.state.put_topic(one)
+    seen = []
+    for body, _ in leader.written:
+        leader.state.apply(body, 50)
+        seen.append((leader.state.topics.find("A"), leader.state.topics.version.counter))
+    assert [topic for topic, _ in seen] == [two, one]
+    # Name servers would not hear of it.
+    assert seen[0][1] < seen[1][1]
+
+
+def test_a_topic_that_is_made_never_waits_for_a_sweep() -> None:
+    """Its first message is stored in the same turn, and must not stand before it."""
+    leader = Parts().lead(is_prompt=False)
+    state = leader.state
+    state.put_group(SubscriptionGroup("slow"))
+    state.begin_sweep()
+    state.sweep()
+    state.commits.tell("g", "Old", 0, 5)
+    state.write_offsets()
+    assert len(leader.written) == 1
+    state.make_topic(TopicConfig("New"))
+    # What was held before it goes before it.
+    kinds = [json.loads(body)["kind"] for body, _ in leader.written]
+    assert kinds == ["groups", "offsets", "topics"]
+    follower = followed(*leader.first, *leader.commit_state(), *leader.sweep())
+    assert same_tables(leader, follower)
+
+
+def test_who_is_held_back_when_the_leadership_ends_was_not_refused_by_the_log() -> None:
+    leader = Parts().lead(is_prompt=False)
+    state, told = leader.state, list[object]()
+    state.put_group(SubscriptionGroup("slow"))
+    state.begin_sweep()
+    state.sweep()
+    state.commits.commit("g", "A", 0, 5, told.append)
+    leader.turn.end()
+    refused: list[object] = []
+    state.commits._refusals.refused = refused.append  # type: ignore[method-assign]
+    state.follow()
+    assert len(told) == 1 and isinstance(told[0], ServiceUnavailableError)
+    assert refused == []
+
+
 def test_changes_do_not_wait_long_for_a_sweep() -> None:
     leader = Parts().lead(is_prompt=False)
     state, told = leader.state, list[object]()
-    state.put_topic(TopicConfig("A"), told.append)
+    state.put_group(SubscriptionGroup("A"), told.append)
     state.begin_sweep()
     state.sweep()
-    state.put_topic(TopicConfig("B"), told.append)
+    state.put_group(SubscriptionGroup("B"), told.append)
     # A majority is slow: what comes meanwhile is held back, for a moment.
     assert len(leader.written) == 1
     leader.now_ms += 200
