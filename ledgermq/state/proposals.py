@@ -95,7 +95,10 @@ class StateProposals:
         if not bodies:
             # Nobody has to be told of it; those before may still be on their way.
             ended(None)
-        elif self._fence is None or not is_held:
+        elif self._fence is None:
+            # Also the part that was waited for: it goes before what is held.
+            self._append(bodies, ended)
+        elif not is_held:
             self._release()
             self._append(bodies, ended)
         else:
