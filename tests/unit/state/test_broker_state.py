@@ -232,6 +232,18 @@ def test_a_topic_that_is_made_never_waits_for_a_sweep() -> None:
     assert same_tables(leader, follower)
 
 
+def test_a_part_of_a_sweep_goes_before_what_is_held_for_it() -> None:
+    leader = Parts().lead(is_prompt=False)
+    leader.state.put_group(SubscriptionGroup("slow"))
+    leader.state.begin_sweep()
+    leader.state.sweep()
+    leader.state.commits.tell("g", "A", 0, 5)
+    leader.state.write_offsets()
+    leader.commit_state()
+    kinds = [json.loads(body)["kind"] for body, _ in leader.written]
+    assert kinds == ["sweep"] * 4 + ["offsets"]
+
+
 def test_who_is_held_back_when_the_leadership_ends_was_not_refused_by_the_log() -> None:
     leader = Parts().lead(is_prompt=False)
     state, told = leader.state, list[object]()
