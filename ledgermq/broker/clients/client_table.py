@@ -15,6 +15,11 @@ from ledgermq.state.errors import SystemBusyError
 
 _GROUPS_MAX: Final = 50_000
 _MEMBERSHIPS_MAX: Final = 200_000
+_GROUPS_OF_CONNECTION_MAX: Final = 1000
+# Of all subscriptions: what they take in memory is some times of it.
+_SUBSCRIPTIONS_BYTES_MAX: Final = 64 << 20
+# What a tag takes besides its text.
+_TAG_BYTES: Final = 64
 
 
 @dataclass(slots=True)
@@ -44,21 +49,27 @@ class ConsumerGroup:
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     members: dict[Hashable, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    # What the subscriptions take.
+    subscriptions_bytes: int = 0
 
 
 class ClientTable:
     """All live clients of this broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups_of_connection_max: int = _GROUPS_OF_CONNECTION_MAX) -> None:
+        """Begins empty; `groups_of_connection_max` bounds what the clients of one are in."""
+        self._groups_of_connection_max = groups_of_connection_max
         self._consumers: dict[str, ConsumerGroup] = {}
         # group -> connection -> client
         self._producers: dict[str, dict[Hashable, Client]] = {}
-        # client id -> its newest connection
+        # client id -> its newest connection; of a connection only the newest id of a producer
         self._producers_by_id: dict[str, Hashable] = {}
+        self._producer_ids: dict[Hashable, str] = {}
         # connection -> groups it is a member of
         self._consumer_groups_of: dict[Hashable, set[str]] = {}
         self._producer_groups_of: dict[Hashable, set[str]] = {}
         self._memberships_count = 0
+        self._subscriptions_bytes = 0
         # Changes of what consumer groups are and subscribe to: whoever caches something of it
         # compares it. Members come and go without.
         self.generation = 0
@@ -80,12 +91,14 @@ class ClientTable:
             True when a member or a topic came or went, so that the members must be told.
 
         Raises:
-            SystemBusyError: too many groups or members; nothing changed.
+            SystemBusyError: too many groups, members or subscriptions; nothing changed.
         """
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
         group = self._consumers.get(group_name)
         known = None if group is None else group.members.get(connection)
         if known is None:
-            self._check_room(self._consumers, group_name)
+            self._check_room(self._consumers, group_name, connection)
+        self._check_subscriptions(group_name, group, wanted)
         if group is None:
             group = self._consumers[group_name] = ConsumerGroup(group_name)
             self.generation += 1
@@ -99,13 +112,24 @@ class ClientTable:
             self._consumer_groups_of.setdefault(connection, set()).add(group_name)
         group.members[connection] = client
         is_new = known is None or known.client_id != client.client_id
-        return self._update_subscriptions(group, subscriptions) or is_new
+        return self._update_subscriptions(group, wanted) or is_new
+
+    def _check_subscriptions(
+        self, group_name: str, group: ConsumerGroup | None, wanted: Mapping[str, Subscription]
+    ) -> None:
+        former = 0 if group is None else group.subscriptions_bytes
+        needed = sum(map(_size_of, wanted.values()))
+        size = self._subscriptions_bytes - former + needed
+        if needed > former and size > _SUBSCRIPTIONS_BYTES_MAX:
+            raise SystemBusyError(
+                f"client not registered in group {group_name}: the subscriptions of all groups"
+                f" would take {size} bytes, allowed are {_SUBSCRIPTIONS_BYTES_MAX}"
+            )
 
     def _update_subscriptions(
-        self, group: ConsumerGroup, subscriptions: Iterable[Subscription]
+        self, group: ConsumerGroup, wanted: Mapping[str, Subscription]
     ) -> bool:
         """Newer subscriptions replace older ones; topics that are no longer named go."""
-        wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = False
         for topic, subscription in wanted.items():
             old = group.subscriptions.get(topic)
@@ -118,6 +142,9 @@ class ClientTable:
             del group.subscriptions[topic]
             self.generation += 1
             changed = True
+        size = sum(map(_size_of, group.subscriptions.values()))
+        self._subscriptions_bytes += size - group.subscriptions_bytes
+        group.subscriptions_bytes = size
         return changed
 
     def register_producer(self, connection: Hashable, client: Client, group_name: str) -> None:
@@ -127,11 +154,19 @@ class ClientTable:
             SystemBusyError: too many groups or members; nothing changed.
         """
         if connection not in self._producers.get(group_name, {}):
-            self._check_room(self._producers, group_name)
+            self._check_room(self._producers, group_name, connection)
             self._memberships_count += 1
             self._producer_groups_of.setdefault(connection, set()).add(group_name)
         self._producers.setdefault(group_name, {})[connection] = client
+        if self._producer_ids.get(connection) != client.client_id:
+            self._forget_producer_id(connection)
+            self._producer_ids[connection] = client.client_id
         self._producers_by_id[client.client_id] = connection
+
+    def _forget_producer_id(self, connection: Hashable) -> None:
+        client_id = self._producer_ids.pop(connection, None)
+        if client_id is not None and self._producers_by_id.get(client_id) is connection:
+            del self._producers_by_id[client_id]
 
     def unregister_consumer(self, connection: Hashable, group_name: str) -> bool:
         """Takes a member out of a group; returns False when it was none."""
@@ -142,22 +177,21 @@ class ClientTable:
         _discard(self._consumer_groups_of, connection, group_name)
         if not group.members:
             del self._consumers[group_name]
+            self._subscriptions_bytes -= group.subscriptions_bytes
             self.generation += 1
         return True
 
     def unregister_producer(self, connection: Hashable, group_name: str) -> None:
         """Takes a producer out of a group."""
         members = self._producers.get(group_name)
-        client = None if members is None else members.pop(connection, None)
-        if members is None or client is None:
+        if members is None or members.pop(connection, None) is None:
             return
         self._memberships_count -= 1
         _discard(self._producer_groups_of, connection, group_name)
         if not members:
             del self._producers[group_name]
-        is_gone = connection not in self._producer_groups_of
-        if is_gone and self._producers_by_id.get(client.client_id) is connection:
-            del self._producers_by_id[client.client_id]
+        if connection not in self._producer_groups_of:
+            self._forget_producer_id(connection)
 
     def connection_lost(self, connection: Hashable) -> list[str]:
         """Takes a connection out of everything; returns the consumer groups that lost a member."""
@@ -220,8 +254,17 @@ class ClientTable:
         """Clients times the groups they are in."""
         return self._memberships_count
 
-    def _check_room(self, groups: Mapping[str, object], group_name: str) -> None:
+    def _check_room(
+        self, groups: Mapping[str, object], group_name: str, connection: Hashable
+    ) -> None:
         """Raises SystemBusyError unless one more member fits, in a new group if it is one."""
+        consumed, produced = self._consumer_groups_of, self._producer_groups_of
+        count = len(consumed.get(connection, ())) + len(produced.get(connection, ()))
+        if count >= self._groups_of_connection_max:
+            raise SystemBusyError(
+                f"client not registered in group {group_name}: its connection is in {count}"
+                f" groups, allowed are {self._groups_of_connection_max} (key maxHeartbeatGroups)"
+            )
         has_room = group_name in groups or len(groups) < _GROUPS_MAX
         if not has_room or self._memberships_count >= _MEMBERSHIPS_MAX:
             raise SystemBusyError(
@@ -236,3 +279,10 @@ def _discard(groups_of: dict[Hashable, set[str]], connection: Hashable, group_na
         groups.discard(group_name)
         if not groups:
             del groups_of[connection]
+
+
+def _size_of(subscription: Subscription) -> int:
+    """About what a subscription takes."""
+    tags = sum(map(len, subscription.tags)) + _TAG_BYTES * len(subscription.tags)
+    codes = _TAG_BYTES * len(subscription.tags_codes)
+    return len(subscription.topic) + len(subscription.expression) + tags + codes

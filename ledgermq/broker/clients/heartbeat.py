@@ -13,6 +13,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 
 from ledgermq.broker.clients.client_table import Client, ClientTable
+from ledgermq.broker.clients.request_limits import check_heart_beat, check_locks
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
@@ -64,11 +65,11 @@ from ledgermq.state.errors import (
     ConsumerOfflineError,
     GroupNotFoundError,
     InvalidRequestError,
+    TopicNotFoundError,
 )
 from ledgermq.state.queue_locks import QueueKey
 from ledgermq.state.topics import TOPIC_UNIT_SUBSCRIPTION
 
-_CLIENT_ID_CHARS_MAX: Final = 255
 _LANGUAGES: Final = {int(language): language.name for language in LanguageCode}
 
 
@@ -95,11 +96,7 @@ class ClientProcessor:
     def heart_beat(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """HEART_BEAT (34): registers the client in its groups."""
         data = HeartbeatData.decode(command.body)
-        if not 0 < len(data.client_id) <= _CLIENT_ID_CHARS_MAX:
-            raise InvalidRequestError(
-                f"the client id has {len(data.client_id)} characters,"
-                f" allowed are 1 to {_CLIENT_ID_CHARS_MAX}"
-            )
+        check_heart_beat(data, self._config.heart_beat_groups_max)
         client = Client(
             data.client_id,
             command.language,
@@ -110,7 +107,6 @@ class ClientProcessor:
         for consumer in data.consumer_data_set:
             self._register_consumer(connection, client, consumer)
         for producer in data.producer_data_set:
-            names.check_group_name(producer.group_name)
             self._clients.register_producer(connection, client, producer.group_name)
         if self._state.is_making:
             # The group is there for everybody when its first member hears that it belongs to it;
@@ -124,7 +120,6 @@ class ClientProcessor:
         self, connection: CommandProtocol, client: Client, consumer: ConsumerData
     ) -> None:
         name = consumer.group_name
-        names.check_group_name(name)
         try:
             group = self._state.group_for_use(name)
         except GroupNotFoundError:
@@ -210,23 +205,38 @@ class ClientProcessor:
         """
         self._leadership.check_serving()
         request = LockBatchRequestBody.decode(command.body)
+        check_locks(request, self._config.lock_queues_max)
+        names.check_group_name(request.consumer_group)
+        queues = self._known_queues(request.mq_set)
         answer: Deferred[Any] = Deferred()
 
         def locked(held: list[QueueKey], error: BrokerError | None) -> None:
             if error is not None:
                 answer.errback(error)
                 return
-            queues = [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in held]
-            body = LockBatchResponseBody(queues).encode()
+            locks = [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in held]
+            body = LockBatchResponseBody(locks).encode()
             answer.callback(command.response(ResponseCode.SUCCESS, body=body))
 
-        self._state.lock(request.consumer_group, _keys(request.mq_set), request.client_id, locked)
+        self._state.lock(request.consumer_group, queues, request.client_id, locked)
         return answer
+
+    def _known_queues(self, asked: list[MessageQueue]) -> list[QueueKey]:
+        """Returns the queues of topics that are there: nobody gets the lock of another one.
+
+        Raises:
+            TopicNotFoundError: there are no such topics at all.
+        """
+        keys = [key for key in _keys(asked) if self._state.find_topic(key.topic) is not None]
+        if asked and not keys:
+            raise TopicNotFoundError(f"no lock: topic[{asked[0].topic[:255]}] not exist")
+        return keys
 
     def unlock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UNLOCK_BATCH_MQ (42): gives locks back."""
         self._leadership.check_serving()
         request = UnlockBatchRequestBody.decode(command.body)
+        check_locks(request, self._config.lock_queues_max)
         group, queues = request.consumer_group, _keys(request.mq_set)
         return answer_when_committed(
             command, lambda done: self._state.unlock(group, queues, request.client_id, done)

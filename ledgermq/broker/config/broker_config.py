@@ -115,6 +115,9 @@ class BrokerConfig:
     connections_per_host_max: int
     connections_per_host_rate: int
     new_topics_rate: int
+    heart_beat_bytes_max: int
+    heart_beat_groups_max: int
+    lock_queues_max: int
     idle_seconds_max: int
     client_expiry_ms: int
     drain_seconds_max: int

@@ -16,7 +16,7 @@ from ledgermq.state.errors import InvalidRequestError, SubscriptionParseError
 ALL_TAGS: Final = "*"
 TAG_TYPE: Final = "TAG"
 SQL_TYPE: Final = "SQL92"
-_EXPRESSION_CHARS_MAX: Final = 65_536
+EXPRESSION_CHARS_MAX: Final = 65_536
 
 # True for the tags code of a message that may be wanted.
 Matcher = Callable[[int], bool]
@@ -76,10 +76,10 @@ def subscription_of(
         text = expression or ""
         return Subscription(topic, text, kind, version, property_matcher=_compile_sql(text))
     text = expression or ALL_TAGS
-    if len(text) > _EXPRESSION_CHARS_MAX:
+    if len(text) > EXPRESSION_CHARS_MAX:
         raise SubscriptionParseError(
             f"the subscription of topic[{topic}] has {len(text)} characters,"
-            f" allowed are {_EXPRESSION_CHARS_MAX}"
+            f" allowed are {EXPRESSION_CHARS_MAX}"
         )
     if text == ALL_TAGS:
         return Subscription(topic, ALL_TAGS, kind, version)

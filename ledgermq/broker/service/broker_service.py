@@ -124,7 +124,7 @@ class BrokerService:
         self.leadership = Leadership(self_id, config.follower_broker_id, is_slave=is_slave)
         self._schedule = Schedule(reactor)
         self._output = TurnOutput(reactor)
-        self._clients = self.clients = ClientTable()
+        self._clients = self.clients = ClientTable(config.heart_beat_groups_max)
         self._parked, self._rates = ParkedPulls(config.parked_pulls_max), Rates()
         self._rules = RulesTable(config.acl_file, self._now_ms) if config.is_acl_on else None
         self.state = self._new_state()

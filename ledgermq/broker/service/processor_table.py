@@ -11,6 +11,7 @@ from ledgermq.broker.admin.runtime_info import AdminProcessor
 from ledgermq.broker.admin.topics import TopicProcessor
 from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.clients.reply import ReplyProcessor
+from ledgermq.broker.clients.request_limits import with_limits
 from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Processor, TakeFrames
@@ -107,6 +108,8 @@ def bind_processors(parts: Parts) -> Processors:
     if parts.rules is not None:
         around = Surroundings(records, names.reply_topic(parts.config.cluster_name))
         by_number = Guard(parts.rules, around).protect(by_number)
+    # Before the guard, which reads bodies, too.
+    by_number = with_limits(by_number, parts.config)
     return Processors(
         pulls=pulls,
         clients=clients,

@@ -223,3 +223,51 @@ def test_producer_is_found_by_its_id_on_its_newest_connection() -> None:
     assert table.find_producer("p") == "new"
     table.connection_lost("new")
     assert table.find_producer("p") is None
+
+
+def test_ids_that_a_connection_no_longer_has_are_forgotten() -> None:
+    """A client that made up a new id for each heart beat once filled the memory."""
+    table = ClientTable()
+    for number in range(50):
+        table.register_producer("a", client(f"c{number}"), "p")
+        table.register_producer("a", client(f"c{number}"), "q")
+    assert table.find_producer("c48") is None and table.find_producer("c49") == "a"
+    assert len(table._producers_by_id) == len(table._producer_ids) == 1
+    table.connection_lost("a")
+    assert not table._producers_by_id and not table._producer_ids
+
+
+def test_id_that_moved_to_another_connection_stays_when_the_former_one_ends() -> None:
+    table = ClientTable()
+    table.register_producer("a", client("c"), "p")
+    table.register_producer("b", client("c"), "p")
+    table.register_producer("a", client("d"), "p")
+    table.connection_lost("a")
+    assert table.find_producer("c") == "b" and table.find_producer("d") is None
+
+
+def test_clients_of_one_connection_are_in_so_many_groups() -> None:
+    table = ClientTable(2)
+    table.register_producer("a", client(), "p")
+    register(table, "a", subscription("T"))
+    with pytest.raises(SystemBusyError, match=r"is in 2 groups, allowed are 2 .*HeartbeatGroups"):
+        table.register_producer("a", client(), "q")
+    # What it is in already is renewed, and others are free.
+    assert not register(table, "a", subscription("T"))
+    table.register_producer("b", client("c2"), "q")
+    table.unregister_producer("a", "p")
+    table.register_producer("a", client(), "q")
+
+
+def test_subscriptions_of_all_groups_take_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SUBSCRIPTIONS_BYTES_MAX", 1000)
+    table = ClientTable()
+    register(table, "a", subscription("T", 1, "A||B"))
+    long = subscription("T", 2, "A" * 990)
+    with pytest.raises(SystemBusyError, match=r"would take \d+ bytes, allowed are 1000"):
+        register(table, "a", long)
+    group = table.find_group("g")
+    assert group is not None and group.subscriptions["T"].expression == "A||B"
+    register(table, "a", subscription("T", 3, "A"))
+    table.connection_lost("a")
+    assert table._subscriptions_bytes == 0

@@ -12,6 +12,7 @@ from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS
 from ledgermq.state.queue_locks import QueueKey
+from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 from tests.unit.protocol.wires import Recorder
 
@@ -26,6 +27,7 @@ class Bench:
         self.parts = Parts().lead()
         parts = self.parts
         parts.state.lead("n0/1")
+        parts.state.put_topic(TopicConfig("t", 1, 1))
         self.processor = ClientProcessor(
             parts.config,
             parts.leadership,

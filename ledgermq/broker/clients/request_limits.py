@@ -1,0 +1,115 @@
+"""What a request of a client about itself may have: bytes before it is read, and entries after.
+
+The bytes are looked at before anybody reads the body, access control included: a body of 16 MiB
+takes seconds to read. The entries are looked at before anything is changed. Pure.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.dispatch import Answer, Processor
+from ledgermq.broker.selectors.filters import EXPRESSION_CHARS_MAX
+from ledgermq.protocol.bodies import LockBatchRequestBody
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.heartbeat import HeartbeatData
+from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state import names
+from ledgermq.state.errors import InvalidRequestError
+from ledgermq.state.topics import QUEUES_MAX
+
+CLIENT_ID_CHARS_MAX: Final = 255
+_BROKER_NAME_CHARS_MAX: Final = 255
+# Of the body of a request for locks, for each queue.
+_QUEUE_BYTES: Final = 1024
+
+
+def with_limits(processors: Mapping[int, Processor], config: BrokerConfig) -> dict[int, Processor]:
+    """Returns the table of processors, those for clients' bodies behind a limit of their bytes."""
+    beat = (config.heart_beat_bytes_max, "maxHeartbeatBytes")
+    locks = (config.lock_queues_max * _QUEUE_BYTES, "maxLockQueues")
+    limits = {
+        int(RequestCode.HEART_BEAT): beat,
+        int(RequestCode.CHECK_CLIENT_CONFIG): beat,
+        int(RequestCode.LOCK_BATCH_MQ): locks,
+        int(RequestCode.UNLOCK_BATCH_MQ): locks,
+    }
+    limited = {
+        code: _limited(processors[code], *limit)
+        for code, limit in limits.items()
+        if code in processors
+    }
+    return {**processors, **limited}
+
+
+def _limited(processor: Processor, bytes_max: int, key: str) -> Processor:
+    def checked(connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        if len(command.body) > bytes_max:
+            raise InvalidRequestError(
+                f"the body of a request {command.code} has {len(command.body)} bytes,"
+                f" allowed are {bytes_max} (key {key})"
+            )
+        return processor(connection, command)
+
+    return checked
+
+
+def check_heart_beat(data: HeartbeatData, groups_max: int) -> None:
+    """Checks a heart beat before any of it counts.
+
+    Raises:
+        InvalidRequestError: there are too many groups, a name cannot be that of one, or the client
+            id or an expression is too long.
+    """
+    check_client_id(data.client_id)
+    count = len(data.consumer_data_set) + len(data.producer_data_set)
+    if count > groups_max:
+        raise InvalidRequestError(
+            f"the heart beat of {data.client_id} names {count} groups, allowed are {groups_max}"
+            " (key maxHeartbeatGroups)"
+        )
+    for producer in data.producer_data_set:
+        names.check_group_name(producer.group_name)
+    for consumer in data.consumer_data_set:
+        names.check_group_name(consumer.group_name)
+        for subscription in consumer.subscription_data_set:
+            chars = len(subscription.sub_string or "")
+            if chars > EXPRESSION_CHARS_MAX:
+                raise InvalidRequestError(
+                    f"the subscription of group {consumer.group_name} to topic"
+                    f" {subscription.topic[:255]} has {chars} characters,"
+                    f" allowed are {EXPRESSION_CHARS_MAX}"
+                )
+
+
+def check_client_id(client_id: str) -> None:
+    """Raises InvalidRequestError when the text may not be the id of a client."""
+    if not 0 < len(client_id) <= CLIENT_ID_CHARS_MAX:
+        raise InvalidRequestError(
+            f"the client id has {len(client_id)} characters, allowed are 1 to {CLIENT_ID_CHARS_MAX}"
+        )
+
+
+def check_locks(request: LockBatchRequestBody, queues_max: int) -> None:
+    """Checks a request for locks, or to give them back.
+
+    Raises:
+        InvalidRequestError: there are too many queues, or a field is too long or too great.
+    """
+    check_client_id(request.client_id)
+    count = len(request.mq_set)
+    if count > queues_max:
+        raise InvalidRequestError(
+            f"mqSet has {count} queues, allowed are {queues_max} (key maxLockQueues)"
+        )
+    for queue in request.mq_set:
+        if not 0 <= queue.queue_id < QUEUES_MAX:
+            raise InvalidRequestError(
+                f"queueId is {queue.queue_id}, allowed are 0 to {QUEUES_MAX - 1}"
+            )
+        if len(queue.broker_name) > _BROKER_NAME_CHARS_MAX:
+            raise InvalidRequestError(
+                f"brokerName has {len(queue.broker_name)} characters,"
+                f" allowed are {_BROKER_NAME_CHARS_MAX}"
+            )

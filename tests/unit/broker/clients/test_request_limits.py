@@ -1,0 +1,124 @@
+"""Heart beats and requests for locks that are too large: refused before anything of them counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+
+from ledgermq.broker.clients.heartbeat import ClientProcessor
+from ledgermq.broker.clients.request_limits import with_limits
+from ledgermq.protocol.bodies import LockBatchResponseBody
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.state.errors import InvalidRequestError, TopicNotFoundError
+from ledgermq.state.topics import TopicConfig
+from tests.unit.broker.parts import Parts
+from tests.unit.protocol.wires import Recorder
+
+_CODE = RequestCode
+
+
+class Bench:
+    """A leader that clients tell of themselves."""
+
+    def __init__(self, **settings: str) -> None:
+        parts = self.parts = Parts(**settings).lead()
+        parts.state.put_topic(TopicConfig("T", 4, 4))
+        processor = ClientProcessor(
+            parts.config, parts.leadership, parts.state, parts.clients,
+            lambda: parts.now_ms, lambda: float(parts.now_ms),
+        )  # fmt: skip
+        table = {
+            int(_CODE.HEART_BEAT): processor.heart_beat,
+            int(_CODE.LOCK_BATCH_MQ): processor.lock,
+            int(_CODE.UNLOCK_BATCH_MQ): processor.unlock,
+        }
+        self._processors = with_limits(table, parts.config)
+        self.connection = CommandProtocol(Clock(), Recorder())
+        self.connection.makeConnection(StringTransport())
+
+    def ask(self, code: int, body: Any) -> Any:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self._processors[code](self.connection, RemotingCommand(code=code, body=content))
+
+    def beat(self, *groups: str, expression: str = "*", producers: int = 0) -> Any:
+        wanted = {"topic": "T", "subString": expression, "subVersion": 1}
+        consumers = [{"groupName": group, "subscriptionDataSet": [wanted]} for group in groups]
+        named = [{"groupName": f"p{number}"} for number in range(producers)]
+        body = {"clientID": "c", "consumerDataSet": consumers, "producerDataSet": named}
+        return self.ask(_CODE.HEART_BEAT, body)
+
+    def lock(self, *queues: tuple[str, int], code: int = _CODE.LOCK_BATCH_MQ) -> list[int]:
+        rows = [{"topic": topic, "brokerName": "b", "queueId": n} for topic, n in queues]
+        body = {"consumerGroup": "g", "clientId": "c", "mqSet": rows}
+        answers: list[Any] = []
+        self.ask(code, body).addBoth(answers.append)
+        self.parts.turn.end()
+        if not answers[0].body:
+            return []
+        held = LockBatchResponseBody.decode(answers[0].body).lock_ok_mq_set
+        return sorted(queue.queue_id for queue in held)
+
+
+def test_a_heart_beat_of_many_groups_makes_none_of_them() -> None:
+    bench = Bench(maxHeartbeatGroups="3")
+    before = len(bench.parts.state.topics), len(bench.parts.state.groups)
+    with pytest.raises(InvalidRequestError, match=r"names 4 groups, allowed are 3 .*key max"):
+        bench.beat("a", "b", "c", producers=1)
+    assert (len(bench.parts.state.topics), len(bench.parts.state.groups)) == before
+    assert bench.parts.clients.memberships_count == 0
+    bench.beat("a", "b", producers=1)
+    assert bench.parts.clients.memberships_count == 3
+
+
+def test_a_heart_beat_with_one_bad_name_makes_none_of_its_groups() -> None:
+    bench = Bench()
+    with pytest.raises(InvalidRequestError, match="illegal characters"):
+        bench.beat("a", "no name")
+    assert bench.parts.state.groups.find("a") is None
+
+
+def test_a_large_body_is_not_read() -> None:
+    bench = Bench(maxHeartbeatBytes="2000", maxLockQueues="2")
+    for code, allowed in (
+        (_CODE.HEART_BEAT, r"2000 \(key maxHeartbeatBytes\)"),
+        (_CODE.LOCK_BATCH_MQ, r"2048 \(key maxLockQueues\)"),
+        (_CODE.UNLOCK_BATCH_MQ, r"2048 \(key maxLockQueues\)"),
+    ):
+        # No JSON at all: whoever reads it says so.
+        with pytest.raises(InvalidRequestError, match=f"has 3000 bytes, allowed are {allowed}"):
+            bench.ask(code, b"{" * 3000)
+
+
+def test_an_expression_has_the_limit_that_it_has_in_a_pull() -> None:
+    bench = Bench()
+    with pytest.raises(InvalidRequestError, match="has 65537 characters, allowed are 65536"):
+        bench.beat("a", expression="A" * 65_537)
+    assert bench.parts.state.groups.find("a") is None
+    bench.beat("a", expression="A" * 65_536)
+
+
+def test_a_request_locks_so_many_queues_and_none_when_there_are_more() -> None:
+    bench = Bench(maxLockQueues="2")
+    for code in (_CODE.LOCK_BATCH_MQ, _CODE.UNLOCK_BATCH_MQ):
+        with pytest.raises(InvalidRequestError, match=r"has 3 queues, allowed are 2 .*key maxLo"):
+            bench.lock(("T", 0), ("T", 1), ("T", 2), code=code)
+        with pytest.raises(InvalidRequestError, match="queueId is 65536, allowed are 0 to 65535"):
+            bench.lock(("T", 65_536), code=code)
+    assert len(bench.parts.state.locks) == 0
+    assert bench.lock(("T", 0), ("T", 1)) == [0, 1]
+    bench.lock(("T", 0), code=_CODE.UNLOCK_BATCH_MQ)
+    assert len(bench.parts.state.locks) == 1
+
+
+def test_nobody_gets_the_lock_of_a_topic_that_is_not_there() -> None:
+    bench = Bench()
+    assert bench.lock(("T", 1), ("gone", 2)) == [1]
+    assert len(bench.parts.state.locks) == 1
+    with pytest.raises(TopicNotFoundError, match=r"no lock: topic\[gone\] not exist"):
+        bench.lock(("gone", 2))
