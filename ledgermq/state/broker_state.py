@@ -7,15 +7,16 @@ them out of every consume queue, here and in a Java member. Every member applies
 committed; the leader has no other way. Until then nothing is visible, registered or answered.
 
 What a leader has proposed and not yet applied it remembers only so far as the next request must
-know of it: topics and groups that are being made (`make_topic`, `make_group`), offsets that are on
-their way (`offset_commits.py`), queues that change hands (`lock_grants.py`).
+know of it: topics and groups that are on their way (`coming.py`), offsets that are on theirs
+(`offset_commits.py`), queues that change hands (`lock_grants.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from ledgermq.state import names
+from ledgermq.state.coming import Coming
 from ledgermq.state.commands import (
     AccessChanged,
     Command,
@@ -54,6 +55,17 @@ from ledgermq.state.under_way import OnCommitted
 
 # Told which of the queues that a client asked for it holds now, or why that is not known.
 OnLocked = Callable[[list[QueueKey], BrokerError | None], None]
+
+
+class CreationLimits(Protocol):
+    """How many topics and groups somebody may make; who that is, only the owner knows.
+
+    Both raise SystemBusyError when it is one too many, and count it otherwise.
+    """
+
+    def take_topic(self, maker: Any, name: str) -> None: ...
+
+    def take_group(self, maker: Any, name: str) -> None: ...
 
 
 class BrokerState:
@@ -123,9 +135,10 @@ class BrokerState:
         )
         # Of tables with changes that were proposed in this leadership: what the last one leads to.
         self._versions: dict[TopicTable | SubscriptionGroupTable, DataVersion] = {}
-        # What this leader makes and has not applied yet.
-        self._topics_made: dict[str, TopicConfig] = {}
-        self._groups_made: dict[str, SubscriptionGroup] = {}
+        # What this leader has proposed and not applied yet.
+        self._topics_coming, self._groups_coming = Coming(topics), Coming(groups)
+        # Of those for whom topics and groups come into being; None where nobody is counted.
+        self.creations: CreationLimits | None = None
         # Tables that are newer than their files; cleared by whoever writes them.
         self.are_topics_unsaved = False
         self.are_groups_unsaved = False
@@ -186,8 +199,8 @@ class BrokerState:
 
     def _forget(self) -> None:
         self._versions.clear()
-        self._topics_made.clear()
-        self._groups_made.clear()
+        self._topics_coming.clear()
+        self._groups_coming.clear()
         self.commits.forget()
         self._sweep.follow()
         self._is_access_wanted = False
@@ -222,8 +235,8 @@ class BrokerState:
 
     @property
     def is_making(self) -> bool:
-        """True while topics or groups are being made because somebody uses them."""
-        return bool(self._topics_made or self._groups_made)
+        """True while topics or groups are on their way into the tables."""
+        return bool(self._topics_coming) or bool(self._groups_coming)
 
     def when_made(self, done: OnCommitted) -> None:
         """Has `done` told when all is applied that was proposed so far: at once when it is."""
@@ -234,7 +247,8 @@ class BrokerState:
     def put_topic(self, topic: TopicConfig, done: OnCommitted | None = None) -> None:
         """Adds or replaces a topic."""
         is_new = self.topics.find(topic.name) != topic
-        self._propose(TopicsChanged((topic,), version=self._next(self.topics, is_new)), done)
+        command = TopicsChanged((topic,), version=self._next(self.topics, is_new))
+        self._propose(command, self._topics_coming.begin(topic, done))
 
     def remove_topic(self, name: str, done: OnCommitted | None = None) -> None:
         """Drops a topic and the offsets for it."""
@@ -243,7 +257,8 @@ class BrokerState:
     def put_group(self, group: SubscriptionGroup, done: OnCommitted | None = None) -> None:
         """Adds or replaces a subscription group."""
         is_new = self.groups.find(group.name) != group
-        self._propose(GroupsChanged((group,), version=self._next(self.groups, is_new)), done)
+        command = GroupsChanged((group,), version=self._next(self.groups, is_new))
+        self._propose(command, self._groups_coming.begin(group, done))
 
     def remove_group(
         self, name: str, removes_offsets: bool, done: OnCommitted | None = None
@@ -264,42 +279,60 @@ class BrokerState:
         return version
 
     def find_topic(self, name: str) -> TopicConfig | None:
-        """Returns a topic that is there, or is being made: what is stored for it stands behind it
-        in the log.
+        """Returns a topic that is there, or on its way: what is stored for it stands behind it in
+        the log.
         """
-        return self.topics.find(name) or self._topics_made.get(name)
+        return self.topics.find(name) or self._topics_coming.find(name)
 
-    def make_topic(self, topic: TopicConfig) -> None:
+    def find_group(self, name: str) -> SubscriptionGroup | None:
+        """Returns a group that is there, or on its way."""
+        return self.groups.find(name) or self._groups_coming.find(name)
+
+    def check_topic(self, topic: TopicConfig, maker: object) -> None:
+        """Checks a topic that somebody wants to make or to change, before it is proposed.
+
+        Args:
+            topic: as it is to be.
+            maker: for whom; None for the broker itself.
+
+        Raises:
+            SystemBusyError: the table is full, or its maker made too many.
+        """
+        self._topics_coming.check_room(topic)
+        is_new = self.find_topic(topic.name) is None
+        if is_new and maker is not None and self.creations is not None:
+            self.creations.take_topic(maker, topic.name)
+
+    def check_group(self, group: SubscriptionGroup, maker: object) -> None:
+        """As `check_topic`, of a group."""
+        self._groups_coming.check_room(group)
+        is_new = self.find_group(group.name) is None
+        if is_new and maker is not None and self.creations is not None:
+            self.creations.take_group(maker, group.name)
+
+    def make_topic(self, topic: TopicConfig, maker: object = None) -> None:
         """Makes a topic that is missing.
 
         Raises:
-            SystemBusyError: there are too many topics.
+            As `check_topic`.
         """
-        name = topic.name
-        self.topics.check_room(name, len(self._topics_made))
-        self._topics_made[name] = topic
-        self.put_topic(topic, lambda error: _end_making(self._topics_made, topic, error))
+        self.check_topic(topic, maker)
+        self.put_topic(topic)
 
-    def make_group(self, group: SubscriptionGroup) -> None:
-        """Makes a group that is missing.
-
-        Raises:
-            SystemBusyError: there are too many groups.
-        """
-        self.groups.check_room(group.name, len(self._groups_made))
-        self._groups_made[group.name] = group
-        self.put_group(group, lambda error: _end_making(self._groups_made, group, error))
-
-    def group_for_use(self, name: str) -> SubscriptionGroup:
+    def group_for_use(self, name: str, maker: object = None) -> SubscriptionGroup:
         """Returns a group; one that is missing is made by a leader when that is allowed. A follower
         gives one for this call only.
+
+        Args:
+            name: of the group.
+            maker: as in `check_topic`.
 
         Raises:
             GroupNotFoundError: unknown, and groups are not created on use.
             InvalidRequestError: the name may not be that of a group.
-            SystemBusyError: there are too many groups.
+            SystemBusyError: there are too many groups, or its maker made too many.
         """
-        group = self.groups.find(name) or self._groups_made.get(name)
+        group = self.find_group(name)
         if group is not None:
             return group
         names.check_group_name(name)
@@ -310,17 +343,24 @@ class BrokerState:
             )
         group = SubscriptionGroup(name)
         if self.is_leading:
-            self.make_group(group)
+            self.check_group(group, maker)
+            self.put_group(group)
         return group
 
-    def topic_for_group(self, name: str, queue_count: int, topic_sys_flag: int) -> TopicConfig:
-        """Returns a retry or dead-letter topic; the leader makes it when it is missing."""
+    def topic_for_group(
+        self, name: str, queue_count: int, topic_sys_flag: int, maker: object = None
+    ) -> TopicConfig:
+        """Returns a retry or dead-letter topic; the leader makes it when it is missing.
+
+        What a group in the table needs was counted with the group: it counts for the maker only
+        where there are groups that stand in no table.
+        """
         topic = self.find_topic(name)
         if topic is None:
             names.check_topic_name(name)
             topic = TopicConfig(name, queue_count, queue_count, topic_sys_flag=topic_sys_flag)
             if self.is_leading:
-                self.make_topic(topic)
+                self.make_topic(topic, maker if names.LIGHT_QUEUE_PREFIX in name else None)
         return topic
 
     def permission_changed(self) -> None:
@@ -482,10 +522,10 @@ class BrokerState:
         match command:
             case TopicsChanged(put=topics):
                 for topic in topics:
-                    self._topics_made.pop(topic.name, None)
+                    self._topics_coming.applied(topic.name)
             case GroupsChanged(put=groups):
                 for group in groups:
-                    self._groups_made.pop(group.name, None)
+                    self._groups_coming.applied(group.name)
             case LocksChanged(put=changes):
                 self._grants.ended(changes)
 
@@ -525,16 +565,6 @@ class BrokerState:
         if offsets:
             self.offsets.put(offsets)
             self.are_offsets_unsaved = True
-
-
-def _end_making(
-    made: dict[str, Any], entry: TopicConfig | SubscriptionGroup, error: BrokerError | None
-) -> None:
-    """One that was refused is made by the next use; one that takes long may be made yet."""
-    if error is None or isinstance(error, CommitTimeoutError):
-        return
-    if made.get(entry.name) is entry:
-        del made[entry.name]
 
 
 def _ignore(_: BrokerError | None) -> None:

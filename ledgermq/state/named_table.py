@@ -4,11 +4,14 @@ Time is passed in. Whoever caches something about an entry compares `generation`
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import SystemBusyError
 from ledgermq.state.ordered_names import OrderedNames
+
+# Of all entries as JSON: below what a state file may have.
+_BYTES_MAX: Final = 256 << 20
 
 
 class Named(Protocol):
@@ -16,6 +19,10 @@ class Named(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def json_bytes(self) -> int:
+        """At most what it takes as JSON, with its name."""
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -38,6 +45,7 @@ class NamedTable(Generic[Config]):
         table_key: str,
         count_max: int,
         count_key: str,
+        bytes_max: int = _BYTES_MAX,
     ) -> None:
         """Begins empty.
 
@@ -47,6 +55,7 @@ class NamedTable(Generic[Config]):
             table_key: of the entries in upstream's document.
             count_max: entries that may be there.
             count_key: the configuration's key for that.
+            bytes_max: of all entries as JSON.
         """
         self._read = read
         self._noun = noun
@@ -55,6 +64,9 @@ class NamedTable(Generic[Config]):
         self._count_key = count_key
         self._entries: dict[str, Config] = {}
         self._names = OrderedNames()
+        self._bytes_max = bytes_max
+        # At most what the entries take as JSON.
+        self.json_bytes = 0
         # What name servers, tools and other brokers compare.
         self.version = DataVersion()
         # Changes of this table in this process.
@@ -62,6 +74,9 @@ class NamedTable(Generic[Config]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
 
     def find(self, name: str) -> Config | None:
         """Returns the entry, or None."""
@@ -71,18 +86,30 @@ class NamedTable(Generic[Config]):
         """Returns all entries in the order of their names."""
         return [self._entries[name] for name in self._names]
 
-    def check_room(self, name: str, more: int = 0) -> None:
-        """Raises SystemBusyError when one more entry would pass the limit.
+    def check_room(self, name: str, more: int = 0, *, more_bytes: int = 0) -> None:
+        """Checks an entry that is to be added or replaced.
 
         Args:
             name: of the entry.
-            more: entries that are on their way into the table.
+            more: other new entries that are on their way into the table.
+            more_bytes: what it takes as JSON, and what those on their way take.
+
+        Raises:
+            SystemBusyError: it would pass a limit.
         """
         count = len(self._entries) + more
-        if name not in self._entries and count >= self._count_max:
+        known = self._entries.get(name)
+        if known is None and count >= self._count_max:
             raise SystemBusyError(
                 f"{self._noun}[{name}] not created: there are {count} {self._noun}s,"
                 f" allowed are {self._count_max} (key {self._count_key})"
+            )
+        former_bytes = 0 if known is None else known.json_bytes
+        size = self.json_bytes - former_bytes + more_bytes
+        if more_bytes > former_bytes and size > self._bytes_max:
+            raise SystemBusyError(
+                f"{self._noun}[{name}] not stored: with it {count} {self._noun}s would take {size}"
+                f" bytes, allowed are {self._bytes_max}"
             )
 
     def put(self, entry: Config, now_ms: int) -> bool:
@@ -102,12 +129,16 @@ class NamedTable(Generic[Config]):
         return True
 
     def _put(self, entry: Config) -> None:
-        if entry.name not in self._entries:
+        former = self._entries.get(entry.name)
+        if former is None:
             self._names.add(entry.name)
+        else:
+            self.json_bytes -= former.json_bytes
+        self.json_bytes += entry.json_bytes
         self._entries[entry.name] = entry
 
     def _remove(self, name: str) -> None:
-        del self._entries[name]
+        self.json_bytes -= self._entries.pop(name).json_bytes
         self._names.remove(name)
 
     def _changed(self, now_ms: int) -> None:
@@ -128,6 +159,7 @@ class NamedTable(Generic[Config]):
         """Takes over a whole table."""
         self._entries = {entry.name: entry for entry in entries}
         self._names = OrderedNames(self._entries)
+        self.json_bytes = sum(entry.json_bytes for entry in self._entries.values())
         self.version = version
         self.generation += 1
 

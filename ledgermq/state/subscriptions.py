@@ -14,6 +14,8 @@ from ledgermq.state.data_version import truth, whole_number
 from ledgermq.state.named_table import NamedTable
 
 _RETRIES_MAX_DEFAULT: Final = 16
+# What a group takes as JSON besides its name, which stands there twice, and its settings of 5.x.
+_JSON_BYTES: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,12 @@ class SubscriptionGroup:
     notifies_members: bool = True
     # What 5.x knows besides; kept for its proxies and tools.
     settings: GroupSettings = DEFAULT_SETTINGS
+
+    @property
+    def json_bytes(self) -> int:
+        """At most what it takes as JSON, with its name."""
+        settings = 0 if self.settings == DEFAULT_SETTINGS else self.settings.json_bytes
+        return _JSON_BYTES + 2 * len(self.name) + settings
 
     def to_json(self) -> dict[str, Any]:
         """Returns upstream's object; as 4.9 has it while nobody set what 5.x knows."""

@@ -4,6 +4,7 @@ Pure. The table is a part of the replicated state: only `machine.py` changes it.
 `TopicConfig.java`, `TopicConfigManager.java`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
@@ -24,6 +25,8 @@ TOPIC_UNIT: Final = 1
 TOPIC_UNIT_SUBSCRIPTION: Final = 2
 
 QUEUES_MAX: Final = 65_536
+# What a topic takes as JSON besides its name, which stands there twice, and its attributes.
+_JSON_BYTES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,12 @@ class TopicConfig:
     def queue_count(self) -> int:
         """Queues that may hold messages: a queue id of a send must be below it."""
         return max(self.read_queue_count, self.write_queue_count)
+
+    @property
+    def json_bytes(self) -> int:
+        """At most what it takes as JSON, with its name."""
+        attributes = len(json.dumps(dict(self.attributes))) if self.attributes else 0
+        return _JSON_BYTES + 2 * len(self.name) + attributes
 
     def to_json(self) -> dict[str, Any]:
         """Returns upstream's object; as 4.9 has it while there are no attributes."""

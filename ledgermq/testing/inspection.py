@@ -57,7 +57,8 @@ def put_topic(broker: BrokerService, topic: str, queues: int) -> Deferred[None]:
     """
     broker.leadership.check_serving()
     check_topic_name(topic)
-    broker.state.topics.check_room(topic)
+    config = TopicConfig(topic, queues, queues)
+    broker.state.check_topic(config, None)
     committed: Deferred[None] = Deferred()
 
     def done(error: BrokerError | None) -> None:
@@ -66,5 +67,5 @@ def put_topic(broker: BrokerService, topic: str, queues: int) -> Deferred[None]:
         else:
             committed.errback(error)
 
-    broker.state.put_topic(TopicConfig(topic, queues, queues), done)
+    broker.state.put_topic(config, done)
     return committed

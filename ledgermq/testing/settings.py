@@ -35,6 +35,9 @@ _DEFAULTS: Final = {
     "maxConnectionsPerAddress": "10000",
     "maxNewConnectionsPerAddress": "100000",
     "maxNewTopicsPerAddress": "100000",
+    "maxNewTopicsPerAccount": "100000",
+    "maxNewGroupsPerAddress": "100000",
+    "maxNewGroupsPerAccount": "100000",
 }
 # What the cluster says itself.
 _OWN: Final = frozenset(

@@ -42,17 +42,21 @@ class Guard:
 
     def _protected(self, processor: Processor) -> Processor:
         def checked(connection: CommandProtocol, command: RemotingCommand) -> Answer:
-            self.check(connection.peer_host, command)
+            # Other requests of the connection may be signed by others.
+            connection.account = self.check(connection.peer_host, command)
             return processor(connection, command)
 
         return checked
 
-    def check(self, host: str, command: RemotingCommand) -> None:
+    def check(self, host: str, command: RemotingCommand) -> str | None:
         """Lets a request pass.
 
         Args:
             host: the address that it came from.
             command: as it was received.
+
+        Returns:
+            The access key of the account that signed it; None where no signature is looked at.
 
         Raises:
             AccessDeniedError: it may not; says why.
@@ -60,11 +64,13 @@ class Guard:
         """
         rules = self._table.rules
         if any(pattern.matches(host) for pattern in rules.white_addresses):
-            return
+            return None
         try:
             account = self._account_of(host, command)
-            if account is not None:
-                self._check_needs(account, command)
+            if account is None:
+                return None
+            self._check_needs(account, command)
+            return account.access_key
         except AccessDeniedError:
             self.refused_count += 1
             raise

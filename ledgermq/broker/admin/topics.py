@@ -74,7 +74,6 @@ class TopicProcessor:
                 f"topicFilterType is {header.topic_filter_type[:32]},"
                 f" allowed are {' and '.join(_FILTER_TYPES)}"
             )
-        self._state.topics.check_room(name)
         known = self._state.topics.find(name)
         attributes = change_attributes(
             {} if known is None else known.attributes,
@@ -92,6 +91,7 @@ class TopicProcessor:
             is_ordered=header.order,
             attributes=attributes,
         )
+        self._state.check_topic(topic, connection)
         return answer_when_committed(command, lambda done: self._state.put_topic(topic, done))
 
     def delete_topic(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
@@ -143,7 +143,6 @@ class TopicProcessor:
             raise InvalidRequestError(
                 f"retryQueueNums is {body.retry_queue_nums}, allowed are 0 to {QUEUES_MAX}"
             )
-        self._state.groups.check_room(body.group_name)
         settings = self._settings(body.group_name, GroupSettings.decode(command.body))
         group = SubscriptionGroup(
             name=body.group_name,
@@ -157,6 +156,7 @@ class TopicProcessor:
             notifies_members=body.notify_consumer_ids_changed_enable,
             settings=settings,
         )
+        self._state.check_group(group, connection)
         return answer_when_committed(command, lambda done: self._state.put_group(group, done))
 
     def _settings(self, group: str, told: GroupSettings) -> GroupSettings:

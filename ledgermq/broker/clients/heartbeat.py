@@ -65,6 +65,7 @@ from ledgermq.state.errors import (
     ConsumerOfflineError,
     GroupNotFoundError,
     InvalidRequestError,
+    SystemBusyError,
     TopicNotFoundError,
 )
 from ledgermq.state.queue_locks import QueueKey
@@ -104,10 +105,17 @@ class ClientProcessor:
             connection.peer,
             int(self._clock_ms()),
         )
+        refused: SystemBusyError | None = None
         for consumer in data.consumer_data_set:
-            self._register_consumer(connection, client, consumer)
+            try:
+                self._register_consumer(connection, client, consumer)
+            except SystemBusyError as error:
+                # The others are members all the same.
+                refused = refused or error
         for producer in data.producer_data_set:
             self._clients.register_producer(connection, client, producer.group_name)
+        if refused is not None:
+            raise refused
         if self._state.is_making:
             # The group is there for everybody when its first member hears that it belongs to it;
             # one that cannot be made now is made by its next use.
@@ -121,7 +129,7 @@ class ClientProcessor:
     ) -> None:
         name = consumer.group_name
         try:
-            group = self._state.group_for_use(name)
+            group = self._state.group_for_use(name, connection)
         except GroupNotFoundError:
             # Upstream registers the client all the same; its pulls are refused.
             pass
@@ -131,7 +139,9 @@ class ClientProcessor:
             ):
                 unit_flag = TOPIC_UNIT_SUBSCRIPTION if consumer.unit_mode else 0
                 topic_name = names.RETRY_PREFIX + name
-                self._state.topic_for_group(topic_name, group.retry_queue_count, unit_flag)
+                self._state.topic_for_group(
+                    topic_name, group.retry_queue_count, unit_flag, connection
+                )
         has_changed = self._clients.register_consumer(
             connection,
             client,

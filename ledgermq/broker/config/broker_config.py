@@ -115,6 +115,11 @@ class BrokerConfig:
     connections_per_host_max: int
     connections_per_host_rate: int
     new_topics_rate: int
+    account_topics_rate: int
+    new_topics_burst: int
+    new_groups_rate: int
+    account_groups_rate: int
+    new_groups_burst: int
     heart_beat_bytes_max: int
     heart_beat_groups_max: int
     lock_queues_max: int

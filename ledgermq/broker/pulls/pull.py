@@ -224,7 +224,7 @@ class PullProcessor:
     ) -> Answer:
         """Answers or parks a pull; `parked` is what it was until now when it was parked."""
         is_first = parked is None
-        group, subscription = self.admit(header)
+        group, subscription = self.admit(connection, header)
         if is_first and header.sys_flag & PULL_COMMIT_OFFSET:
             self.commit_offset(group.name, header.topic, header.queue_id, header.commit_offset)
         if connection.unsent_bytes > UNSENT_BYTES_MAX:
@@ -305,7 +305,9 @@ class PullProcessor:
             wants,
         )
 
-    def admit(self, header: PullMessageRequestHeader) -> tuple[SubscriptionGroup, Subscription]:
+    def admit(
+        self, connection: CommandProtocol, header: PullMessageRequestHeader
+    ) -> tuple[SubscriptionGroup, Subscription]:
         """Checks all that a pull says about its group, its queue and what it wants.
 
         The same is found again while topics, groups and subscriptions of members stay as they are.
@@ -313,7 +315,7 @@ class PullProcessor:
         Raises:
             BrokerError: the pull is refused.
         """
-        group = self._check(header)
+        group = self._check(connection, header)
         return group, self._subscription(header, group)
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -325,7 +327,9 @@ class PullProcessor:
         if self._leadership.is_serving:
             self.state.commits.tell(group, topic, queue_id, offset)
 
-    def _check(self, header: PullMessageRequestHeader) -> SubscriptionGroup:
+    def _check(
+        self, connection: CommandProtocol, header: PullMessageRequestHeader
+    ) -> SubscriptionGroup:
         """Checks broker, group, topic and queue, in upstream's order."""
         config = self._config
         if not config.broker_permission & PERM_READ:
@@ -333,7 +337,7 @@ class PullProcessor:
                 f"the broker[{config.address_host}] pulling message is forbidden:"
                 f" brokerPermission is {config.broker_permission} without the bit {PERM_READ}"
             )
-        group = self.state.group_for_use(header.consumer_group)
+        group = self.state.group_for_use(header.consumer_group, connection)
         if not group.can_consume:
             raise NoPermissionError(
                 f"subscription group no permission, {group.name}: consumeEnable is false"

@@ -94,7 +94,7 @@ class QuickPulls:
             or self._clients.generation != self._clients_generation
         ):
             self._forget()
-        known = self._known.get(text) or self._admitted(frame, text)
+        known = self._known.get(text) or self._admitted(connection, frame, text)
         if known is None or connection.unsent_bytes > UNSENT_BYTES_MAX:
             return False
         group, topic, queue, commits_offset, pulled = known
@@ -132,11 +132,11 @@ class QuickPulls:
         self._groups_generation = self._groups.generation
         self._clients_generation = self._clients.generation
 
-    def _admitted(self, frame: bytes, text: bytes) -> _Known | None:
+    def _admitted(self, connection: CommandProtocol, frame: bytes, text: bytes) -> _Known | None:
         """Has a pull checked that is not remembered; None when it is refused."""
         try:
             header = decode_pull_header(decode(frame))
-            group, subscription = self._pulls.admit(header)
+            group, subscription = self._pulls.admit(connection, header)
         except (BrokerError, ProtocolError):
             return None
         queue = self._store.find_queue(header.topic, header.queue_id)

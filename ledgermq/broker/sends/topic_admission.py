@@ -12,15 +12,10 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.protocol.codes import VERSION_3_4_9
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import SendMessageRequestHeader
-from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
-from ledgermq.state.errors import (
-    NoPermissionError,
-    ServiceUnavailableError,
-    SystemBusyError,
-)
+from ledgermq.state.errors import NoPermissionError, ServiceUnavailableError
 from ledgermq.state.topics import (
     PERM_WRITE,
     TOPIC_UNIT,
@@ -31,8 +26,6 @@ from ledgermq.state.topics import (
 
 _DEAD_LETTER_QUEUES: Final = 1
 _RETRY_QUEUES_MIN: Final = 1
-# Topics that one address may create at once, as a multiple of what it may in a second.
-_NEW_TOPICS_BURST: Final = 10
 
 
 class TopicAdmission:
@@ -44,8 +37,6 @@ class TopicAdmission:
         self._state = state
         self._topics = state.topics
         self._now_ms = now_ms
-        rate = config.new_topics_rate
-        self._new_topics = RateLimit(rate, rate * _NEW_TOPICS_BURST)
 
     def admit(
         self,
@@ -75,7 +66,7 @@ class TopicAdmission:
         if names.is_closed_for_sends(name):
             raise NoPermissionError(f"Sending message to topic[{name}] is forbidden.")
         if name.startswith(names.RETRY_PREFIX):
-            return self._retry_topic(command, header)
+            return self._retry_topic(connection, command, header)
         return topic or self._new_topic(connection, header)
 
     def _new_topic(
@@ -88,30 +79,28 @@ class TopicAdmission:
             header.default_topic_queue_nums,
             TOPIC_UNIT if header.unit_mode else 0,
         )
-        address, _ = connection.context
-        if not self._new_topics.take(address, self._now_ms() / 1000):
-            raise SystemBusyError(
-                f"topic[{topic.name}] not created: {connection.peer} creates more than"
-                f" {self._new_topics.per_second} topics a second (key maxNewTopicsPerAddress)"
-            )
-        self._state.make_topic(topic)
+        self._state.make_topic(topic, connection)
         return topic
 
     def _retry_topic(
-        self, command: RemotingCommand, header: SendMessageRequestHeader
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
     ) -> TopicConfig:
         """The retry topic of a group, or its dead letters when the message was delivered often
         enough.
         """
-        group = self._state.group_for_use(header.topic[len(names.RETRY_PREFIX) :])
+        group = self._state.group_for_use(header.topic[len(names.RETRY_PREFIX) :], connection)
         retries_max = group.retries_max
         if command.version >= VERSION_3_4_9 and header.max_reconsume_times is not None:
             retries_max = header.max_reconsume_times
         if (header.reconsume_times or 0) >= retries_max:
             name = names.DEAD_LETTER_PREFIX + group.name
-            return self._state.topic_for_group(name, _DEAD_LETTER_QUEUES, 0)
+            return self._state.topic_for_group(name, _DEAD_LETTER_QUEUES, 0, connection)
         return self._state.topic_for_group(
             header.topic,
             max(group.retry_queue_count, _RETRY_QUEUES_MIN),
             TOPIC_UNIT_SUBSCRIPTION if header.unit_mode else 0,
+            connection,
         )

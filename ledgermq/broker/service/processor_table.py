@@ -9,6 +9,7 @@ from ledgermq.broker.access.processor import AccessProcessor
 from ledgermq.broker.admin.query import QueryProcessor
 from ledgermq.broker.admin.runtime_info import AdminProcessor
 from ledgermq.broker.admin.topics import TopicProcessor
+from ledgermq.broker.clients.creation_rates import CreationRates
 from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.clients.reply import ReplyProcessor
 from ledgermq.broker.clients.request_limits import with_limits
@@ -54,6 +55,7 @@ class Processors:
 
 def bind_processors(parts: Parts) -> Processors:
     """Makes all processors and their table."""
+    parts.state.creations = CreationRates(parts.config, parts.clock_ms)
     statistics = Statistics(parts.config.cluster_name, int(parts.clock_ms()))
     records = VisibleRecords(parts.messages)
     pulls = PullProcessor(

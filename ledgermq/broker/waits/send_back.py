@@ -73,7 +73,7 @@ class SendBackProcessor:
             raise self._leadership.refusal()
         self._proposals.check_room()
         header = command.header(ConsumerSendMsgBackRequestHeader)
-        group = self._state.group_for_use(header.group)
+        group = self._state.group_for_use(header.group, connection)
         if not self._config.broker_permission & PERM_WRITE:
             raise NoPermissionError(
                 f"the broker[{self._config.address_host}] sending message is forbidden:"
@@ -91,13 +91,14 @@ class SendBackProcessor:
         is_dead = header.delay_level < 0 or record.reconsume_times >= retries_max
         if is_dead:
             topic = self._state.topic_for_group(
-                names.DEAD_LETTER_PREFIX + group.name, _DEAD_LETTER_QUEUES, 0
+                names.DEAD_LETTER_PREFIX + group.name, _DEAD_LETTER_QUEUES, 0, connection
             )
         else:
             topic = self._state.topic_for_group(
                 names.RETRY_PREFIX + group.name,
                 group.retry_queue_count,
                 TOPIC_UNIT_SUBSCRIPTION if header.unit_mode else 0,
+                connection,
             )
         message = self._message(record, topic)
         if not is_dead:

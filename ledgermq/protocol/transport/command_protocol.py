@@ -95,6 +95,8 @@ class CommandProtocol(Protocol):
         self.connected_at = 0.0
         # Whatever the owner keeps for this connection.
         self.context: Any = None
+        # Who signed the request that is worked on, as the owner found out; None: nobody knows.
+        self.account: str | None = None
         # Set by an owner that has a quicker road for some frames: it gets those of each chunk and
         # says how many it has taken from their front.
         self.take_frames: Callable[[CommandProtocol, list[bytes]], int] | None = None

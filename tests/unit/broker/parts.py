@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from ledgermq.broker.clients.client_table import ClientTable
+from ledgermq.broker.clients.creation_rates import CreationRates
 from ledgermq.broker.config.broker_config import BrokerConfig, load_broker_config
 from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.counts.statistics import Statistics
@@ -36,6 +37,8 @@ class ListConnection:
 
     def __init__(self, peer: str = "10.0.0.9:5555") -> None:
         self.peer = peer
+        self.peer_host = peer.rpartition(":")[0]
+        self.account: str | None = None
         self.context: Any = (b"\x0a\x00\x00\x09", 5555)
         self.unsent_bytes = 0
         self.writes: list[bytes] = []
@@ -153,6 +156,7 @@ class Parts:
             on_topics_changed=self._changed,
             on_topic_removed=self.removed_topics.append,
         )
+        self.state.creations = CreationRates(self.config, lambda: float(self.now_ms))
         self.dispatcher = Dispatcher(
             send_fields={"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"},
             on_connection_lost=lambda connection: None,

@@ -19,6 +19,7 @@ from ledgermq.protocol.record import encode_record
 from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.sysflag import TRANSACTION_PREPARED
 from ledgermq.state.errors import AccessDeniedError
+from tests.unit.broker.parts import ListConnection
 
 
 class Log:
@@ -400,6 +401,21 @@ def test_protected_processor_is_not_reached_without_leave(guard: Guard) -> None:
     request = signed(USER, 310, **fields)
     table[310](peer, request)
     assert reached == [request]
+
+
+def test_an_account_is_told_only_where_its_signature_was_looked_at(guard: Guard) -> None:
+    """It is charged for what it makes: nobody else may name it."""
+    told: list[str | None] = []
+    table = guard.protect({310: lambda connection, request: told.append(connection.account)})
+    peer: Any = ListConnection()
+    for host, request in (
+        (HOST, signed(USER, 310, **OTHERS, b="orders")),
+        ("10.9.9.9", command(310, **OTHERS, b="orders", AccessKey=USER.access_key)),
+        ("10.8.8.1", command(310, **OTHERS, b="orders", AccessKey="at-home")),
+    ):
+        peer.peer_host = host
+        table[310](peer, request)
+    assert told == [USER.access_key, None, None]
 
 
 def test_needs_name_topic_and_group_as_they_stand_in_the_header() -> None:

@@ -15,7 +15,7 @@ from ledgermq.protocol.bodies import LockBatchResponseBody
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.transport import CommandProtocol
-from ledgermq.state.errors import InvalidRequestError, TopicNotFoundError
+from ledgermq.state.errors import InvalidRequestError, SystemBusyError, TopicNotFoundError
 from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
 from tests.unit.protocol.wires import Recorder
@@ -40,6 +40,7 @@ class Bench:
         }
         self._processors = with_limits(table, parts.config)
         self.connection = CommandProtocol(Clock(), Recorder())
+        self.connection.context = (b"\x0a\x00\x00\x09", 5555)
         self.connection.makeConnection(StringTransport())
 
     def ask(self, code: int, body: Any) -> Any:
@@ -122,3 +123,17 @@ def test_nobody_gets_the_lock_of_a_topic_that_is_not_there() -> None:
     assert len(bench.parts.state.locks) == 1
     with pytest.raises(TopicNotFoundError, match=r"no lock: topic\[gone\] not exist"):
         bench.lock(("gone", 2))
+
+
+def test_groups_that_may_be_made_are_made_when_another_one_may_not() -> None:
+    bench = Bench(maxNewGroupsPerAddress="1", maxNewGroupsAtOnce="2")
+    with pytest.raises(SystemBusyError, match=r"group\[c\] not created: .* \(key maxNewGroupsPer"):
+        bench.beat("a", "b", "c", "d", producers=1)
+    state, clients = bench.parts.state, bench.parts.clients
+    assert state.groups.find("a") is not None and state.topics.find("%RETRY%b") is not None
+    assert state.groups.find("c") is None and clients.memberships_count == 3
+    # A second later there is room for one; those that are there cost nothing.
+    bench.parts.now_ms += 1000
+    with pytest.raises(SystemBusyError, match=r"group\[d\]"):
+        bench.beat("a", "b", "c", "d")
+    assert state.groups.find("c") is not None

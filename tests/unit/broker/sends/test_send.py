@@ -130,7 +130,7 @@ def test_topic_is_created_before_its_first_message() -> None:
 
 
 def test_one_address_creates_so_many_topics_a_second() -> None:
-    parts = leader(maxNewTopicsPerAddress="2")
+    parts = leader(maxNewTopicsPerAddress="2", maxNewTopicsAtOnce="20")
     for number in range(20):
         send(parts, command(topic=f"T{number}"))
     with pytest.raises(errors.SystemBusyError, match="more than 2 topics a second"):
