@@ -5,6 +5,6 @@ machine.py        apply: the one way in which a table changes
 commands.py       what is proposed, and its form in the log
 proposals.py      commands on their way; sweep.py tells the state again, range by range
 topics.py, subscriptions.py, consumer_offsets.py, queue_locks.py, queue_progress.py   the tables
-offset_commits.py, lock_grants.py   what a leader knows of changes that are on their way
+coming.py, offset_commits.py, lock_requests.py   what a leader knows of changes on their way
 names.py, errors.py   what names may be, and how a broker refuses
 """

@@ -8,10 +8,10 @@ committed; the leader has no other way. Until then nothing is visible, registere
 
 What a leader has proposed and not yet applied it remembers only so far as the next request must
 know of it: topics and groups that are on their way (`coming.py`), offsets that are on theirs
-(`offset_commits.py`), queues that change hands (`lock_grants.py`).
+(`offset_commits.py`), queues that change hands (`lock_requests.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -34,13 +34,14 @@ from ledgermq.state.errors import (
     BrokerError,
     CommitTimeoutError,
     GroupNotFoundError,
+    InvalidRequestError,
     ServiceUnavailableError,
+    TopicNotFoundError,
 )
-from ledgermq.state.lock_grants import LockGrants
+from ledgermq.state.lock_requests import LockRequests
 from ledgermq.state.machine import AccessRules, Events, StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
 from ledgermq.state.proposals import StateProposals, StateWriter
-from ledgermq.state.queue_locks import LockRow, QueueKey
 from ledgermq.state.queue_progress import Run
 from ledgermq.state.records import cut_bytes
 from ledgermq.state.refusals import Refusals
@@ -52,9 +53,6 @@ from ledgermq.state.subscriptions import (
 from ledgermq.state.sweep import STEP_BYTES, StateSweep
 from ledgermq.state.topics import PERM_INHERIT, TopicConfig, TopicTable
 from ledgermq.state.under_way import OnCommitted
-
-# Told which of the queues that a client asked for it holds now, or why that is not known.
-OnLocked = Callable[[list[QueueKey], BrokerError | None], None]
 
 
 class CreationLimits(Protocol):
@@ -125,7 +123,7 @@ class BrokerState:
         self._sweep = StateSweep(
             machine, self._proposals, self._sweeps, self._cut_bytes, sweep_step_bytes
         )
-        self._grants = LockGrants(self.locks)
+        self.lock_requests = LockRequests(self.locks, self._proposals, self._propose, clock_ms)
         self.commits = OffsetCommits(
             offsets,
             propose=self._propose_offsets,
@@ -183,7 +181,7 @@ class BrokerState:
         self._proposals.lead(writer)
         self._forget()
         self.progress.lead()
-        self._grants.lead(self._clock_ms())
+        self.lock_requests.lead()
         self._sweep.begin()
         if self.access is not None:
             self.write_access()
@@ -370,6 +368,39 @@ class BrokerState:
 
     # Offsets, for others than `commits`.
 
+    def check_offset(self, group: str, topic: str, queue_id: int, maker: object) -> None:
+        """Checks that a group may have an offset for a queue; a group that is missing is made, as
+        by any other use.
+
+        Args:
+            maker: as in `check_topic`.
+
+        Raises:
+            InvalidRequestError: the name may not be that of a group, or the topic has no such
+                queue.
+            TopicNotFoundError: there is no such topic.
+            GroupNotFoundError, SystemBusyError: there is no such group, and it is not made.
+        """
+        if self.offsets.find(group, topic, queue_id) is not None:
+            return
+        names.check_group_name(group)
+        names.check_topic_name(topic)
+        known = self.find_topic(topic)
+        if known is None:
+            raise TopicNotFoundError(
+                f"offset of group[{group}] not stored: topic[{topic}] not exist"
+            )
+        if not 0 <= queue_id < known.queue_count:
+            raise InvalidRequestError(
+                f"offset of group[{group}] not stored: queueId is {queue_id},"
+                f" topic[{topic}] has {known.queue_count} queues"
+            )
+        if not self.is_leading and self.find_group(group) is None:
+            raise GroupNotFoundError(
+                f"offset of group[{group}] not stored: this broker does not know the group"
+            )
+        self.group_for_use(group, maker)
+
     def _propose_offsets(self, offsets: OffsetsByKey, done: OnCommitted) -> None:
         self._propose(OffsetsCommitted(offsets), done)
 
@@ -386,49 +417,9 @@ class BrokerState:
         """
         key = f"{topic}@{group}"
         self.offsets.check(key, queue_id, offset)
+        self.offsets.room_for(key, queue_id)
         self.offsets.put({key: {queue_id: offset}})
         self.are_offsets_unsaved = True
-
-    # Locks of queues.
-
-    def lock(self, group: str, queues: Iterable[QueueKey], client_id: str, done: OnLocked) -> None:
-        """Takes or renews locks; `done` is told which of them the client holds, when they are
-        applied: a lock that was given back meanwhile is none.
-
-        Raises:
-            SystemBusyError: there are too many locks.
-        """
-        held, rows = self._grants.lock(group, queues, client_id, self._clock_ms())
-
-        def applied(error: BrokerError | None) -> None:
-            done([one for one in held if self._grants.holds(group, one, client_id)], error)
-
-        self._change_locks({group: rows}, applied)
-
-    def unlock(
-        self, group: str, queues: Iterable[QueueKey], client_id: str, done: OnCommitted
-    ) -> None:
-        """Gives up locks; those of other clients stay."""
-        self._change_locks({group: self._grants.unlock(group, queues, client_id)}, done)
-
-    def expire_locks(self) -> None:
-        """Gives up locks that nobody renewed."""
-        self._change_locks(self._grants.expire(self._clock_ms()), _ignore)
-
-    def _change_locks(self, changes: Mapping[str, Sequence[LockRow]], done: OnCommitted) -> None:
-        if not any(changes.values()):
-            # A lock that is renewed may be on its way.
-            self._proposals.join(done)
-            return
-        writer = self._proposals.writer
-
-        def ended(error: BrokerError | None) -> None:
-            is_refused = error is not None and not isinstance(error, CommitTimeoutError)
-            if is_refused and self._proposals.writer == writer:
-                self._grants.ended(changes)
-            done(error)
-
-        self._propose(LocksChanged(changes), ended)
 
     # Rules of access control, and sweeps.
 
@@ -527,7 +518,7 @@ class BrokerState:
                 for group in groups:
                     self._groups_coming.applied(group.name)
             case LocksChanged(put=changes):
-                self._grants.ended(changes)
+                self.lock_requests.applied(changes)
 
     def _tell(self, events: Events) -> None:
         for name in events.removed_topics:
@@ -565,7 +556,3 @@ class BrokerState:
         if offsets:
             self.offsets.put(offsets)
             self.are_offsets_unsaved = True
-
-
-def _ignore(_: BrokerError | None) -> None:
-    """Nobody waits."""

@@ -7,7 +7,7 @@ state: only `machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ledgermq.state.errors import InvalidRequestError, SystemBusyError
 from ledgermq.state.names import LIGHT_QUEUE_PREFIX
@@ -26,6 +26,24 @@ _QUEUE_BYTES: Final = 30
 # topic@group -> queue_id -> offset
 OffsetsByKey = dict[str, dict[int, int]]
 _NO_OFFSETS: Final[Mapping[int, int]] = {}
+
+
+class Room(NamedTuple):
+    """What offsets take in the table that it has not yet."""
+
+    pairs: int = 0
+    bytes: int = 0
+
+    def plus(self, other: "Room") -> "Room":
+        """Returns the sum."""
+        return Room(self.pairs + other.pairs, self.bytes + other.bytes)
+
+    def minus(self, other: "Room") -> "Room":
+        """Returns what is left without the other."""
+        return Room(self.pairs - other.pairs, self.bytes - other.bytes)
+
+
+NO_ROOM: Final = Room()
 
 
 class ConsumerOffsetTable:
@@ -73,42 +91,50 @@ class ConsumerOffsetTable:
         """Returns the offsets of one group by queue id; empty when there are none."""
         return dict(self.of_key(f"{topic}{SEPARATOR}{group}"))
 
-    def check(
-        self, key: str, queue_id: int, offset: int, *, more_pairs: int = 0, more_queues: int = 0
-    ) -> None:
-        """Checks an offset that a group wants to commit.
+    def check(self, key: str, queue_id: int, offset: int) -> None:
+        """Raises InvalidRequestError for a number that no offset or queue can have.
 
         Args:
             key: topic@group.
-            more_pairs: new pairs that are on their way into the table.
-            more_queues: queues likewise.
-
-        Raises:
-            InvalidRequestError: a number that no offset or queue can have.
-            SystemBusyError: one more pair of topic and group, or one more queue, would pass the
-                limit.
         """
         if not 0 <= queue_id < QUEUES_MAX or not 0 <= offset <= _OFFSET_MAX:
             raise InvalidRequestError(
                 f"offset {offset} of {key} queue {queue_id} not stored: allowed are"
                 f" offsets from 0 to {_OFFSET_MAX} and queue ids from 0 to {QUEUES_MAX - 1}"
             )
+
+    def room_for(
+        self, key: str, queue_id: int, more: Room = NO_ROOM, *, is_pair_coming: bool = False
+    ) -> Room:
+        """Returns what an offset takes that a group wants to commit; nothing where it replaces one.
+
+        Args:
+            key: topic@group.
+            more: taken by what is on its way into the table.
+            is_pair_coming: whether offsets of the same pair are among it.
+
+        Raises:
+            SystemBusyError: one more pair of topic and group, or one more queue, would pass the
+                limit.
+        """
         queues = self._offsets.get(key)
         if queues is not None and queue_id in queues:
-            return
-        pairs = len(self._offsets) + more_pairs
-        if queues is None and pairs >= self._keys_max:
+            return NO_ROOM
+        is_new = queues is None and not is_pair_coming
+        pairs = len(self._offsets) + more.pairs
+        if is_new and pairs >= self._keys_max:
             raise SystemBusyError(
                 f"offset of {key} not stored: there are {pairs}"
                 f" pairs of topic and group, allowed are {self._keys_max}"
             )
-        new_pairs = more_pairs + (queues is None)
-        needed = _QUEUE_BYTES * (1 + more_queues) + _key_bytes(key) * new_pairs
-        if self.json_bytes + needed > self._bytes_max:
+        needed = Room(int(is_new), _QUEUE_BYTES + (_key_bytes(key) if is_new else 0))
+        size = self.json_bytes + more.bytes
+        if size + needed.bytes > self._bytes_max:
             raise SystemBusyError(
                 f"offset of {key} not stored: the offsets of {pairs} pairs of topic"
-                f" and group take {self.json_bytes} bytes, allowed are {self._bytes_max}"
+                f" and group take {size} bytes, allowed are {self._bytes_max}"
             )
+        return needed
 
     def put(self, changes: Mapping[str, Mapping[int, int]]) -> None:
         """Adds and replaces offsets; nothing is removed."""

@@ -8,9 +8,15 @@ it, and nobody sees an offset that is lost with its leader.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from ledgermq.state.consumer_offsets import SEPARATOR, ConsumerOffsetTable, OffsetsByKey
+from ledgermq.state.consumer_offsets import (
+    NO_ROOM,
+    SEPARATOR,
+    ConsumerOffsetTable,
+    OffsetsByKey,
+    Room,
+)
 from ledgermq.state.errors import BrokerError, CommitTimeoutError, SystemBusyError
 from ledgermq.state.refusals import Refusals
 from ledgermq.state.under_way import OnCommitted
@@ -18,6 +24,15 @@ from ledgermq.state.under_way import OnCommitted
 # Brings offsets into the log.
 ProposeOffsets = Callable[[OffsetsByKey, OnCommitted], None]
 _OFFSETS: Final = "consumer offsets"
+
+
+class _Proposed(NamedTuple):
+    """A command on its way."""
+
+    told: OffsetsByKey
+    # What of it the table has not, and no command before it.
+    room: Room
+    waiting: list[OnCommitted]
 
 
 class OffsetCommits:
@@ -50,10 +65,13 @@ class OffsetCommits:
         self._is_settled = is_settled
         self._call_at_end_of_turn = call_at_end_of_turn
         self._told: OffsetsByKey = {}
-        # Of what was told: pairs and queues that the table has not.
-        self._new_pairs = self._new_queues = 0
+        # What of it the table has not, and no command before it.
+        self._room = NO_ROOM
         # Commands that are neither applied nor refused, in their order.
-        self._proposed: list[tuple[OffsetsByKey, list[OnCommitted]]] = []
+        self._proposed: list[_Proposed] = []
+        self._proposed_room = NO_ROOM
+        # What took too long: it may come yet, and counts until all is settled.
+        self._late_room = NO_ROOM
         # Those who wait for what is proposed at the end of this turn.
         self._waiting: list[OnCommitted] = []
         self._is_called = False
@@ -67,7 +85,7 @@ class OffsetCommits:
     def forget(self) -> None:
         """Forgets what was told: this member begins to lead."""
         self._told, self._proposed = {}, []
-        self._new_pairs = self._new_queues = 0
+        self._room = self._proposed_room = self._late_room = NO_ROOM
         self._refusals.forget()
 
     def follow(self, error: BrokerError) -> None:
@@ -85,18 +103,27 @@ class OffsetCommits:
             SystemBusyError: there are too many.
         """
         key = f"{topic}{SEPARATOR}{group}"
+        self._offsets.check(key, queue_id, offset)
         queues = self._told.get(key)
-        is_new = key not in self._offsets
-        more_pairs = self._new_pairs - (is_new and queues is not None)
-        self._offsets.check(
-            key, queue_id, offset, more_pairs=more_pairs, more_queues=self._new_queues
-        )
-        if queues is None:
-            queues = self._told[key] = {}
-            self._new_pairs += is_new
-        if queue_id not in queues:
-            self._new_queues += queue_id not in self._offsets.of_key(key)
+        if queues is None or queue_id not in queues:
+            if queue_id not in self._offsets.of_key(key):
+                self._take_room(key, queue_id)
+            queues = self._told.setdefault(key, {})
         queues[queue_id] = offset
+
+    def _take_room(self, key: str, queue_id: int) -> None:
+        """Counts what an offset takes that the table has not, unless a command on its way brings
+        it, too.
+        """
+        proposed = [one.told[key] for one in self._proposed if key in one.told]
+        if any(queue_id in queues for queues in proposed):
+            return
+        if self._late_room.bytes and self._is_settled():
+            self._late_room = NO_ROOM
+        more = self._room.plus(self._proposed_room).plus(self._late_room)
+        is_pair_coming = bool(proposed) or key in self._told
+        room = self._offsets.room_for(key, queue_id, more, is_pair_coming=is_pair_coming)
+        self._room = self._room.plus(room)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, done: OnCommitted) -> None:
         """Takes an offset whose consumer waits; `done` is told when it is applied.
@@ -112,7 +139,7 @@ class OffsetCommits:
         key = f"{topic}{SEPARATOR}{group}"
         if queue_id in self._told.get(key, ()):
             return True
-        return any(queue_id in offsets.get(key, ()) for offsets, _ in self._proposed)
+        return any(queue_id in one.told.get(key, ()) for one in self._proposed)
 
     def wait(self, done: OnCommitted) -> None:
         """Has `done` told when all is applied that was told so far."""
@@ -136,48 +163,53 @@ class OffsetCommits:
             # What the log refused is told to operators, and proposed again.
             _tell(waiting, SystemBusyError(self._refusals.alarm or _OFFSETS))
             return
-        told = self._take_told()
+        told, room = self._take_told()
         if told:
-            self._begin(told, waiting)
+            self._begin(_Proposed(told, room, waiting))
         elif self._proposed:
-            self._proposed[-1][1].extend(waiting)
+            self._proposed[-1].waiting.extend(waiting)
         else:
             _tell(waiting, None)
 
-    def _take_told(self) -> OffsetsByKey:
-        """Returns what was told, but for what the table has."""
+    def _take_told(self) -> tuple[OffsetsByKey, Room]:
+        """Returns what was told, but for what the table has, and what it takes."""
         told, self._told = self._told, {}
-        self._new_pairs = self._new_queues = 0
+        room, self._room = self._room, NO_ROOM
         if not self._is_settled():
             # The table may have another offset in a moment.
-            return told
+            return told, room
         changes: OffsetsByKey = {}
         for key, queues in told.items():
             known = self._offsets.of_key(key)
             changed = {n: offset for n, offset in queues.items() if known.get(n) != offset}
             if changed:
                 changes[key] = changed
-        return changes
+        return changes, room
 
-    def _begin(self, told: OffsetsByKey, waiting: list[OnCommitted]) -> None:
-        proposed = (told, waiting)
+    def _begin(self, proposed: "_Proposed") -> None:
         self._proposed.append(proposed)
+        self._proposed_room = self._proposed_room.plus(proposed.room)
 
         def done(error: BrokerError | None) -> None:
             is_current = any(one is proposed for one in self._proposed)
-            self._proposed = [one for one in self._proposed if one is not proposed]
+            if is_current:
+                self._proposed = [one for one in self._proposed if one is not proposed]
+                self._proposed_room = self._proposed_room.minus(proposed.room)
             if error is None:
                 self._refusals.stored()
-            elif is_current and not isinstance(error, CommitTimeoutError):
+            elif is_current and isinstance(error, CommitTimeoutError):
+                self._late_room = self._late_room.plus(proposed.room)
+            elif is_current:
                 self._refusals.refused(error)
-                self._put_back(told)
-            _tell(waiting, error)
+                self._put_back(proposed)
+            _tell(proposed.waiting, error)
 
-        self._propose(told, done)
+        self._propose(proposed.told, done)
 
-    def _put_back(self, refused: OffsetsByKey) -> None:
+    def _put_back(self, refused: "_Proposed") -> None:
         """Nobody knows of these; what was told since then is newer."""
-        for key, queues in refused.items():
+        self._room = self._room.plus(refused.room)
+        for key, queues in refused.told.items():
             self._told[key] = {**queues, **self._told.get(key, {})}
 
 

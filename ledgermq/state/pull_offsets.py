@@ -5,10 +5,14 @@ of it is stored or replicated: the next pulls tell it again. Source: `ConsumerOf
 5.3.
 """
 
+from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 # Pairs of topic and group; of one more nothing is noted.
 _PAIRS_MAX: Final = 1_000_000
+# Groups of one look for those that are not known.
+_LOOKED_AT_MAX: Final = 10_000
 
 
 class PullOffsets:
@@ -38,6 +42,18 @@ class PullOffsets:
     def find(self, group: str, topic: str, queue_id: int) -> int:
         """Returns the offset behind the last pull, 0 when there was none."""
         return self._groups.get(group, {}).get(topic, {}).get(queue_id, 0)
+
+    def forget_unknown(self, knows_group: Callable[[str], bool]) -> None:
+        """Looks at some groups, at others each time, and forgets those that nobody knows: a member
+        that does not lead answers pulls of any group.
+        """
+        for group in list(islice(self._groups, _LOOKED_AT_MAX)):
+            topics = self._groups.pop(group)
+            if knows_group(group):
+                # To the end of the line.
+                self._groups[group] = topics
+            else:
+                self._pairs -= len(topics)
 
     def remove_group(self, group: str) -> None:
         """Forgets the pulls of a group."""

@@ -350,6 +350,7 @@ def test_queue_locks_go_to_one_client(client: WireClient, topic: str) -> None:
         assert answer.code == 0
         return json.loads(answer.body)["lockOKMQSet"] if answer.body else None
 
+    assert create_topic(client, topic).code == 0
     assert lock(RequestCode.LOCK_BATCH_MQ, "one") == [queue]
     assert lock(RequestCode.LOCK_BATCH_MQ, "two") == []
     lock(RequestCode.UNLOCK_BATCH_MQ, "one")

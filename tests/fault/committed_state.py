@@ -61,12 +61,12 @@ class Leader:
         answer = self._remote.call(self._address, RequestCode.LOCK_BATCH_MQ, body=body)
         return queue in LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
 
-    def make_topic(self, name: str) -> None:
+    def make_topic(self, name: str, queues: int = 1) -> None:
         header = CreateTopicRequestHeader(
             topic=name,
             default_topic="TBW102",
-            read_queue_nums=1,
-            write_queue_nums=1,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
             perm=6,
             topic_filter_type="SINGLE_TAG",
         )
@@ -91,6 +91,7 @@ def run_round(group: UpCluster, remote: Remote, number: int) -> list[str]:
     """One death of a leader; returns what the next one does not know."""
     node = group.wait_for_leader()
     leader, topic = Leader(remote, node["address"]), f"Made-{number}"
+    leader.make_topic(TOPIC, QUEUES)
     leader.make_topic(topic)
     assert leader.lock(number, "first")
     for queue_id in range(QUEUES):

@@ -286,11 +286,16 @@ class Told:
         self.offsets: list[str] = []
 
     async def play(self) -> None:
+        await asyncio.to_thread(wait_until, self._make_topic, what="the topic")
         for change in (self._changes.kill, self._changes.hand_back):
             await change()
             number = len(self.offsets) + 1
             await asyncio.to_thread(self._tell, 10 * number)
             await asyncio.to_thread(self._wait_for, 10 * number)
+
+    def _make_topic(self) -> bool:
+        sent = self._changes.ask_leader(lambda client: client.send("Told", 0, b"first"))
+        return sent is not None and sent.code == 0
 
     def _tell(self, offset: int) -> None:
         group = {"consumerGroup": "told", "topic": "Told", "queueId": "0"}

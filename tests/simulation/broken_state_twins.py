@@ -25,10 +25,10 @@ def offsets_under_way_count_as_stored() -> list[Patch]:
     original = OffsetCommits._take_told
 
     def take_told(self: Any) -> Any:
-        told = original(self)
-        if any(told == proposed for proposed, _ in self._proposed):
+        told, room = original(self)
+        if any(told == one.told for one in self._proposed):
             self._proposed, told = [], {}
-        return told
+        return told, room
 
     return [(OffsetCommits, "_take_told", take_told)]
 

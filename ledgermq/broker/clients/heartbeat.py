@@ -171,14 +171,18 @@ class ClientProcessor:
             self._tell_members(group)
 
     def close_silent(self) -> None:
-        """Closes connections without a heart beat, and forgets locks that nobody renewed."""
+        """Closes connections without a heart beat, and forgets locks that nobody renewed and pulls
+        of groups that are not there.
+        """
         clock_ms = int(self._clock_ms())
         silence_ms = self._config.client_expiry_ms
         for connection in self._clients.silent_connections(clock_ms, silence_ms):
             assert isinstance(connection, CommandProtocol)
             connection.close(f"no heart beat for {silence_ms} ms")
+        state = self._state
+        state.pulled.forget_unknown(lambda group: state.groups.find(group) is not None)
         if self._leadership.is_serving:
-            self._state.expire_locks()
+            state.lock_requests.expire()
 
     def _tell_members(self, group_name: str) -> None:
         """Sends NOTIFY_CONSUMER_IDS_CHANGED (40) to all members of a group."""
@@ -228,7 +232,7 @@ class ClientProcessor:
             body = LockBatchResponseBody(locks).encode()
             answer.callback(command.response(ResponseCode.SUCCESS, body=body))
 
-        self._state.lock(request.consumer_group, queues, request.client_id, locked)
+        self._state.lock_requests.lock(request.consumer_group, queues, request.client_id, locked)
         return answer
 
     def _known_queues(self, asked: list[MessageQueue]) -> list[QueueKey]:
@@ -249,7 +253,8 @@ class ClientProcessor:
         check_locks(request, self._config.lock_queues_max)
         group, queues = request.consumer_group, _keys(request.mq_set)
         return answer_when_committed(
-            command, lambda done: self._state.unlock(group, queues, request.client_id, done)
+            command,
+            lambda done: self._state.lock_requests.unlock(group, queues, request.client_id, done),
         )
 
     # Questions.

@@ -142,6 +142,7 @@ class GroupOffsetProcessor:
             if not header.offline and not is_wanted:
                 continue
             for queue_id, offset in offsets.of_topic(header.src_group, topic).items():
+                self._state.check_offset(header.dest_group, topic, queue_id, connection)
                 self._state.commits.tell(header.dest_group, topic, queue_id, offset)
         return answer_when_committed(command, self._state.commits.wait)
 

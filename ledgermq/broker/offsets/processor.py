@@ -35,7 +35,6 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 from ledgermq.protocol.transport import CommandProtocol
-from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import NotFoundError
 
@@ -136,6 +135,8 @@ class OffsetProcessor:
     def update(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UPDATE_CONSUMER_OFFSET (15): the last write wins; answered when it is committed.
 
+        Topics that are not there have no offsets, as in 5.x; a group comes into being as by a pull.
+
         A slave keeps what consumers tell it while its master is down, until that tells otherwise.
         Another member passes it on, but for a client that waits for an answer: it learns who leads.
         """
@@ -148,9 +149,7 @@ class OffsetProcessor:
             return None
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         state, offset = self._state, header.commit_offset
-        if state.offsets.find(group, topic, queue_id) is None:
-            names.check_group_name(group)
-            names.check_topic_name(topic)
+        state.check_offset(group, topic, queue_id, connection)
         if leadership.is_serving and not command.is_one_way:
             return answer_when_committed(
                 command, lambda done: state.commits.commit(group, topic, queue_id, offset, done)

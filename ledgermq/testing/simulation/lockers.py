@@ -60,14 +60,14 @@ class Lockers:
         if gives_up and client_id == self._holder:
             # It does not count on the queue any more, whatever becomes of its request.
             self._holder = ""
-            broker.state.unlock(GROUP, [_QUEUE], client_id, _ignore)
+            broker.state.lock_requests.unlock(GROUP, [_QUEUE], client_id, _ignore)
             return
 
         def locked(held: list[QueueKey], error: BrokerError | None) -> None:
             if error is None and held and member.incarnation == incarnation:
                 self._timeline.at(0.0, self._granted, client_id)
 
-        broker.state.lock(GROUP, [_QUEUE], client_id, locked)
+        broker.state.lock_requests.lock(GROUP, [_QUEUE], client_id, locked)
 
     def _granted(self, client_id: str) -> None:
         now_ms = self._timeline.now_ms

@@ -54,7 +54,7 @@ def _lock(stage: Stage, member_id: str, client_id: str) -> list[object]:
     queue = QueueKey(TOPICS[0], "b", 0)
     assert broker is not None
     stage[member_id].enter(
-        lambda: broker.state.lock(
+        lambda: broker.state.lock_requests.lock(
             GROUP, [queue], client_id, lambda held, error: told.append(error or bool(held))
         )
     )

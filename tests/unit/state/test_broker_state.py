@@ -52,8 +52,8 @@ def busy_leader() -> tuple[Parts, list[bytes]]:
     state.commits.tell("g", "A", 0, 4)
     state.write_offsets()
     queues = [QueueKey("A", "b", 0), QueueKey("A", "b", 1)]
-    state.lock("g", queues, "c", lambda held, error: None)
-    state.unlock("g", queues[1:], "c", lambda error: None)
+    state.lock_requests.lock("g", queues, "c", lambda held, error: None)
+    state.lock_requests.unlock("g", queues[1:], "c", lambda error: None)
     return leader, [*leader.first, *leader.commit_state()]
 
 
@@ -80,7 +80,9 @@ def test_nothing_is_visible_before_it_is_committed() -> None:
     state.put_topic(TopicConfig("A"), told.append)
     state.put_group(SubscriptionGroup("g"), told.append)
     state.commits.commit("g", "A", 0, 5, told.append)
-    state.lock("g", [QueueKey("A", "b", 0)], "c", lambda held, error: told.append(held))
+    state.lock_requests.lock(
+        "g", [QueueKey("A", "b", 0)], "c", lambda held, error: told.append(held)
+    )
     leader.turn.end()
     assert (state.topics.find("A"), state.groups.find("g")) == (None, None)
     assert (len(state.offsets), len(state.locks)) == (0, 0)

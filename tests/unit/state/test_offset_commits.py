@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ledgermq.state.errors import (
     BrokerError,
     CommitTimeoutError,
@@ -179,7 +181,9 @@ def test_a_refused_proposal_ends_before_those_that_are_under_way() -> None:
 def lock(scene: Scene, client_id: str = "c") -> list[object]:
     """What becomes of asking for a lock."""
     ended: list[object] = []
-    scene.state.lock("g", [QUEUE], client_id, lambda held, error: ended.append(error or held))
+    scene.state.lock_requests.lock(
+        "g", [QUEUE], client_id, lambda held, error: ended.append(error or held)
+    )
     return ended
 
 
@@ -201,7 +205,7 @@ def test_a_lock_that_was_given_back_before_the_answer_is_none() -> None:
     scene.state.put_topic(TopicConfig("Slow"))
     # It is renewed, and waits for what is under way.
     renewed = lock(scene)
-    scene.state.unlock("g", [QUEUE], "c", scene.told.append)
+    scene.state.lock_requests.unlock("g", [QUEUE], "c", scene.told.append)
     other = lock(scene, "other")
     # A majority was slow: all is applied in one turn, and told at its end.
     written, scene.parts.written = scene.parts.written, []
@@ -231,3 +235,80 @@ def test_a_lock_that_was_refused_is_free() -> None:
     scene.parts.commit_state()
     assert second == [[QUEUE]]
     assert scene.state.locks.holder("g", QUEUE) == "other"
+
+
+def room(scene: Scene) -> tuple[int, int]:
+    """What is counted besides the table: pairs and bytes."""
+    commits = scene.commits
+    more = commits._room.plus(commits._proposed_room).plus(commits._late_room)
+    return more.pairs, more.bytes
+
+
+def fill(scene: Scene, first: int = 0) -> int:
+    """Commits of ever more groups, each turn a command; how many were taken."""
+    for number in range(first, 2000):
+        try:
+            scene.commits.commit(f"g{number}", "A", 0, 1, scene.told.append)
+        except SystemBusyError:
+            return number
+        if number % 7 == 0:
+            scene.parts.turn.end()
+    raise AssertionError("there is no limit")
+
+
+def test_offsets_on_their_way_count_against_the_limit_of_pairs() -> None:
+    """What one command had taken along was forgotten by the next: together they passed it."""
+    scene = Scene()
+    taken = fill(scene)
+    assert taken == 1000 and len(scene.state.offsets) == 0
+    # The same again takes nothing more.
+    scene.commits.tell("g3", "A", 0, 9)
+    with pytest.raises(SystemBusyError, match="there are 1000 pairs of topic and group"):
+        scene.commits.tell("late", "A", 0, 1)
+    scene.parts.turn.end()
+    scene.parts.commit_state()
+    assert len(scene.state.offsets) == 1000 and room(scene) == (0, 0)
+    with pytest.raises(SystemBusyError):
+        scene.commits.tell("late", "A", 0, 1)
+    # One more queue of a pair that is there has room.
+    scene.commits.tell("g3", "A", 1, 1)
+
+
+def test_offsets_that_the_log_refused_count_once() -> None:
+    scene = Scene()
+    scene.commits.tell("g", "A", 0, 1)
+    counted = room(scene)
+    scene.state.write_offsets()
+    assert room(scene) == counted
+    scene.parts.commit_state(SystemBusyError("refused"))
+    assert room(scene) == counted
+    scene.parts.now_ms += 120_000
+    scene.commits.tell("g", "A", 0, 2)
+    scene.state.write_offsets()
+    scene.parts.commit_state()
+    assert room(scene) == (0, 0) and len(scene.state.offsets) == 1
+
+
+def test_offsets_that_took_too_long_count_until_all_is_settled() -> None:
+    scene = Scene()
+    scene.commit(5)
+    scene.parts.turn.end()
+    [(late, _)] = scene.parts.written
+    counted = room(scene)
+    scene.parts.commit_state(LATE)
+    assert room(scene) == counted
+    scene.state.apply(late, 50)
+    scene.commits.tell("h", "A", 0, 1)
+    assert room(scene) == counted
+
+
+def test_bytes_of_offsets_on_their_way_are_those_that_the_table_will_have() -> None:
+    scene = Scene()
+    for number, queue_id in ((1, 0), (1, 1), (100, 0), (1, 0), (20, 5)):
+        scene.commits.tell("g" * number, "A", queue_id, 3)
+        if number == 100:
+            scene.state.write_offsets()
+    pairs, size = room(scene)
+    scene.state.write_offsets()
+    scene.parts.commit_state()
+    assert (pairs, size) == (len(scene.state.offsets), scene.state.offsets.json_bytes)

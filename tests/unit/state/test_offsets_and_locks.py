@@ -19,6 +19,7 @@ from ledgermq.state.subscriptions import (
 def commit(table: ConsumerOffsetTable, group: str, topic: str, queue_id: int, offset: int) -> None:
     """What becomes of a commit, without a log between."""
     table.check(f"{topic}@{group}", queue_id, offset)
+    table.room_for(f"{topic}@{group}", queue_id)
     table.put({f"{topic}@{group}": {queue_id: offset}})
 
 

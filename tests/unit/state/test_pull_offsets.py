@@ -49,3 +49,18 @@ def test_removed_topics_and_groups_are_forgotten_by_leader_and_follower() -> Non
         pulled = parts.state.pulled
         assert [pulled.find(*place, 0) for place in (("g", "U"), ("h", "T"))] == [0, 0]
         assert pulled.find("h", "U", 0) == 5
+
+
+def test_groups_that_nobody_knows_are_forgotten_some_at_a_time() -> None:
+    """Followers answer pulls of any group."""
+    pulled = PullOffsets(pairs_max=25_000)
+    for number in range(25_000):
+        pulled.of(f"g{number}", "T")[0] = 1
+    known = {f"g{number}" for number in range(0, 25_000, 1000)}
+    for _ in range(3):
+        pulled.forget_unknown(known.__contains__)
+    assert pulled.find("g24000", "T", 0) == 1 and pulled.find("g24001", "T", 0) == 0
+    # There is room for as many.
+    for number in range(25_000 - len(known) + 1):
+        pulled.of(f"h{number}", "T")[0] = 1
+    assert pulled.find("h24974", "T", 0) == 1 and pulled.find("h24975", "T", 0) == 0

@@ -79,7 +79,7 @@ def one_wide_topic(state: BrokerState) -> None:
 
 def many_locks(state: BrokerState) -> None:
     queues = [QueueKey("Orders", "broker-a", queue_id) for queue_id in range(20_000)]
-    state.lock("g", queues, "10.0.0.1@4711#1", lambda held, error: None)
+    state.lock_requests.lock("g", queues, "10.0.0.1@4711#1", lambda held, error: None)
 
 
 def all_together(state: BrokerState) -> None:

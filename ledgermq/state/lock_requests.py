@@ -1,0 +1,90 @@
+"""LockRequests: what clients ask of a leader about the locks of queues, on its way through the log.
+
+Who asks is told when the change is applied. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ledgermq.state.commands import LocksChanged
+from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.lock_grants import LockGrants
+from ledgermq.state.proposals import StateProposals
+from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks
+from ledgermq.state.under_way import OnCommitted
+
+# Told which of the queues that a client asked for it holds now, or why that is not known.
+OnLocked = Callable[[list[QueueKey], BrokerError | None], None]
+
+
+class LockRequests:
+    """The requests of one leader."""
+
+    def __init__(
+        self,
+        locks: QueueLocks,
+        proposals: StateProposals,
+        propose: Callable[[LocksChanged, OnCommitted], None],
+        clock_ms: Callable[[], float],
+    ) -> None:
+        """Binds the parts.
+
+        Args:
+            locks: those that are applied.
+            proposals: on their way; a lock that is renewed may be among them.
+            propose: brings a change into the log.
+            clock_ms: monotonic time.
+        """
+        self._grants = LockGrants(locks)
+        self._proposals = proposals
+        self._propose = propose
+        self._clock_ms = clock_ms
+
+    def lead(self) -> None:
+        """This member begins to lead: locks live for a while."""
+        self._grants.lead(self._clock_ms())
+
+    def lock(self, group: str, queues: Iterable[QueueKey], client_id: str, done: OnLocked) -> None:
+        """Takes or renews locks; `done` is told which of them the client holds, when they are
+        applied: a lock that was given back meanwhile is none.
+
+        Raises:
+            SystemBusyError: there are too many locks.
+        """
+        held, rows = self._grants.lock(group, queues, client_id, self._clock_ms())
+
+        def applied(error: BrokerError | None) -> None:
+            done([one for one in held if self._grants.holds(group, one, client_id)], error)
+
+        self._change({group: rows}, applied)
+
+    def unlock(
+        self, group: str, queues: Iterable[QueueKey], client_id: str, done: OnCommitted
+    ) -> None:
+        """Gives up locks; those of other clients stay."""
+        self._change({group: self._grants.unlock(group, queues, client_id)}, done)
+
+    def expire(self) -> None:
+        """Gives up locks that nobody renewed; called now and then."""
+        self._change(self._grants.expire(self._clock_ms()), _ignore)
+
+    def applied(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
+        """What was proposed is applied."""
+        self._grants.ended(changes)
+
+    def _change(self, changes: Mapping[str, Sequence[LockRow]], done: OnCommitted) -> None:
+        if not any(changes.values()):
+            self._proposals.join(done)
+            return
+        writer = self._proposals.writer
+
+        def ended(error: BrokerError | None) -> None:
+            is_refused = error is not None and not isinstance(error, CommitTimeoutError)
+            if is_refused and self._proposals.writer == writer:
+                self._grants.ended(changes)
+            done(error)
+
+        self._propose(LocksChanged(changes), ended)
+
+
+def _ignore(_: BrokerError | None) -> None:
+    """Nobody waits."""
