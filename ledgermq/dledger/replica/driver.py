@@ -18,7 +18,7 @@ disk without room is waited for. Any other error of the disk or of the core stop
 good: it falls silent, the others elect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -32,6 +32,7 @@ from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import AppliedEntriesCutError, NotLeaderError
+from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.leader import MakeOpening
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
@@ -80,6 +81,7 @@ class Replica:
         make_links: MakeLinks = Connections,
         keeper: Keeper | None = None,
         repair_mark: RepairMark | None = None,
+        formats: Callable[[], Formats] = Formats,
     ) -> None:
         """Opens nothing yet.
 
@@ -95,12 +97,11 @@ class Replica:
             make_links: makes the ways to the other members.
             keeper: does what waits for the disk; its owner stops it. None: one of this member.
             repair_mark: of the same store; None: what was forgotten is forgotten by a restart.
+            formats: tells what the applier reads and needs; asked when members connect.
         """
-        self._config = config
-        self._reactor = reactor
-        self._vote_store = vote_store
+        self._config, self._reactor = config, reactor
+        self._vote_store, self._codec = vote_store, codec
         self._recollection = Recollection(config.self_id, vote_store, repair_mark)
-        self._codec = codec
         self._rng, self._opening_body = rng, opening_body
         # Readers must stay at or below `commit_index`.
         self.store = store
@@ -119,15 +120,15 @@ class Replica:
             failed=self._fail,
         )
         self._applying = Applying(applier, config.apply_count_max)
+        self.formats = GroupFormats(config.self_id, self.peer_ids, formats)
         self._clients = ClientRequests(config, self)
         self._connections = make_links(reactor, config, store, codec, self, self._clients)
         # None before `start`.
         self._raft: Raft | None = None
         # Messages of this turn, in the order of their arrival.
         self._inbox: list[Message] = []
-        self._turn_call: Any = None
-        self._tick_call: Any = None
-        self._upkeep_call: Any = None
+        no_call: Any = None
+        self._turn_call = self._tick_call = self._upkeep_call = no_call
         self._apply_times = ApplyTimes(reactor, self._schedule_turn)
         self._tick_at_ms = 0.0
         self._is_running = False

@@ -10,7 +10,8 @@ A member is believed to be one only where it comes from an address of its own
 (`member_addresses.py`): else HELLO is answered 401 and its connection closed, and a vote, heart
 beat, push or hand-over in JSON is refused with 401.
 
-Whoever names another group or an unknown member is told so (400, 401) and logged once a connection;
+Whoever names another group or an unknown member, or has a program that does not read what this one
+wrote (`formats.py`), is told so (400, 401, 303) and logged once a connection;
 bytes that make no sense close a binary connection and are answered 411 on a JSON one. A term or an
 index that no member can have (`bounds.py`) closes either. A Java peer may have so many requests
 waiting for their answers; above that the oldest is answered 421. Nothing is scheduled here.
@@ -245,12 +246,19 @@ class Listener:
         connection.close(reason)
 
     def _welcome(self, connection: CommandProtocol, command: RemotingCommand, hello: Hello) -> None:
-        config = self._config
+        """Takes a member for one, unless one of the two does not read what the other has."""
+        config, formats = self._config, self._events.formats
+        told = wire_binary.encode_hello_answer(formats.own)
+        mismatch = formats.asked_by(hello.sender, hello.formats)
+        if mismatch is not None:
+            self._complain(connection, mismatch)
+            connection.send(command.response(DLedgerCode.UNSUPPORTED, mismatch, body=told))
+            return
         connection.context.peer_id = hello.sender
         connection.limit_silence(_SILENT_BEATS_MAX * config.timing.heart_beat_ms / 1000)
         self._connections[hello.sender] = connection
         self._by_number[connection.context.number] = connection
-        connection.send(command.response(_SUCCESS))
+        connection.send(command.response(_SUCCESS, body=told))
 
     def _receive_binary(self, connection: CommandProtocol, code: int, body: bytes) -> None:
         link: _Link = connection.context

@@ -2,7 +2,8 @@
 
     connecting -> greeting -> binary     HELLO was answered: frames of wire_binary, both ways
                            -> json       the peer does not know HELLO: DLedger's requests
-                           -> refused    wrong group, member or segment size: logged, unused
+                           -> refused    wrong group, member or segment size, or formats that one
+                                         of the two does not read: logged, unused
 
 At each heart beat the link is looked at: what was asked on it must have brought something. HELLO
 asks, each heart beat a PING in the binary dialect, and DLedger's requests in the other one. A link
@@ -25,6 +26,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.dledger.bounds import excess_of
 from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.formats import GroupFormats
 from ledgermq.dledger.messages import BirthReport, Message, PeerDialect, VoteRequest
 from ledgermq.dledger.replica import wire_binary, wire_json
 from ledgermq.dledger.replica.config import ReplicaConfig
@@ -59,6 +61,10 @@ class MemberEvents(Protocol):
     @property
     def term(self) -> int:
         """The member's current term."""
+
+    @property
+    def formats(self) -> GroupFormats:
+        """What the members' appliers read; connections tell it."""
 
     def message_received(self, message: Message) -> None:
         """A peer sent this; in order for each connection."""
@@ -203,6 +209,7 @@ class Peer:
             self._watch.asked()
 
     def _greet(self, connection: CommandProtocol) -> None:
+        self._hello.reads, self._hello.needs = self._events.formats.own
         hello = RemotingCommand(
             code=BinaryCode.HELLO,
             language=LanguageCode.PYTHON,
@@ -222,26 +229,41 @@ class Peer:
             # Its host has another address now, and who is at the former one is no peer.
             connection.close("somebody else's address")
             return
-        if answer.code == _SUCCESS:
-            self.dialect = PeerDialect.LEDGERMQ
-            self._watch.bear(self._looks_max)
-        elif answer.code in _NOT_KNOWN:
+        if answer.code in _NOT_KNOWN:
+            self._events.formats.greeted(self.peer_id, None)
             self.dialect = PeerDialect.JAVA
             self._watch.bear(self._java_looks_max)
         else:
-            self._refused(answer)
-            return
+            refusal = self._find_refusal(answer, connection)
+            if refusal is not None:
+                self._refused(refusal)
+                return
+            self.dialect = PeerDialect.LEDGERMQ
+            self._watch.bear(self._looks_max)
         self._logged_refusal = ""
         self._fruitless_count = 0
         self._events.dialect_found(self.peer_id, self.dialect)
 
-    def _refused(self, answer: RemotingCommand) -> None:
+    def _find_refusal(self, answer: RemotingCommand, connection: CommandProtocol) -> str | None:
+        """Returns why the two do not work together, as either of them sees it."""
+        mismatch = None
+        if answer.code == _SUCCESS or answer.body:
+            try:
+                formats = wire_binary.decode_hello_answer(answer.body)
+            except RemoteProtocolError as error:
+                connection.close(str(error))
+                return str(error)
+            mismatch = self._events.formats.greeted(self.peer_id, formats)
+        if answer.code != _SUCCESS:
+            return f"{answer.remark or 'no reason'} (code {answer.code})"
+        return mismatch
+
+    def _refused(self, reason: str) -> None:
         """Leaves the connection open and unused: who restarts the peer to mend it closes it."""
-        reason = f"{answer.remark or 'no reason'} (code {answer.code})"
         if reason != self._logged_refusal:
             self._logged_refusal = reason
             _log.error(
-                "{peer_id} refuses {self_id}: {reason}",
+                "{peer_id} and {self_id} do not work together: {reason}",
                 peer_id=self.peer_id,
                 self_id=self._config.self_id,
                 reason=reason,

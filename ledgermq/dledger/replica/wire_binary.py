@@ -10,7 +10,8 @@ code can say so; its header is constant for each code, its body is
 No Base64, no work for each entry: the run goes out as the leader encoded it, in its own piece, and
 is not copied. All frames but HELLO are one-way; answers travel back on the connection on which the
 requests came, as frames of their own codes. Who sends and who is meant is settled once, by HELLO,
-which opens a connection: it names group, both members, the format's version and the segment size.
+which opens a connection: it names group, both members, the format's version and the segment size,
+and tells what the sender's applier reads of the log and needs (`formats.py`); so does its answer.
 PING is answered on the connection on which it came, by the connection's owner and not by the core.
 A Java peer answers HELLO with "not supported", and the connection goes on in JSON.
 
@@ -20,13 +21,14 @@ A Java peer answers HELLO with "not supported", and the connection goes on in JS
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
 from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.entry import HEAD_BYTES, EntryCodec, EntryId, EntrySlice, read_head
 from ledgermq.dledger.errors import CorruptEntryError
+from ledgermq.dledger.formats import FORMAT_MAX, OLDEST, Formats
 from ledgermq.dledger.messages import (
     AppendRequest,
     BirthReport,
@@ -73,6 +75,9 @@ class BinaryCode(IntEnum):
     BIRTH = 52015
 
 
+_Format = Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT_MAX)]
+
+
 class Hello(msgspec.Struct, kw_only=True):
     """Who opens a connection to whom; the body of HELLO, as JSON."""
 
@@ -81,6 +86,20 @@ class Hello(msgspec.Struct, kw_only=True):
     sender: str
     target: str
     segment_bytes: int
+    reads: _Format = OLDEST
+    needs: _Format = OLDEST
+
+    @property
+    def formats(self) -> Formats:
+        """What the sender's applier reads and needs."""
+        return Formats(self.reads, self.needs)
+
+
+class HelloAnswer(msgspec.Struct, kw_only=True):
+    """What the member that HELLO came to tells of itself, refused or not, as JSON."""
+
+    reads: _Format = OLDEST
+    needs: _Format = OLDEST
 
 
 # Tells the chain checksum of an entry that the receiver holds, or None when it does not know.
@@ -135,6 +154,7 @@ PING_ANSWER_FRAME: Final = (
 
 _encode_hello = msgspec.json.Encoder().encode
 _decode_hello = msgspec.json.Decoder(Hello).decode
+_decode_hello_answer = msgspec.json.Decoder(HelloAnswer).decode
 
 _VOTE_RESULTS: Final = {int(result): result for result in VoteResult}
 _CODES: Final = {int(code): code for code in DLedgerCode}
@@ -157,6 +177,24 @@ def decode_hello(body: bytes) -> Hello:
         return _decode_hello(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RemoteProtocolError("body of HELLO", str(error), "a JSON object") from error
+
+
+def encode_hello_answer(formats: Formats) -> bytes:
+    """Returns the body of an answer to HELLO."""
+    return _encode_hello(HelloAnswer(reads=formats.reads, needs=formats.needs))
+
+
+def decode_hello_answer(body: bytes) -> Formats:
+    """Reads the body of an answer to HELLO; one that is empty tells nothing.
+
+    Raises:
+        RemoteProtocolError: it is not a JSON object with these members.
+    """
+    try:
+        answer = _decode_hello_answer(body) if body else HelloAnswer()
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise RemoteProtocolError("answer to HELLO", str(error), "a JSON object") from error
+    return Formats(answer.reads, answer.needs)
 
 
 def encode(message: Message) -> list[bytes | memoryview]:

@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from ledgermq.dledger.entry import EntryCodec, EntryHead, EntrySlice, read_head
+from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
     CommitRequest,
@@ -64,6 +65,8 @@ class FakeMember:
         self.store = cast(LedgerStore, FakeStore())
         self.now_ms = 0.0
         self.error: Exception | None = None
+        self.own_formats = Formats()
+        self.formats = GroupFormats("n0", ("n1", "n2"), lambda: self.own_formats)
 
     def message_received(self, message: Message) -> None:
         self.messages.append(message)

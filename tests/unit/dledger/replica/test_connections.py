@@ -8,6 +8,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.formats import GroupFormats
 from ledgermq.dledger.messages import Message, PeerDialect
 from ledgermq.dledger.replica import wire_binary
 from ledgermq.dledger.replica.client_requests import ClientRequests
@@ -29,6 +30,7 @@ class Rig:
         self.ended: list[str] = []
         self.term = 1
         self.found: list[str] = []
+        self.formats = GroupFormats("n0", ("n1",))
         config = ReplicaConfig(group="g", self_id="n0", peers=peers)
         self.connections = Connections(
             self.clock,

@@ -15,6 +15,7 @@ from ledgermq.dledger.errors import (
     TransferRefusal,
     TransferRefusedError,
 )
+from ledgermq.dledger.formats import Formats
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
     AppendRequest,
@@ -31,7 +32,7 @@ from ledgermq.dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from ledgermq.dledger.replica import wire_json
+from ledgermq.dledger.replica import wire_binary, wire_json
 from tests.unit.dledger.replica.callers import (
     CODEC,
     COMMIT,
@@ -454,3 +455,45 @@ def test_transfer_of_a_past_term_is_refused() -> None:
     rig.member.term = 7
     ((_, _, body),) = ask_to_hand_over(rig.connect(), term=6)
     assert (body["code"], body["term"]) == (407, 7)
+
+
+def test_a_greeting_is_answered_with_what_this_member_reads() -> None:
+    rig = Rig()
+    rig.member.own_formats = Formats(3, 2)
+    answer = rig.connect().greet(reads=2)
+    assert answer.code == 0
+    assert wire_binary.decode_hello_answer(answer.body) == Formats(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "reason"),
+    [
+        (Formats(2, 2), {"reads": 1}, "of n1 reads formats up to 1, and the state of n0 is in"),
+        (Formats(1, 1), {"reads": 2, "needs": 2}, "of n0 reads formats up to 1, and the state of"),
+    ],
+)
+def test_members_of_which_one_does_not_read_the_other_are_not_joined(
+    own: Formats, told: dict[str, Any], reason: str, log_lines: list[str]
+) -> None:
+    rig = Rig()
+    rig.member.own_formats = own
+    caller = rig.connect()
+    answer = caller.greet(**told)
+    assert answer.code == DLedgerCode.UNSUPPORTED and reason in (answer.remark or "")
+    assert wire_binary.decode_hello_answer(answer.body) == own
+    assert not rig.listener.is_connected("n1")
+    assert reason in (rig.member.formats.alarm or "")
+    caller.send(binary(COMMIT))
+    assert rig.member.messages == []
+
+
+def test_who_is_refused_for_another_reason_is_told_no_formats() -> None:
+    assert Rig().connect().greet(group="other").body == b""
+
+
+@pytest.mark.parametrize("reads", [0, -1, 65_536, "2", None])
+def test_a_format_that_cannot_be_is_no_greeting(reads: Any) -> None:
+    caller = Rig().connect()
+    hello = {"version": 2, "group": "g", "sender": "n1", "target": "n0", "segment_bytes": 1}
+    (answer,) = caller.ask(52001, json.dumps({**hello, "reads": reads}).encode())
+    assert answer.code == DLedgerCode.UNEXPECTED_ARGUMENT

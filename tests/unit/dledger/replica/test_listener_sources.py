@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from twisted.logger import globalLogPublisher
 
+from ledgermq.dledger.formats import Formats
 from ledgermq.dledger.messages import DLedgerCode
 from tests.unit.dledger.replica.callers import COMMIT, SOURCE, Rig, binary
 
@@ -128,3 +129,11 @@ def test_address_behind_a_translation_is_allowed_by_configuration() -> None:
     assert rig.connect(STRANGER).greet("n1").code == 0
     assert rig.connect(STRANGER).ask_json(51002) == []
     assert rig.connect("192.168.1.90").greet("n1").code == DLedgerCode.UNKNOWN_MEMBER
+
+
+def test_a_stranger_that_tells_formats_of_a_member_is_not_believed() -> None:
+    rig = Rig(MEMBERS)
+    rig.member.own_formats = Formats(2, 2)
+    answer = rig.connect(STRANGER).greet("n1", reads=1)
+    assert answer.code == DLedgerCode.UNKNOWN_MEMBER and answer.body == b""
+    assert rig.member.formats.alarm is None

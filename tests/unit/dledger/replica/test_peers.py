@@ -11,6 +11,7 @@ from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
 from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.messages import (
     CommitRequest,
     DLedgerCode,
@@ -45,6 +46,8 @@ class Rig:
         self.told: list[Any] = []
         self.term = 7
         self.refused: list[str] = []
+        self.own_formats = Formats()
+        self.formats = GroupFormats("n0", ("n1",), lambda: self.own_formats)
         self.output = TurnOutput(self.clock)
         config = ReplicaConfig(group="g", self_id="n0", peers=f"n0-h:1;n1-{host}:2", **changes)
         self.peer = Peer(
@@ -446,3 +449,50 @@ def test_stranger_at_the_former_address_of_a_peer_is_left(code: int, log_lines: 
     assert {host for host, *_ in rig.clock.tcpClients} == {"broker-b"}
     rig.greeted(0)
     assert rig.told[2:] == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_a_greeting_and_its_answer_tell_what_members_read() -> None:
+    rig = Rig()
+    rig.own_formats = Formats(3, 2)
+    hello = rig.connect()
+    assert wire_binary.decode_hello(hello.body).formats == Formats(3, 2)
+    assert rig.formats.read_by_all() == 1
+    rig.receive(hello.response(0, body=wire_binary.encode_hello_answer(Formats(2, 1))))
+    assert rig.formats.read_by_all() == 2
+    assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
+
+
+def test_a_peer_that_is_of_java_hinders_no_format() -> None:
+    rig = Rig()
+    rig.own_formats = Formats(2, 1)
+    rig.greeted(3)
+    assert rig.formats.read_by_all() == 2
+
+
+def test_a_peer_that_does_not_read_what_is_needed_is_not_spoken_to(log_lines: list[str]) -> None:
+    """Also when it does not see that itself."""
+    rig = Rig()
+    rig.own_formats = Formats(2, 2)
+    rig.receive(rig.connect().response(0, body=wire_binary.encode_hello_answer(Formats(1, 1))))
+    assert rig.told == [] and not rig.peer.is_open
+    assert "n1 reads formats up to 1" in (rig.formats.alarm or "")
+    assert any("do not work together" in line for line in log_lines)
+    rig.lose()
+    rig.clock.advance(1)
+    rig.receive(rig.connect().response(0, body=wire_binary.encode_hello_answer(Formats(2, 1))))
+    assert rig.peer.is_open and rig.formats.alarm is None
+
+
+def test_a_peer_that_refuses_tells_what_this_member_lacks() -> None:
+    rig = Rig()
+    answer = wire_binary.encode_hello_answer(Formats(2, 2))
+    rig.receive(rig.connect().response(303, "no", body=answer))
+    assert not rig.peer.is_open
+    assert "n0 reads formats up to 1, and the state of n1 is in format 2" in rig.formats.alarm
+
+
+def test_an_answer_that_makes_no_sense_ends_the_connection() -> None:
+    rig = Rig()
+    rig.receive(rig.connect().response(0, body=b'{"reads":0}'))
+    assert rig.told == [] and not rig.peer.is_open
+    assert rig.transport.disconnecting or rig.transport.disconnected
