@@ -11,6 +11,7 @@ import argparse
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,13 +27,21 @@ from ledgermq.broker.config.broker_config import (
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.descriptors import use_all_descriptors
 from ledgermq.cli.failure import fail
-from ledgermq.cli.program import EXIT_DISK_FAILED, print_line, reactor, run_program, start_log
+from ledgermq.cli.program import (
+    EXIT_DISK_FAILED,
+    EXIT_NOT_READ,
+    print_line,
+    reactor,
+    run_program,
+    start_log,
+)
 from ledgermq.cli.settings import parse_settings
-from ledgermq.commitlog.errors import CommitLogError
+from ledgermq.commitlog.errors import CommitLogError, UnreadRecordError
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.protocol.properties_file import format_properties
 from ledgermq.protocol.tls.contexts import TlsSettingsError
 from ledgermq.state.errors import BrokerError, ConfigError
+from ledgermq.state.formats import FORMATS, Format
 
 # Allocations between two collections of the youngest generation; the default is 700.
 _GC_THRESHOLDS: Final = (50_000, 25, 50)
@@ -58,12 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class _Announced:
     """The service, with a status line at each change."""
 
-    def __init__(self, config: BrokerConfig, as_json: bool) -> None:
-        self._config = config
+    def __init__(self, config: BrokerConfig, as_json: bool, formats: Sequence[Format]) -> None:
+        self._config, self._formats = config, formats
         self._service = self._new_service()
         self._is_stopping = False
-        # Not 0 when the disk has failed, or damaged files could not be repaired: then the program
-        # ends, for whoever watches it to start it again.
+        # Not 0 when the disk has failed, damaged files could not be repaired, or a newer program
+        # wrote what this one does not read: then the program ends, for whoever watches it.
         self.exit_code = 0
         self._as_json = as_json
         self._last: dict[str, object] = {}
@@ -71,7 +80,11 @@ class _Announced:
 
     def _new_service(self) -> BrokerService:
         return BrokerService(
-            self._config, reactor, on_ready=self._look, on_damage=self._repair_by_restart
+            self._config,
+            reactor,
+            on_ready=self._look,
+            on_damage=self._repair_by_restart,
+            formats=self._formats,
         )
 
     def _repair_by_restart(self) -> None:
@@ -94,7 +107,7 @@ class _Announced:
 
     def start(self) -> Deferred[Any]:
         """Fires when the broker takes part in its group."""
-        return self._service.start().addCallback(self._started)
+        return self._service.start().addCallbacks(self._started, self._not_started)
 
     def _started(self, _: object) -> None:
         # What the start has made stays to the end.
@@ -103,12 +116,18 @@ class _Announced:
         gc.set_threshold(*_GC_THRESHOLDS)
         self._watch.start(_LOOK_S)
 
+    def _not_started(self, failure: Failure) -> Failure:
+        if failure.check(UnreadRecordError):
+            self.exit_code = EXIT_NOT_READ
+        return failure
+
     def _look(self) -> None:
         service = self._service
+        alarm = service.leadership.failure or service.leadership.alarm
         state: dict[str, object] = {
             "role": service.role,
             "serving": service.is_serving,
-            "alarm": service.leadership.alarm,
+            "alarm": alarm,
             "broker_id": service.broker_id,
             "name_servers": service.registered_with,
             "address": service.address,
@@ -119,11 +138,12 @@ class _Announced:
             self._last = state
             serves = "serves" if service.is_serving else "does not take messages"
             text = f"{service.role} at {service.address}, {serves}"
-            if service.leadership.alarm is not None:
-                text += f"; {service.leadership.alarm}"
+            if alarm is not None:
+                text += f"; {alarm}"
             print_line(text, {"event": "status", **state}, self._as_json)
         if service.has_failed and not self._is_stopping:
-            self.exit_code = EXIT_DISK_FAILED
+            is_unread = isinstance(service.messages.failure, UnreadRecordError)
+            self.exit_code = EXIT_NOT_READ if is_unread else EXIT_DISK_FAILED
             reactor.stop()
 
     def stop(self) -> Deferred[None]:
@@ -134,8 +154,13 @@ class _Announced:
         return self._service.stop()
 
 
-def run(options: argparse.Namespace) -> int:
-    """Runs the broker until a signal; returns the exit code."""
+def run(options: argparse.Namespace, formats: Sequence[Format] = FORMATS) -> int:
+    """Runs the broker until a signal; returns the exit code.
+
+    Args:
+        options: as declared above.
+        formats: of the records of the broker's state.
+    """
     try:
         settings = parse_settings(options.settings)
         if options.namesrvAddr:
@@ -150,7 +175,7 @@ def run(options: argparse.Namespace) -> int:
     use_all_descriptors()
     sys.setswitchinterval(_SWITCH_S)
     try:
-        service = _Announced(config, options.json)
+        service = _Announced(config, options.json, formats)
     except TlsSettingsError as error:
         return fail(str(error))
     return run_program(

@@ -42,6 +42,9 @@ reactor.seconds = time.monotonic
 # What it exits with when a disk that gave errors ended its work (EX_IOERR of sysexits.h): to be
 # started again, and looked at by a person if that happens again and again.
 EXIT_DISK_FAILED: Final = 74
+# What it exits with when other members wrote what it does not read (EX_CONFIG): to be started again
+# helps only with another program.
+EXIT_NOT_READ: Final = 78
 
 
 class Service(Protocol):

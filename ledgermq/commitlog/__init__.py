@@ -21,6 +21,7 @@ from ledgermq.commitlog.errors import (
     SegmentLackingError,
     StoreInUseError,
     StoreLostError,
+    UnreadRecordError,
 )
 from ledgermq.commitlog.flush import FlushJob
 from ledgermq.commitlog.light_queues import (
@@ -93,6 +94,7 @@ __all__ = [
     "StoreLostError",
     "StoreLock",
     "StoreReport",
+    "UnreadRecordError",
     "check_message",
     "delay_level",
     "is_light_queue",

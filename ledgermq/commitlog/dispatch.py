@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from ledgermq.commitlog.consume_queue import ConsumeQueue
 from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.dledger_commit_log import AppendedRun
-from ledgermq.commitlog.errors import CommitLogError, DispatchError
+from ledgermq.commitlog.errors import CommitLogError, DispatchError, UnreadRecordError
 from ledgermq.commitlog.key_index import KeyIndex
 from ledgermq.commitlog.row import Arrival, Row
 from ledgermq.commitlog.row_loops import put_rows
@@ -98,6 +98,7 @@ class Dispatcher:
         Raises:
             DispatchError: entries between were never seen, or one does not continue its queue.
             RemoteProtocolError: an entry is no record, and was written so.
+            UnreadRecordError: a watcher does not read a record: dispatch ends before it.
             LedgerError, OSError: the log is damaged, cannot be read, or a file not be written.
             After any of them dispatch has ended: `failure` says why, and every call raises it.
             DiskFullError: a file could not be made; the same range may be told again.
@@ -228,10 +229,21 @@ class Dispatcher:
                     self._advance(first + at, at + 1 - start)
                     start = at + 1
                     topic, body = row[5]
-                    self.watchers[topic](body, first + at)
+                    self._hand_over(topic, body, first + at)
         if start < len(rows):
             self._apply(rows[start:] if start else rows, first + start, arrivals)
             self._advance(first + len(rows) - 1, len(rows) - start)
+
+    def _hand_over(self, topic: str, body: bytes, index: int) -> None:
+        try:
+            self.watchers[topic](body, index)
+        except UnreadRecordError:
+            # Nobody has it: no mark may say so, and the next program begins with it.
+            self._go_back_before(index)
+            raise
+
+    def _go_back_before(self, index: int) -> None:
+        self.start_at(index - 1)
 
     def _advance(self, index: int, count: int) -> None:
         head = self._store.head_at(index)

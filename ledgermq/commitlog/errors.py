@@ -21,6 +21,33 @@ class MessageIllegalError(CommitLogError):
         return f"the message is illegal: {self.field} is {self.value}, allowed: {self.limit}"
 
 
+class UnreadRecordError(CommitLogError):
+    """A committed record of a watched topic is in a form that this program does not read.
+
+    Nothing is wrong with the log: dispatch has ended before the record, and a program that reads it
+    goes on there.
+    """
+
+    def __init__(
+        self, what: str, *, index: int | None, found: str, reads: str, remedy: str
+    ) -> None:
+        super().__init__(what, index, found, reads, remedy)
+        # What the record is of.
+        self.what = what
+        # Ledger index of the entry; None when it is the whole of what was applied before.
+        self.index = index
+        # Its form, and the forms that are read.
+        self.found = found
+        self.reads = reads
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        place = "" if self.index is None else f" at index {self.index}"
+        return (
+            f"{self.what}{place} has {self.found}, this program reads {self.reads}: {self.remedy}"
+        )
+
+
 class DispatchError(CommitLogError):
     """A committed entry does not continue its queue, so nothing may be dispatched any more.
 

@@ -131,12 +131,15 @@ class PlainDispatcher(Dispatcher):
                     self._advance_to(end, at + 1 - start)
                     start = at + 1
                     topic, body = row[5]
-                    self.watchers[topic](body, starts[at])
+                    self._hand_over(topic, body, starts[at])
         if start < len(rows):
             self._apply(rows[start:] if start else rows, starts[start], arrivals)
             self._advance_to(behind, len(rows) - start)
         elif not rows:
             self._advance_to(behind, 0)
+
+    def _go_back_before(self, index: int) -> None:
+        self._advance_to(index, 0)
 
     def _advance_to(self, offset: int, count: int) -> None:
         self.dispatched_index = offset - 1

@@ -26,7 +26,6 @@ from ledgermq.state.commands import (
     OffsetsCommitted,
     TopicsChanged,
     bodies_of,
-    read_command,
 )
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable, OffsetsByKey
 from ledgermq.state.data_version import DataVersion
@@ -38,6 +37,7 @@ from ledgermq.state.errors import (
     ServiceUnavailableError,
     TopicNotFoundError,
 )
+from ledgermq.state.formats import StateFormats
 from ledgermq.state.lock_requests import LockRequests
 from ledgermq.state.machine import AccessRules, Events, StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
@@ -88,6 +88,7 @@ class BrokerState:
         on_topics_changed: Callable[[], None],
         on_topic_removed: Callable[[str], object],
         sweep_step_bytes: int = STEP_BYTES,
+        formats: StateFormats | None = None,
     ) -> None:
         """Takes over the tables.
 
@@ -106,7 +107,9 @@ class BrokerState:
             on_topic_removed: called on every member when the removal of a topic is committed,
                 between the entries before it and those behind it.
             sweep_step_bytes: of what one step of a sweep proposes.
+            formats: of the records; None for those of this program.
         """
+        self.formats = formats or StateFormats()
         machine = self._machine = StateMachine(topics, groups, offsets)
         self.topics, self.groups, self.offsets = topics, groups, offsets
         self.locks, self.progress, self.pulled = machine.locks, machine.progress, machine.pulled
@@ -121,16 +124,15 @@ class BrokerState:
         self._access_records = Refusals("the rules of access control", clock_ms)
         self._is_access_wanted = False
         self._sweep = StateSweep(
-            machine, self._proposals, self._sweeps, self._cut_bytes, sweep_step_bytes
+            machine,
+            self._proposals,
+            self._sweeps,
+            self.formats,
+            self._cut_bytes,
+            sweep_step_bytes,
         )
         self.lock_requests = LockRequests(self.locks, self._proposals, self._propose, clock_ms)
-        self.commits = OffsetCommits(
-            offsets,
-            propose=self._propose_offsets,
-            is_settled=lambda: self._proposals.is_settled,
-            call_at_end_of_turn=call_at_end_of_turn,
-            clock_ms=clock_ms,
-        )
+        self.commits = self._new_commits(call_at_end_of_turn)
         # Of tables with changes that were proposed in this leadership: what the last one leads to.
         self._versions: dict[TopicTable | SubscriptionGroupTable, DataVersion] = {}
         # What this leader has proposed and not applied yet.
@@ -138,10 +140,19 @@ class BrokerState:
         # Of those for whom topics and groups come into being; None where nobody is counted.
         self.creations: CreationLimits | None = None
         # Tables that are newer than their files; cleared by whoever writes them.
-        self.are_topics_unsaved = False
-        self.are_groups_unsaved = False
-        self.are_offsets_unsaved = False
-        self.are_locks_unsaved = False
+        self.are_topics_unsaved = self.are_groups_unsaved = False
+        self.are_offsets_unsaved = self.are_locks_unsaved = False
+
+    def _new_commits(
+        self, call_at_end_of_turn: Callable[[Callable[[], None]], object]
+    ) -> OffsetCommits:
+        return OffsetCommits(
+            self.offsets,
+            propose=self._propose_offsets,
+            is_settled=lambda: self._proposals.is_settled,
+            call_at_end_of_turn=call_at_end_of_turn,
+            clock_ms=self._clock_ms,
+        )
 
     # What others may ask.
 
@@ -166,8 +177,11 @@ class BrokerState:
 
     @property
     def alarm(self) -> str | None:
-        """What of the state the log refuses, for operators; None while it takes all."""
-        alarms = (self._sweeps.alarm, self.commits.alarm, self._access_records.alarm)
+        """What of the state the log refuses, or who cannot read it, for operators; None while all
+        is well.
+        """
+        refused = (self._sweeps.alarm, self.commits.alarm, self._access_records.alarm)
+        alarms = (*refused, self.formats.alarm)
         return next((alarm for alarm in alarms if alarm is not None), None)
 
     # Leadership.
@@ -474,29 +488,33 @@ class BrokerState:
         """Bodies of the last whole sweep of this leader, 0 when there was none."""
         return self._sweep.bytes
 
-    @staticmethod
-    def plan_body(runs: Sequence[Run]) -> bytes:
+    def plan_body(self, runs: Sequence[Run]) -> bytes:
         """Returns the record that goes before deliveries out of an internal queue."""
-        [body] = bodies_of(DeliveriesPlanned(runs), "", 0)
+        [body] = bodies_of(DeliveriesPlanned(runs), "", 0, self.formats.written.write)
         return body
 
     def _propose(self, command: Command, done: OnCommitted | None) -> None:
-        bodies = bodies_of(command, self._proposals.writer, self._cut_bytes)
+        write = self.formats.written.write
+        bodies = bodies_of(command, self._proposals.writer, self._cut_bytes, write)
         # A message of a new topic goes behind it, in this turn.
         self._proposals.propose(bodies, done, is_held=not isinstance(command, TopicsChanged))
 
     # Committed records, on every member.
 
     def apply(self, body: bytes, index: int) -> None:
-        """Applies one committed record; a record that nobody understands is left out.
+        """Applies one committed record; one that makes no sense is left out.
 
         Args:
             body: of the message at `index`.
             index: of the entry, in order; the same one may come again after a restart.
+
+        Raises:
+            UnreadRecordError: a newer program wrote it; this member cannot go on.
         """
-        proposed = read_command(body)
+        proposed = self.formats.read(body, index)
         if proposed is None:
             return
+        self.formats.note(proposed.version)
         command = proposed.command
         is_own = self.is_leading and proposed.writer == self._proposals.writer
         if is_own and isinstance(command, AccessChanged):

@@ -2,7 +2,8 @@
 
 A command says what shall be, never what to do with what is there: so it may be applied again after
 a restart, and a member that has nothing yet takes it as well. Bodies are JSON objects with the
-format's version and the writer, the member and term that proposed it:
+format's version (`formats.py`) and the writer, the member and term that proposed it; those of
+version 1 are
 
     {"v":1,"by":B,"kind":"topics","put":{name: object},"removed":[name],"version":{...}}
     {"v":1,"by":B,"kind":"groups",...the same...,"forgets":bool}
@@ -16,8 +17,7 @@ format's version and the writer, the member and term that proposed it:
 Records are cut by their bytes (`records.py`): changes of many offsets are several commands.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -25,12 +25,23 @@ from ledgermq.state.consumer_offsets import OffsetsByKey, offsets_from_json
 from ledgermq.state.data_version import DataVersion, truth
 from ledgermq.state.queue_locks import LockRow, rows_from_json
 from ledgermq.state.queue_progress import Run, runs_from_json
-from ledgermq.state.records import Entry, body_of, cut
+from ledgermq.state.records import Entry, cut
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
 
-# Of the records that this program writes.
-FORMAT_VERSION: Final = 1
+# Makes the body of a record: of its members, and of those that are encoded already.
+WriteRecord = Callable[[Mapping[str, Any], Mapping[str, str] | None], bytes]
+
+# What a sweep goes through, in its order.
+SWEPT: Final = ("topics", "groups", "offsets", "locks")
+
+
+# Of a name that is told.
+_SHOWN_MAX: Final = 40
+
+
+class UnknownPartError(Exception):
+    """A record has a kind or a table that its version has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ class SweepPart:
     sweep_id: str
     part: int
     is_last: bool
-    # A name of StateMachine.swept.
+    # One of SWEPT.
     table: str
     put: Mapping[str, Any]
     # None in a part that adds to the one before it.
@@ -123,31 +134,34 @@ class Proposed(NamedTuple):
     command: Command
     # Member and term that proposed it; empty where nobody asks.
     writer: str
+    # Of its record.
+    version: int
 
 
-def bodies_of(command: Command, writer: str, cut_bytes: int) -> list[bytes]:
+def bodies_of(command: Command, writer: str, cut_bytes: int, write: WriteRecord) -> list[bytes]:
     """Returns the bodies of the records for a command, at least one unless it changes nothing.
 
     Args:
         cut_bytes: of what may be divided, in one record.
+        write: makes each body.
     """
-    head: dict[str, Any] = {"v": FORMAT_VERSION, "by": writer}
+    head: dict[str, Any] = {"by": writer}
     match command:
         case TopicsChanged():
-            return [body_of({**head, "kind": "topics", **_changes(command)})]
+            return [write({**head, "kind": "topics", **_changes(command)}, None)]
         case GroupsChanged(forgets_offsets=forgets):
             members = {"kind": "groups", **_changes(command), "forgets": forgets}
-            return [body_of({**head, **members})]
+            return [write({**head, **members}, None)]
         case OffsetsCommitted(put=put):
-            return _divided({**head, "kind": "offsets"}, put, cut_bytes)
+            return _divided({**head, "kind": "offsets"}, put, cut_bytes, write)
         case LocksChanged(put=put):
-            return _divided({**head, "kind": "locks"}, put, cut_bytes)
+            return _divided({**head, "kind": "locks"}, put, cut_bytes, write)
         case DeliveriesPlanned(runs=runs):
-            return [body_of({"v": FORMAT_VERSION, "kind": "plan", "runs": runs})]
+            return [write({"kind": "plan", "runs": runs}, None)]
         case AccessChanged(record=record):
-            return [body_of({**head, **record})]
+            return [write({**head, **record}, None)]
         case SweepPart():
-            return [sweep_body(command, writer)]
+            return [sweep_body(command, writer, write)]
 
 
 def _changes(command: TopicsChanged | GroupsChanged) -> dict[str, Any]:
@@ -158,15 +172,18 @@ def _changes(command: TopicsChanged | GroupsChanged) -> dict[str, Any]:
     }
 
 
-def _divided(record: Mapping[str, Any], put: Mapping[str, Any], cut_bytes: int) -> list[bytes]:
+def _divided(
+    record: Mapping[str, Any], put: Mapping[str, Any], cut_bytes: int, write: WriteRecord
+) -> list[bytes]:
     entries = [Entry("put", name, value, is_divisible=True) for name, value in put.items()]
-    return [body_of(record, part) for part in cut(entries, cut_bytes)]
+    return [write(record, part) for part in cut(entries, cut_bytes)]
 
 
-def sweep_body(part: SweepPart, writer: str, entries: str | None = None) -> bytes:
+def sweep_body(
+    part: SweepPart, writer: str, write: WriteRecord, entries: str | None = None
+) -> bytes:
     """Returns the body of a part; `entries` is its `put` where that is encoded already."""
     members: dict[str, Any] = {
-        "v": FORMAT_VERSION,
         "by": writer,
         "kind": "sweep",
         "id": part.sweep_id,
@@ -181,29 +198,18 @@ def sweep_body(part: SweepPart, writer: str, entries: str | None = None) -> byte
     if part.progress is not None:
         members["progress"] = part.progress
     if entries is None:
-        return body_of({**members, "put": part.put})
-    return body_of(members, {"put": entries})
+        return write({**members, "put": part.put}, None)
+    return write(members, {"put": entries})
 
 
-def read_command(body: bytes) -> Proposed | None:
-    """Returns the command in a record; None for one that nobody here understands.
+def command_of(record: Mapping[str, Any]) -> Command | None:
+    """Returns the command in the members of a record of version 1, None for one without sense.
 
     What makes no sense within a command is left out.
+
+    Raises:
+        UnknownPartError: it is of a kind or table that this version has not.
     """
-    try:
-        record = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict) or record.get("v") != FORMAT_VERSION:
-        return None
-    command = _command_of(record)
-    writer = record.get("by")
-    if command is None:
-        return None
-    return Proposed(command, writer if isinstance(writer, str) else "")
-
-
-def _command_of(record: Mapping[str, Any]) -> Command | None:
     put, removed = record.get("put"), _texts(record.get("removed"))
     version = DataVersion.from_json(record.get("version"))
     match record.get("kind"):
@@ -224,6 +230,8 @@ def _command_of(record: Mapping[str, Any]) -> Command | None:
             return AccessChanged(record)
         case "sweep":
             return _sweep_part(record)
+        case str(kind):
+            raise UnknownPartError(f"kind {kind[:_SHOWN_MAX]!r}")
     return None
 
 
@@ -231,6 +239,8 @@ def _sweep_part(record: Mapping[str, Any]) -> SweepPart | None:
     after, upto, progress = record.get("after"), record.get("upto"), record.get("progress")
     match record:
         case {"id": str(sweep_id), "part": int(part), "table": str(table), "put": dict(put)}:
+            if table not in SWEPT:
+                raise UnknownPartError(f"table {table[:_SHOWN_MAX]!r}")
             return SweepPart(
                 sweep_id,
                 part,

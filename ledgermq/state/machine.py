@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ledgermq.state.commands import (
+    SWEPT,
     AccessChanged,
     Command,
     DeliveriesPlanned,
@@ -98,12 +99,8 @@ class StateMachine:
         # Rules of access control; None while it is off.
         self.access: AccessRules | None = None
         # What a sweep goes through, in its order.
-        self.swept: Mapping[str, Swept] = {
-            "topics": topics,
-            "groups": groups,
-            "offsets": offsets,
-            "locks": self.locks,
-        }
+        tables: tuple[Swept, ...] = (topics, groups, offsets, self.locks)
+        self.swept = dict(zip(SWEPT, tables, strict=True))
         # Where the last whole sweep begins, -1 while none was seen: a member whose log begins
         # behind it knows less than the whole state.
         self.sweep_index = -1
@@ -166,9 +163,7 @@ class StateMachine:
         self._note_part(part, index)
         if part.progress is not None:
             self.progress.replace(part.progress)
-        table = self.swept.get(part.table)
-        if table is None:
-            return _NOTHING
+        table = self.swept[part.table]
         if part.after is None:
             has_changed = table.merge(part.put)
         else:

@@ -11,6 +11,7 @@ from typing import Final
 
 from ledgermq.state.commands import SweepPart, sweep_body
 from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.formats import StateFormats
 from ledgermq.state.machine import StateMachine
 from ledgermq.state.proposals import StateProposals
 from ledgermq.state.records import encoded
@@ -36,6 +37,7 @@ class StateSweep:
         machine: StateMachine,
         proposals: StateProposals,
         refusals: Refusals,
+        formats: StateFormats,
         cut_bytes: int,
         step_bytes: int,
     ) -> None:
@@ -45,12 +47,14 @@ class StateSweep:
             machine: is gone through.
             proposals: take the parts.
             refusals: told when the log does not.
+            formats: tell in which one a part is written.
             cut_bytes: of the entries in one part.
             step_bytes: of what one step proposes.
         """
         self._machine = machine
         self._proposals = proposals
         self._refusals = refusals
+        self._formats = formats
         self._cut_bytes = min(cut_bytes, step_bytes // _PARTS)
         self._step_bytes = step_bytes
         self._count = 0
@@ -140,6 +144,7 @@ class StateSweep:
                     None if part + place else self._machine.progress.to_record(),
                 ),
                 writer,
+                self._formats.written.write,
                 text,
             )
             for place, text in enumerate(entries)

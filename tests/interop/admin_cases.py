@@ -142,7 +142,7 @@ _SHARED: Final = r"%RETRY%\S+ +\S+ +0 +\d+ +\d+ +\d+\.\d+"
 _CONSUMED: Final = "trackType=CONSUMED,"
 _SETTING: Final = r"[\w.]+ =.*"
 _SETTINGS_DIFFER: Final = "settings that have no effect here are not told, our own are"
-_FIGURE: Final = r"(?:ADDRESS )?(?:ledger\w+|stateAlarm|accessAlarm|remainHowManyDataToCommit) :.*"
+_FIGURE: Final = r"(?:ADDRESS )?(?:ledger\w+|state\w+|accessAlarm|remainHowManyDataToCommit) :.*"
 _TIMES: Final = r"(?:ADDRESS )?putMessageDistributeTime :.*"
 _FIGURES_DIFFER: Final = "figures of the ledger are added, times of puts are not counted"
 _ACCOUNT: Final = (

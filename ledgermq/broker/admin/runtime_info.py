@@ -133,6 +133,7 @@ class AdminProcessor:
             "ledgerRepair": leadership.failure or leadership.repair or "",
             "ledgerTimeAheadMs": str(leadership.log_ahead_ms),
             "stateAlarm": leadership.alarm or "",
+            **self._state.formats.describe(),
             "accessAlarm": (access.alarm if access is not None else None) or "",
         }
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from ledgermq import kernel
 from ledgermq.broker.access.rules_table import RulesTable
@@ -32,9 +31,9 @@ from ledgermq.broker.pulls.long_polling import ParkedPulls
 from ledgermq.broker.registration.registration import Registration
 from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.service.applier import BrokerApplier
-from ledgermq.broker.service.farewell import Farewell
+from ledgermq.broker.service.farewell import Farewell, next_step
 from ledgermq.broker.service.following import Following
-from ledgermq.broker.service.member import replica_config
+from ledgermq.broker.service.member import replica_config, told_formats
 from ledgermq.broker.service.parts import Parts
 from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.service.processor_table import Processors, bind_processors
@@ -65,6 +64,7 @@ from ledgermq.protocol.transport import (
 )
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
+from ledgermq.state.formats import FORMATS, Format, StateFormats
 from ledgermq.state.records import body_bytes_max
 from ledgermq.state.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.state.topics import TopicTable
@@ -98,6 +98,7 @@ class BrokerService:
         rng: Random | None = None,
         now_ms: Callable[[], int] | None = None,
         disk_thread: WorkerThread | None = None,
+        formats: Sequence[Format] = FORMATS,
     ) -> None:
         """Opens nothing yet.
 
@@ -109,6 +110,7 @@ class BrokerService:
             rng: draws election times and queues; None for one seeded by the system.
             now_ms: wall clock, which is believed whatever it says; None for that of the system.
             disk_thread: waits for the disk; None: one of its own.
+            formats: of the records of the state.
 
         Raises:
             TlsSettingsError: a certificate cannot be used.
@@ -127,7 +129,7 @@ class BrokerService:
         self._clients = self.clients = ClientTable(config.heart_beat_groups_max)
         self._parked, self._rates = ParkedPulls(config.parked_pulls_max), Rates()
         self._rules = RulesTable(config.acl_file, self._now_ms) if config.is_acl_on else None
-        self.state = self._new_state()
+        self.state = self._new_state(StateFormats(formats))
         self._storage = storage_of(config)(config, reactor, self.state, self._now_ms, disk_thread)
         self._messages = self.messages = self._storage.messages
         self._log_times = LogTimes(self._messages, self._now_ms, self._clock_ms)
@@ -151,7 +153,7 @@ class BrokerService:
         # When name servers were last told because of a change.
         self._registered_ms = -inf
 
-    def _new_state(self) -> BrokerState:
+    def _new_state(self, formats: StateFormats) -> BrokerState:
         config = self.config
         state = BrokerState(
             TopicTable(config.topics_max, knows_light_queues=config.knows_light_queues),
@@ -165,6 +167,7 @@ class BrokerService:
             auto_create_groups=config.auto_create_groups,
             on_topics_changed=self._topics_changed,
             on_topic_removed=self._topic_removed,
+            formats=formats,
         )
         state.access = self._rules
         return state
@@ -382,7 +385,9 @@ class BrokerService:
             self._opening_record,
             keeper=storage.keeper,
             repair_mark=storage.repair_mark,
+            formats=told_formats(self.state),
         )
+        self.state.formats.group = replica.formats
         self._messages.attach(replica)
         return replica
 
@@ -465,7 +470,7 @@ class BrokerService:
             self._registration.stop,
             self._close_files,
         ):
-            steps.addBoth(_next_step, step)
+            steps.addBoth(next_step, step)
         steps.addBoth(self._finish)
         return stopped
 
@@ -583,13 +588,6 @@ def _is_derived(error: Exception) -> bool:
 def wall_clock_ms() -> int:
     """Returns ms since 1970."""
     return time.time_ns() // 1_000_000
-
-
-def _next_step(result: object, step: Callable[[], Any]) -> Any:
-    """Takes the next step of a stop, whatever became of the one before; a failure is told."""
-    if isinstance(result, Failure):
-        _log.failure("a step of the stop failed", result)
-    return step()
 
 
 def _report_keys(config: BrokerConfig) -> None:

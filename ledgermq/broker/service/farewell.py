@@ -1,10 +1,11 @@
 """Farewell: what a broker that stops waits for before it leaves its group."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.sends.proposals import Proposals
@@ -74,3 +75,10 @@ class Farewell:
 
         check()
         return ended
+
+
+def next_step(result: object, step: Callable[[], Any]) -> Any:
+    """Takes the next step of a stop, whatever became of the one before; a failure is told."""
+    if isinstance(result, Failure):
+        _log.failure("a step of the stop failed", result)
+    return step()

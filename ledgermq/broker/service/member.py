@@ -1,10 +1,13 @@
-"""Settings of the ledger member of a broker."""
+"""Settings of the ledger member of a broker, and what it tells other members of the broker."""
 
+from collections.abc import Callable
 from typing import Final
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, MIB, Timing
+from ledgermq.dledger.formats import Formats
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+from ledgermq.state.broker_state import BrokerState
 
 # What the broker itself may have waiting besides messages: state records, and the batch that was
 # just admitted. Offsets that were told meanwhile are one command, and may be all there are.
@@ -36,6 +39,12 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
         proposals_max=max(config.ledger_pending_max, config.waiting_sends_max) + _OWN_ENTRIES,
         proposal_bytes_max=config.waiting_bytes_max + _OWN_BYTES,
     )
+
+
+def told_formats(state: BrokerState) -> Callable[[], Formats]:
+    """Returns what tells which formats of the state's records are read here, and needed."""
+    formats = state.formats
+    return lambda: Formats(reads=formats.reads, needs=formats.applied)
 
 
 def _timing(config: BrokerConfig, defaults: Timing) -> Timing:

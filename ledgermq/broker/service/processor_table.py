@@ -180,7 +180,7 @@ def _delays(parts: Parts) -> DelayedDelivery:
         parts.config.delay_levels,
         parts.messages,
         parts.state.progress,
-        Deliveries(parts.proposals, parts.store_host, parts.now_ms),
+        Deliveries(parts.proposals, parts.state.plan_body, parts.store_host, parts.now_ms),
         has_room=lambda: _has_room(parts),
         now_ms=parts.now_ms,
         clock_ms=parts.clock_ms,
@@ -194,7 +194,7 @@ def _transactions(parts: Parts) -> Transactions:
     return Transactions(
         parts.messages,
         parts.state,
-        Deliveries(parts.proposals, parts.store_host, parts.now_ms),
+        Deliveries(parts.proposals, parts.state.plan_body, parts.store_host, parts.now_ms),
         parts.proposals,
         ProducerQuestions(parts.clients).ask,
         Rules(

@@ -1,4 +1,4 @@
-"""The five state files of a broker, and which of them are older than what they hold.
+"""The six state files of a broker, and which of them are older than what they hold.
 
 What is larger than a start would read is not written: the old file stays, operators are told, and
 no mark of the message store may say meanwhile that the files have what was dispatched.
@@ -58,8 +58,9 @@ class StateTables:
         if state.offsets.knows_light_queues:
             self._offsets = new_file("lmqConsumerOffset.json")
         self._delays = new_file("delayOffset.json")
-        # Not one of upstream's.
+        # Not ones of upstream's.
         self._locks = new_file("queueLocks.json")
+        self._format = new_file("stateFormat.json")
 
     @property
     def alarm(self) -> str | None:
@@ -77,9 +78,11 @@ class StateTables:
 
         Raises:
             StateFileError: a file cannot be read.
+            UnreadRecordError: a newer program wrote them.
         """
         state = self._state
         loads: tuple[tuple[StateFile, Callable[[Mapping[str, Any]], None]], ...] = (
+            (self._format, state.formats.load_json),
             (self._topics, state.topics.load_json),
             (self._groups, state.groups.load_json),
             (self._offsets, state.offsets.load_json),
@@ -158,6 +161,7 @@ class StateTables:
             (self._groups, state.groups.to_json, state.are_groups_unsaved),
             (self._offsets, state.offsets.to_json, state.are_offsets_unsaved),
             (self._locks, state.locks.to_json, state.are_locks_unsaved),
+            (self._format, state.formats.to_json, state.formats.is_unsaved),
             # A few numbers, which change with every delivery.
             (self._delays, state.progress.to_json, True),
         )
@@ -170,4 +174,5 @@ class StateTables:
             return None
         state.are_topics_unsaved = state.are_groups_unsaved = False
         state.are_offsets_unsaved = state.are_locks_unsaved = False
+        state.formats.is_unsaved = False
         return unsaved

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.commitlog import AppendMessage, AppendResult
-from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import BrokerError
 from ledgermq.state.queue_progress import Run
 
@@ -17,10 +16,15 @@ class Deliveries:
     """The way of deliveries into the append of the turn, all in one piece."""
 
     def __init__(
-        self, proposals: Proposals, store_host: tuple[bytes, int], now_ms: Callable[[], int]
+        self,
+        proposals: Proposals,
+        plan_body: Callable[[Sequence[Run]], bytes],
+        store_host: tuple[bytes, int],
+        now_ms: Callable[[], int],
     ) -> None:
-        """Binds the parts; `now_ms` is the wall clock."""
+        """Binds the parts; `plan_body` makes the record of a plan, `now_ms` is the wall clock."""
         self._proposals = proposals
+        self._plan_body = plan_body
         self._store_host = store_host
         self._now_ms = now_ms
 
@@ -34,7 +38,7 @@ class Deliveries:
             messages: one for each delivery of the runs, in order; checked to fit into the log.
             delivered: called once.
         """
-        plan = state_message(BrokerState.plan_body(runs), self._store_host, self._now_ms())
+        plan = state_message(self._plan_body(runs), self._store_host, self._now_ms())
 
         def done(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
             delivered([] if results is None else results[1:], error)

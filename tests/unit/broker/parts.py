@@ -23,6 +23,7 @@ from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.errors import BrokerError
+from ledgermq.state.formats import FORMATS, Format, StateFormats
 from ledgermq.state.records import body_bytes_max
 from ledgermq.state.subscriptions import SubscriptionGroupTable
 from ledgermq.state.topics import TopicTable
@@ -118,18 +119,22 @@ class Turn:
 class Parts:
     """A leader that serves, without disk and network."""
 
-    def __init__(self, *, limits: Limits | None = None, **settings: str) -> None:
+    def __init__(
+        self,
+        *,
+        limits: Limits | None = None,
+        formats: Sequence[Format] = FORMATS,
+        **settings: str,
+    ) -> None:
         self.now_ms = 1_700_000_000_000
         # By how much the wall clock was set ahead, or back.
         self.jump_ms = 0
         self.config: BrokerConfig = load_broker_config(
             None, {"brokerName": "b", "brokerIP1": "127.0.0.1", **settings}
         )
-        self.turn = Turn()
-        self.store = ListStore()
+        self.turn, self.store = Turn(), ListStore()
         self.leadership = Leadership("n0", 1)
-        self.clients = ClientTable()
-        self.parked = ParkedPulls(self.config.parked_pulls_max)
+        self.clients, self.parked = ClientTable(), ParkedPulls(self.config.parked_pulls_max)
         # Bodies of state records with what to call when they are committed.
         self.written: list[tuple[bytes, OnCommitted]] = []
         # How many of them each call wrote.
@@ -137,10 +142,9 @@ class Parts:
         # What `lead` wrote.
         self.first: list[bytes] = []
         self.is_prompt = False
-        # Of the next record that is committed.
-        self.index = 0
+        # Of the next record that is committed; and how often topics changed.
+        self.index = self.changes = 0
         self.removed_topics: list[str] = []
-        self.changes = 0
         self.state = BrokerState(
             TopicTable(self.config.topics_max, knows_light_queues=self.config.knows_light_queues),
             SubscriptionGroupTable(
@@ -155,6 +159,7 @@ class Parts:
             auto_create_groups=self.config.auto_create_groups,
             on_topics_changed=self._changed,
             on_topic_removed=self.removed_topics.append,
+            formats=StateFormats(formats),
         )
         self.state.creations = CreationRates(self.config, lambda: float(self.now_ms))
         self.dispatcher = Dispatcher(

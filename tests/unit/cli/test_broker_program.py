@@ -130,8 +130,8 @@ class Service:
     is_serving = has_failed = False
     broker_id, registered_with = -1, []
     class leadership:
-        alarm = None
-    def __init__(self, config, reactor, *, on_ready, on_damage):
+        alarm = failure = None
+    def __init__(self, config, reactor, *, on_ready, on_damage, formats):
         self.number = len(self.made)
         self.made.append(self)
         self.on_damage = on_damage

@@ -6,9 +6,10 @@ import pytest
 
 from ledgermq.broker.storage.state_files import format_pretty, parse_tolerant
 from ledgermq.dledger.errors import CompactedError
-from ledgermq.state.broker_state import BrokerState
-from ledgermq.state.commands import DeliveriesPlanned, read_command
+from ledgermq.state.commands import DeliveriesPlanned
+from ledgermq.state.formats import StateFormats
 from ledgermq.state.queue_progress import HALF_QUEUE, QueueProgress, Run, runs_from_json
+from tests.unit.broker.parts import Parts
 
 PLAN = (Run(3, 10, 2), Run(5, 7, 0), Run(3, 14, 1), Run(1, 1, 1))
 
@@ -133,7 +134,7 @@ def test_records_and_file_tell_the_cursors() -> None:
     follower = Log(4).attached()
     follower.replace(json.loads(json.dumps(leader.to_record())))
     assert follower.to_json() == {"offsetTable": {3: 9}, "halfOffset": 5}
-    proposed = read_command(BrokerState.plan_body((Run(3, 10, 0),)))
+    proposed = StateFormats().read(Parts().state.plan_body((Run(3, 10, 0),)), 0)
     assert proposed is not None and isinstance(proposed.command, DeliveriesPlanned)
     follower.planned(proposed.command.runs, 0)
     again = QueueProgress()

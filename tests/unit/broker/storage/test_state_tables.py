@@ -3,11 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from ledgermq.broker.config.keys import KEYS
 from ledgermq.broker.storage.state_files import FILE_BYTES_MAX, StateFile
 from ledgermq.broker.storage.state_tables import StateContents, StateTables
+from ledgermq.commitlog import UnreadRecordError
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
+from ledgermq.testing.simulation.next_format import NEXT_FORMATS
 from tests.unit.broker.parts import Parts
 
 
@@ -215,3 +219,19 @@ def test_what_did_not_get_to_the_disk_is_written_again(tmp_path: Path) -> None:
     assert [str(file) for file, _ in files] == [str(tmp_path / "topics.json")]
     scene.tables.take_back(files)
     assert scene.flush() == {ALWAYS, "topics.json"}
+
+
+def test_the_format_of_the_state_is_durable_before_the_next_mark(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.state.formats.note(1)
+    assert scene.flush() == {ALWAYS}
+    scene.state.formats.note(2)
+    assert scene.flush() == {ALWAYS, "stateFormat.json"}
+    newer = Parts(formats=NEXT_FORMATS)
+    StateTables(tmp_path, newer.state, lambda: 0.0).load()
+    assert newer.state.formats.applied == 2
+    older = Parts()
+    with pytest.raises(UnreadRecordError):
+        StateTables(tmp_path, older.state, lambda: 0.0).load()
+    # It did not read the tables, which may be in another form, too.
+    assert len(older.state.topics) == 0
