@@ -3,8 +3,11 @@
 import json
 from typing import Any
 
+from ledgermq.commitlog import UnreadRecordError
+from ledgermq.dledger.formats import GroupFormats
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.commands import SweepPart
+from ledgermq.state.formats import StateFormats
 from ledgermq.state.machine import StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
 from ledgermq.state.proposals import StateProposals
@@ -89,3 +92,41 @@ def parts_that_wait_for_nothing() -> list[Patch]:
         function()
 
     return [(StateProposals, "when_applied", when_applied)]
+
+
+def next_format_as_soon_as_the_leader_has_it() -> list[Patch]:
+    return [(StateFormats, "written", property(lambda self: self._formats[-1]))]
+
+
+def unread_records_passed_over() -> list[Patch]:
+    """A record that the program does not read is left out, like one that makes no sense."""
+    original = StateFormats.read
+
+    def read(self: Any, body: bytes, index: int) -> Any:
+        try:
+            return original(self, body, index)
+        except UnreadRecordError:
+            return None
+
+    return [(StateFormats, "read", read)]
+
+
+def format_forgotten_by_a_restart() -> list[Patch]:
+    def load_json(self: Any, value: Any) -> None:
+        """The log will tell."""
+
+    return [(StateFormats, "load_json", load_json)]
+
+
+def members_that_went_back_count_as_before() -> list[Patch]:
+    """What a member has told once is believed for as long as the leader runs."""
+    original = GroupFormats.greeted
+
+    def greeted(self: Any, peer_id: str, formats: Any) -> Any:
+        known = self._reads[peer_id]
+        mismatch = original(self, peer_id, formats)
+        if known is not None and formats is not None:
+            self._reads[peer_id] = max(known, formats.reads)
+        return mismatch
+
+    return [(GroupFormats, "greeted", greeted)]

@@ -11,11 +11,27 @@ from typing import NamedTuple
 from tests.simulation import broken_state_twins as state_twins
 from tests.simulation import broken_store_twins as store_twins
 from tests.simulation import broken_twins as twins
+from tests.simulation.mistake_plans import (
+    ALL_JAVA,
+    BIRTHS,
+    CLOCKS,
+    DAMAGE,
+    ELECTIONS,
+    GROUP,
+    POWER,
+    PROGRAMS,
+    PROGRAMS_BACK,
+    RETENTION,
+    SYNC_ERRORS,
+    TAILS,
+    WRITE_ERRORS,
+)
 from tests.simulation.scripts import (
     births,
     brokers,
     disks,
     elections,
+    formats,
     new_group,
     pushes,
     starved,
@@ -39,78 +55,6 @@ class Mutation(NamedTuple):
     focus: dict[str, object] = {}
 
 
-_GROUP: dict[str, object] = {"java_ids": (), "is_sync_flush": True}
-_POWER: dict[str, object] = {
-    **_GROUP,
-    "fault_every_ms": 400.0,
-    "fault_weights": (("power_all", 1.0), ("power", 2.0), ("kill", 1.0), ("cut", 2.0)),
-}
-_ELECTIONS: dict[str, object] = {
-    **_GROUP,
-    "member_count": 5,
-    "fault_every_ms": 250.0,
-    "delay_ms": 60.0,
-    "fault_weights": (("kill", 2.0), ("cut", 3.0), ("pause", 2.0)),
-    "trigger_chance": 0.4,
-}
-# A leader that is cut off gathers a long tail that nobody else has.
-_TAILS: dict[str, object] = {
-    **_GROUP,
-    "member_count": 3,
-    "fault_every_ms": 500.0,
-    "delay_ms": 5.0,
-    "sync_ms": 2.0,
-    "loss": 0.0,
-    "fault_weights": (("kill", 2.0), ("cut", 4.0), ("pause", 1.0)),
-    "send_every_ms": 10.0,
-    "trigger_chance": 0.15,
-}
-_DAMAGE: dict[str, object] = {
-    **_GROUP,
-    "member_count": 3,
-    "victims": ("n1",),
-    "fault_every_ms": 300.0,
-    "fault_weights": (("rot", 2.0), ("kill", 2.0), ("wipe", 1.0), ("cut", 1.0)),
-    "send_every_ms": 40.0,
-}
-_ALL_JAVA: dict[str, object] = {
-    "member_count": 3,
-    "java_ids": ("n0", "n1", "n2"),
-    "is_sync_flush": True,
-    "keeps_order": False,
-    "duplication": 0.2,
-    "delay_ms": 60.0,
-    "fault_every_ms": 250.0,
-    "fault_weights": (("kill", 2.0), ("cut", 3.0), ("pause", 2.0), ("reset", 1.0)),
-    "send_every_ms": 40.0,
-    "victims": (),
-}
-_SYNC_ERRORS: dict[str, object] = {
-    **_GROUP,
-    "fault_weights": (("sync_error", 3.0), ("power", 1.0)),
-}
-_WRITE_ERRORS: dict[str, object] = {
-    **_GROUP,
-    "fault_weights": (("write_error", 3.0), ("power", 1.0)),
-}
-# Two of three on empty disks again and again, and put back.
-_BIRTHS: dict[str, object] = {
-    **_GROUP,
-    "member_count": 3,
-    "founder_ids": (),
-    "victims": ("n1",),
-    "fault_every_ms": 500.0,
-    "fault_weights": (("swap", 3.0), ("kill", 2.0), ("older", 1.0), ("cut", 1.0)),
-}
-_CLOCKS: dict[str, object] = {**_GROUP, "fault_weights": (("clock", 1.0), ("kill", 1.0))}
-_RETENTION: dict[str, object] = {
-    **_GROUP,
-    "member_count": 3,
-    "fault_weights": (("retention", 2.0), ("kill", 1.0), ("cut", 2.0)),
-    "send_every_ms": 10.0,
-    "segment_bytes": 4096,
-}
-
 MUTATIONS = (
     Mutation("M1", "a majority is half", twins.quorum_of_half, pushes.retry_after_a_lost_push, 5),
     Mutation(
@@ -133,7 +77,7 @@ MUTATIONS = (
         twins.late_truncate_obeyed,
         pushes.late_truncate_of_the_same_term,
         20,
-        _ALL_JAVA,
+        ALL_JAVA,
     ),
     Mutation(
         "M5",
@@ -141,7 +85,7 @@ MUTATIONS = (
         store_twins.sync_error_ignored,
         disks.sync_that_fails,
         30,
-        _SYNC_ERRORS,
+        SYNC_ERRORS,
     ),
     Mutation(
         "M6",
@@ -149,7 +93,7 @@ MUTATIONS = (
         store_twins.damaged_member_votes,
         disks.damaged_member_asked_for_a_vote,
         30,
-        _DAMAGE,
+        DAMAGE,
     ),
     Mutation(
         "M7",
@@ -157,7 +101,7 @@ MUTATIONS = (
         twins.log_compared_by_index,
         elections.candidate_with_a_present_term_and_an_old_log,
         30,
-        _TAILS,
+        TAILS,
     ),
     Mutation(
         "M8",
@@ -185,7 +129,7 @@ MUTATIONS = (
         twins.compare_by_index,
         pushes.double_leader_change,
         20,
-        _ELECTIONS,
+        ELECTIONS,
     ),
     Mutation(
         "M12",
@@ -193,7 +137,7 @@ MUTATIONS = (
         store_twins.recovery_kept_in_memory,
         disks.damaged_member_after_another_restart,
         30,
-        _DAMAGE,
+        DAMAGE,
     ),
     Mutation(
         "M13",
@@ -213,7 +157,7 @@ MUTATIONS = (
         store_twins.vote_not_durable,
         elections.stop_inside_the_vote_file,
         20,
-        _POWER,
+        POWER,
     ),
     Mutation(
         "M16",
@@ -228,7 +172,7 @@ MUTATIONS = (
         elections.stop_inside_the_vote_file,
     ),
     Mutation(
-        "M18", "old terms are counted", twins.old_terms_counted, pushes.figure_8, 20, _ELECTIONS
+        "M18", "old terms are counted", twins.old_terms_counted, pushes.figure_8, 20, ELECTIONS
     ),
     Mutation(
         "M19",
@@ -236,7 +180,7 @@ MUTATIONS = (
         twins.old_terms_counted_without_opening,
         pushes.figure_8,
         20,
-        _ELECTIONS,
+        ELECTIONS,
     ),
     Mutation(
         "M20",
@@ -244,7 +188,7 @@ MUTATIONS = (
         twins.match_kept_over_terms,
         pushes.match_index_of_an_earlier_term,
         30,
-        _TAILS,
+        TAILS,
     ),
     Mutation(
         "M21",
@@ -252,7 +196,7 @@ MUTATIONS = (
         store_twins.sync_answers_for_all_at_its_end,
         pushes.sends_during_a_sync,
         20,
-        _GROUP,
+        GROUP,
     ),
     Mutation(
         "M22",
@@ -266,7 +210,7 @@ MUTATIONS = (
         twins.commit_before_match,
         pushes.commit_index_ahead_of_the_match,
         30,
-        _ELECTIONS,
+        ELECTIONS,
     ),
     Mutation(
         "M24",
@@ -281,7 +225,7 @@ MUTATIONS = (
         twins.any_vote_answer_counts,
         elections.vote_answer_of_another_round,
         30,
-        _ELECTIONS,
+        ELECTIONS,
     ),
     Mutation(
         "M26",
@@ -303,7 +247,7 @@ MUTATIONS = (
         store_twins.queue_offsets_from_memory,
         brokers.queue_offsets_of_an_earlier_reign,
         30,
-        _ELECTIONS,
+        ELECTIONS,
     ),
     Mutation(
         "M29",
@@ -311,7 +255,7 @@ MUTATIONS = (
         store_twins.checksums_not_verified,
         disks.rot_of_an_entry,
         30,
-        _DAMAGE,
+        DAMAGE,
     ),
     Mutation(
         "M30",
@@ -319,7 +263,7 @@ MUTATIONS = (
         store_twins.index_off_by_one,
         disks.index_that_is_gone,
         30,
-        _POWER,
+        POWER,
     ),
     Mutation(
         "M31",
@@ -334,7 +278,7 @@ MUTATIONS = (
         store_twins.wall_clock_for_leases,
         elections.wall_clock_that_jumps,
         30,
-        _CLOCKS,
+        CLOCKS,
     ),
     Mutation(
         "M33",
@@ -342,7 +286,7 @@ MUTATIONS = (
         twins.follower_never_begun_afresh,
         disks.follower_behind_the_first_entry,
         30,
-        _RETENTION,
+        RETENTION,
     ),
     Mutation(
         "M34",
@@ -357,7 +301,7 @@ MUTATIONS = (
         store_twins.wiped_member_votes,
         disks.wiped_member_asked_for_a_vote,
         30,
-        _DAMAGE,
+        DAMAGE,
     ),
     Mutation(
         "M36",
@@ -401,7 +345,7 @@ MUTATIONS = (
         store_twins.write_error_ignored,
         disks.write_that_fails,
         30,
-        _WRITE_ERRORS,
+        WRITE_ERRORS,
     ),
     Mutation(
         "M43",
@@ -440,7 +384,7 @@ MUTATIONS = (
         store_twins.retention_ahead_of_the_mark,
         disks.retention_before_the_mark,
         60,
-        _RETENTION,
+        RETENTION,
     ),
     Mutation(
         "M49",
@@ -455,7 +399,7 @@ MUTATIONS = (
         store_twins.overlapped_write_counts_as_synced,
         pushes.sends_during_a_sync,
         20,
-        _GROUP,
+        GROUP,
     ),
     Mutation(
         "M51",
@@ -463,7 +407,7 @@ MUTATIONS = (
         store_twins.claim_taken_after_the_sync,
         disks.checkpoint_during_a_sync,
         200,
-        _POWER,
+        POWER,
     ),
     Mutation(
         "M52",
@@ -471,7 +415,7 @@ MUTATIONS = (
         twins.members_without_a_birth_elect,
         births.two_new_disks_beside_the_log,
         60,
-        _BIRTHS,
+        BIRTHS,
     ),
     Mutation(
         "M53",
@@ -479,7 +423,7 @@ MUTATIONS = (
         twins.birth_without_catching_up,
         births.new_disk_that_has_the_birth_only,
         60,
-        _DAMAGE,
+        DAMAGE,
     ),
     Mutation(
         "M54",
@@ -487,7 +431,7 @@ MUTATIONS = (
         twins.birth_by_a_majority,
         births.group_that_waits_for_its_last_member,
         60,
-        _BIRTHS,
+        BIRTHS,
     ),
     Mutation(
         "M55",
@@ -495,7 +439,7 @@ MUTATIONS = (
         store_twins.store_times_by_the_own_clock,
         brokers.store_times_over_clocks_that_differ,
         20,
-        _CLOCKS,
+        CLOCKS,
     ),
     Mutation(
         "M56",
@@ -510,7 +454,7 @@ MUTATIONS = (
         store_twins.commit_index_of_the_core,
         pushes.commit_index_ahead_of_the_cut,
         60,
-        {**_TAILS, "sync_ms": 150.0, "fault_weights": (("strand", 9.0), ("kill", 2.0))},
+        {**TAILS, "sync_ms": 150.0, "fault_weights": (("strand", 9.0), ("kill", 2.0))},
     ),
     Mutation(
         "M58",
@@ -525,7 +469,7 @@ MUTATIONS = (
         state_twins.offsets_under_way_count_as_stored,
         brokers.offsets_that_are_answered,
         60,
-        {**_TAILS, "loss": 0.3, "fault_weights": (("cut", 5.0), ("kill", 2.0))},
+        {**TAILS, "loss": 0.3, "fault_weights": (("cut", 5.0), ("kill", 2.0))},
     ),
     Mutation(
         "M60",
@@ -561,6 +505,38 @@ MUTATIONS = (
         state_twins.parts_that_wait_for_nothing,
         state.changes_in_the_midst_of_a_sweep,
         60,
+    ),
+    Mutation(
+        "M65",
+        "the next format is written as soon as the leader has it",
+        state_twins.next_format_as_soon_as_the_leader_has_it,
+        formats.programs_replaced_one_by_one,
+        20,
+        PROGRAMS,
+    ),
+    Mutation(
+        "M66",
+        "a record that a program does not read is passed over",
+        state_twins.unread_records_passed_over,
+        formats.records_that_a_former_program_meets,
+        60,
+        PROGRAMS_BACK,
+    ),
+    Mutation(
+        "M67",
+        "the format of the state is forgotten by a restart",
+        state_twins.format_forgotten_by_a_restart,
+        formats.former_program_on_a_state_of_the_next,
+        60,
+        PROGRAMS_BACK,
+    ),
+    Mutation(
+        "M68",
+        "a member that went back counts as before",
+        state_twins.members_that_went_back_count_as_before,
+        formats.programs_replaced_one_by_one,
+        60,
+        PROGRAMS,
     ),
 )
 

@@ -13,6 +13,7 @@ from tests.simulation.scripts import (
     brokers,
     disks,
     elections,
+    formats,
     new_group,
     pushes,
     starved,
@@ -34,7 +35,7 @@ def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
 
 SCRIPTS = [
     script
-    for module in (pushes, elections, disks, brokers, new_group, starved, births, state)
+    for module in (pushes, elections, disks, brokers, new_group, starved, births, state, formats)
     for script in scripts_of(module)
 ]
 

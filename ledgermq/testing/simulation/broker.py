@@ -33,6 +33,7 @@ from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.errors import BrokerError
+from ledgermq.state.formats import Format, StateFormats
 from ledgermq.state.records import body_bytes_max
 from ledgermq.state.subscriptions import SubscriptionGroupTable, built_in_groups
 from ledgermq.state.topics import TopicConfig, TopicTable
@@ -68,6 +69,7 @@ class SimBroker:
         sweep_step_bytes: int,
         wall_ms: Callable[[], int],
         refuse: Callable[[Any, int, int, BrokerError], None],
+        formats: Sequence[Format],
     ) -> None:
         """Binds the parts; `open` comes next."""
         self._self_id, self._disk, self._reactor = self_id, disk, reactor
@@ -87,6 +89,7 @@ class SimBroker:
             on_topics_changed=lambda: None,
             on_topic_removed=messages.delete_topic,
             sweep_step_bytes=sweep_step_bytes,
+            formats=StateFormats(formats),
         )
         self.proposals = Proposals(
             messages,
@@ -120,8 +123,7 @@ class SimBroker:
         self.on_state_applied: Callable[[int], None] = _ignore_index
         # Told when this member begins to serve.
         self.on_serving: Callable[[], None] = _nothing
-        self._sweep_at_ms = 0.0
-        self._offsets_at_ms = 0.0
+        self._sweep_at_ms = self._offsets_at_ms = 0.0
         # The process is being stopped in order.
         self.is_leaving = False
 
@@ -160,6 +162,7 @@ class SimBroker:
     def attach(self, replica: Replica) -> None:
         """Names the ledger, and begins the periodic work."""
         self._replica = replica
+        self.state.formats.group = replica.formats
         self.proposals.on_appended = replica.take_turn
         self._scrub = self.messages.make_scrub()
         self.messages.attach(replica)

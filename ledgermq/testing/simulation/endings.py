@@ -7,7 +7,7 @@ reasons; nothing else is. Somebody starts the process again, on another disk whe
 import random
 from collections.abc import Callable
 
-from ledgermq.commitlog import DamagedFileError
+from ledgermq.commitlog import DamagedFileError, UnreadRecordError
 from ledgermq.dledger.errors import BrokenInvariantError
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError, StoreFailedError
@@ -84,6 +84,10 @@ class Endings:
         """A member stopped by itself: somebody starts it again."""
         self._scene.note("failed", f"{member.id} {type(error).__name__}: {error}")
         if self._is_wanted(member, error):
+            return
+        if isinstance(error, UnreadRecordError):
+            self._raft_watch.look_last(member)
+            self._faults.programs.on_unread(member, error)
             return
         if isinstance(error, Violation | BrokenInvariantError | AssertionError):
             raise error

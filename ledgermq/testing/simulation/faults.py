@@ -15,10 +15,12 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import AppendRequest
 from ledgermq.testing.simulation.disk_faults import DiskFaults
 from ledgermq.testing.simulation.disk_swaps import DiskSwaps
+from ledgermq.testing.simulation.formats import FormatWatch
 from ledgermq.testing.simulation.invariants import RaftWatch
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network_faults import NetworkFaults
 from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.program_changes import ProgramChanges
 from ledgermq.testing.simulation.scene import Scene
 from ledgermq.testing.simulation.starvation import Starvation
 
@@ -39,6 +41,8 @@ def draw_schedule(plan: Plan) -> list[Fault]:
     """Returns the faults of a run, in the order of their time."""
     added = random.Random(f"added {plan.seed}")
     schedule = [Fault(at_ms, kind, added.getrandbits(48)) for at_ms, kind in plan.added_faults]
+    changed = random.Random(f"changed {plan.seed}")
+    schedule += [Fault(at, kind, changed.getrandbits(48)) for at, kind in plan.program_changes]
     if not plan.fault_weights:
         return sorted(schedule)
     rng = random.Random(f"faults {plan.seed}")
@@ -62,6 +66,7 @@ class FaultMaker:
         send_to: Callable[[SimMember, int], None],
         watch: RaftWatch,
         on_forgotten: Callable[[str], None],
+        formats: FormatWatch,
     ) -> None:
         """Binds the world.
 
@@ -71,6 +76,7 @@ class FaultMaker:
             send_to: has producers send so many messages to one member.
             watch: told of members that lose what they held.
             on_forgotten: told of a member whose disk holds no birth any more.
+            formats: knows what stands in the log.
         """
         self._scene = scene
         self._on_ended = on_ended
@@ -84,6 +90,7 @@ class FaultMaker:
         self._disks = DiskFaults(scene, self._kill_for, watch.on_lost, on_forgotten, self.swaps)
         self._links = NetworkFaults(scene, send_to)
         self.starvation = Starvation(scene)
+        self.programs = ProgramChanges(scene, formats, self._end_for, self.stop)
         self._makers: dict[str, Callable[[random.Random], None]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -97,6 +104,7 @@ class FaultMaker:
             **self._links.makers,
             **self._disks.makers,
             **self.swaps.makers,
+            **self.programs.makers,
         }
         for member in scene.members.values():
             self._watch_disk(member)
@@ -228,7 +236,10 @@ class FaultMaker:
         self.end(member, is_power_cut=False, down_ms=rng.uniform(10, 2_000))
 
     def _stop(self, rng: random.Random) -> None:
-        member, down_ms = self._scene.any_member(rng), rng.uniform(10, 1_000)
+        self.stop(self._scene.any_member(rng), rng.uniform(10, 1_000))
+
+    def stop(self, member: SimMember, down_ms: float) -> None:
+        """Stops a process in order if it can hear of it; it is started again later."""
         if member.is_running and not member.is_paused:
             self._scene.note("stop", member.id)
             member.leave(lambda left: self._stopped_in_order(left, down_ms))

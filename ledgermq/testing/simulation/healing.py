@@ -85,6 +85,7 @@ class Healing:
         scene.is_healed = scene.network.is_healed = True
         scene.network.cuts.clear()
         self._faults.swaps.put_all_back()
+        self._faults.programs.mend_all()
         for member in scene.members.values():
             if member.id in self._watchers.raft.losers:
                 # What no read has found, a scrub finds in time.

@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from ledgermq.commitlog import MessageStore, StoreConfig, opening_record
+from ledgermq.broker.service.member import told_formats
+from ledgermq.commitlog import MessageStore, StoreConfig, UnreadRecordError, opening_record
 from ledgermq.dledger.entry import INDEX_UNIT, INDEX_UNIT_BYTES, EntryCodec, EntrySlice
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.messages import PeerDialect
@@ -32,6 +33,7 @@ from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 from ledgermq.state.errors import BrokerError
+from ledgermq.state.formats import FORMATS, Format
 from ledgermq.testing.simulation.broker import STORE_HOST, SimBroker
 from ledgermq.testing.simulation.clock import SimReactor, Timeline
 from ledgermq.testing.simulation.disk import MachineStoppedError, SimDisk
@@ -88,6 +90,8 @@ class SimMember:
         self.sync_ms = plan.sync_ms
         # Counts processes.
         self.incarnation = 0
+        # Formats of the program that is installed: the next process runs it.
+        self.formats: Sequence[Format] = FORMATS
         # As configured when the process starts; whoever runs the group takes it away when that is
         # born, as they are told to.
         self.founder_ids = plan.founder_ids
@@ -134,6 +138,11 @@ class SimMember:
         """The core, while it runs."""
         replica = self.replica
         return replica._raft if replica is not None and replica.failure is None else None
+
+    @property
+    def running_reads(self) -> int:
+        """Newest format that the process reads; 0 while none runs."""
+        return 0 if self.broker is None else self.broker.state.formats.reads
 
     def wall_ms(self) -> int:
         """The wall clock of this machine."""
@@ -252,6 +261,7 @@ class SimMember:
             plan.sweep_step_bytes,
             self.wall_ms,
             self._refuse,
+            self.formats,
         )
         broker.on_serving = lambda: self.on_serving(self)
         broker.on_state_applied = lambda index: self.on_state_applied(self, index)
@@ -259,7 +269,7 @@ class SimMember:
         broker.on_damage = lambda error: self.on_found(self, error)
         try:
             broker.open()
-        except (OSError, DiskFullError, CorruptStoreError) as error:
+        except (OSError, DiskFullError, CorruptStoreError, UnreadRecordError) as error:
             broker.failure = error
             return
         self.replica = self._make_replica(store, votes, mark, broker, keeper)
@@ -327,6 +337,7 @@ class SimMember:
                 term, STORE_HOST, broker.messages.next_store_time(last)
             ),
             repair_mark=mark,
+            formats=told_formats(broker.state),
             make_links=make_links,
             keeper=keeper,
         )

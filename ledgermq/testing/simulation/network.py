@@ -86,6 +86,10 @@ class Network:
         self.on_sent: Callable[[Message], None] = _ignore
         # Sees every message that a process reads.
         self.on_read: Callable[[Message], None] = _ignore
+        # Told who connected to whom, and what that one reads of the applier's formats.
+        self.on_greeted: Callable[[str, str, int], None] = _ignore_greeting
+        # Told of two members of which one does not read what the other needs.
+        self.on_refused: Callable[[str, str], None] = _ignore_refusal
 
     def is_cut(self, sender: str, target: str) -> bool:
         """Tells whether a direction carries nothing now."""
@@ -178,6 +182,8 @@ class SimLinks:
         network.process_count += 1
         self._number = network.process_count
         self._is_stopped = False
+        # Processes whose formats do not go with those of this one: a connection is unused.
+        self._refused_by: dict[str, SimLinks] = {}
 
     def listen(self) -> Deferred[int]:
         """Opens the port."""
@@ -200,9 +206,28 @@ class SimLinks:
                 self._events.peer_ended(peer_id)
             self._reactor.callLater(_RECONNECT_MS / 1000, self._try, peer_id)
             return
+        if not self._is_greeted(peer_id, network.listening[peer_id]):
+            self._reactor.callLater(_RECONNECT_MS / 1000, self._try, peer_id)
+            return
         self._last_number += 1
         self.open_links[peer_id] = self._last_number
         self._events.dialect_found(peer_id, self.dialect_of(peer_id))
+
+    def _is_greeted(self, peer_id: str, peer: "SimLinks") -> bool:
+        """What HELLO and its answer tell of formats; a process that refused goes on refusing."""
+        own, others = self._events.formats, peer._events.formats
+        if self.self_id in self._java_ids or peer_id in self._java_ids:
+            own.greeted(peer_id, None)
+            return True
+        if self._refused_by.get(peer_id) is peer:
+            return False
+        reason = others.asked_by(self.self_id, own.own)
+        reason = own.greeted(peer_id, others.own) or reason
+        self._network.on_greeted(self.self_id, peer_id, others.own.reads)
+        if reason is not None:
+            self._refused_by[peer_id] = peer
+            self._network.on_refused(self.self_id, peer_id)
+        return reason is None
 
     def broken(self, peer_id: str, number: int) -> None:
         """A connection broke."""
@@ -308,4 +333,12 @@ class SimLinks:
 
 
 def _ignore(message: Message) -> None:
+    """Nobody watches."""
+
+
+def _ignore_greeting(member_id: str, peer_id: str, reads: int) -> None:
+    """Nobody watches."""
+
+
+def _ignore_refusal(member_id: str, peer_id: str) -> None:
     """Nobody watches."""

@@ -14,6 +14,7 @@ from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, Timing
 # Kinds of faults that can be taken away from a run, in the order in which a failure is made
 # smaller.
 FAULT_KINDS: Final = (
+    "programs",
     "late",
     "swap",
     "older",
@@ -51,6 +52,8 @@ _JAVA_LIKE: Final = Timing(
 )
 
 
+# Of the groups without Java.
+_PROGRAMS_SHARE: Final = 0.12
 _DAY_MS: Final = 86_400_000.0
 _LONG_FAULT_EVERY_MS: Final = 240_000.0
 # Lengths of the chaos, and how often each is drawn: most runs are short, for each seed is another
@@ -113,6 +116,8 @@ class Plan:
     late_starts: tuple[tuple[str, float], ...] = ()
     # Faults besides those that the weights bring: when, and their kinds.
     added_faults: tuple[tuple[float, str], ...] = ()
+    # When some member gets the next program, or the former one back ("upgrade", "downgrade").
+    program_changes: tuple[tuple[float, str], ...] = ()
     # Members whose disk may rot or be replaced: never a majority.
     victims: tuple[str, ...] = ()
 
@@ -126,36 +131,40 @@ class Plan:
         is_sync_flush = rng.random() < 0.85
         weights = _draw_weights(rng, count, bool(java_count), is_sync_flush)
         weights += _draw_stops(seed) + _draw_write_errors(seed) + _draw_starvation(seed)
-        return cls(
-            seed=seed,
-            member_count=count,
-            is_sync_flush=is_sync_flush,
-            java_ids=tuple(sorted(rng.sample(ids, min(java_count, count)))),
-            chaos_ms=rng.choices(*_CHAOS_MS)[0],
-            delay_ms=rng.choice((0.5, 2.0, 10.0, 60.0, 200.0)),
-            keeps_order=rng.random() < 0.6,
-            tail=rng.choice((0.0, 0.0, 0.002)),
-            loss=rng.choice((0.0, 0.0, 0.02, 0.15)),
-            duplication=rng.choice((0.0, 0.0, 0.05, 0.2)),
-            holds_cut=rng.random() < 0.5,
-            is_encoded=not java_count and rng.random() < 0.15,
-            sync_ms=rng.choice((0.1, 2.0, 20.0, 150.0)),
-            fault_every_ms=rng.choice((150.0, 400.0, 1_000.0, 3_000.0)),
-            fault_weights=weights,
-            trigger_chance=rng.choice((0.0, 0.0, 0.15, 0.4)),
-            send_every_ms=rng.choice((10.0, 40.0, 150.0, 600.0, 3_000.0)),
-            producer_count=rng.choice((1, 2, 3)),
-            queue_count=rng.choice((1, 2, 4)),
-            body_bytes_max=rng.choice((20, 200, 900)),
-            segment_bytes=(segment_bytes := rng.choice((8192, 8192, 16_384, 65_536))),
-            # Of many parts where the log has room for them.
-            sweep_step_bytes=2048 if segment_bytes == 8192 else 512,
-            timing=rng.choice((FAST_TIMING, FAST_TIMING, _CLOSE_TIMING)),
-            stop_chance=rng.choice((0.0, 0.0, 0.01, 0.03)),
-            strand_chance=rng.choice((0.3, 0.6, 0.9)) if count >= 3 else 0.0,
-            preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
-            victims=tuple(rng.sample(ids, (count - 1) // 2)),
-        )._with_births()
+        return (
+            cls(
+                seed=seed,
+                member_count=count,
+                is_sync_flush=is_sync_flush,
+                java_ids=tuple(sorted(rng.sample(ids, min(java_count, count)))),
+                chaos_ms=rng.choices(*_CHAOS_MS)[0],
+                delay_ms=rng.choice((0.5, 2.0, 10.0, 60.0, 200.0)),
+                keeps_order=rng.random() < 0.6,
+                tail=rng.choice((0.0, 0.0, 0.002)),
+                loss=rng.choice((0.0, 0.0, 0.02, 0.15)),
+                duplication=rng.choice((0.0, 0.0, 0.05, 0.2)),
+                holds_cut=rng.random() < 0.5,
+                is_encoded=not java_count and rng.random() < 0.15,
+                sync_ms=rng.choice((0.1, 2.0, 20.0, 150.0)),
+                fault_every_ms=rng.choice((150.0, 400.0, 1_000.0, 3_000.0)),
+                fault_weights=weights,
+                trigger_chance=rng.choice((0.0, 0.0, 0.15, 0.4)),
+                send_every_ms=rng.choice((10.0, 40.0, 150.0, 600.0, 3_000.0)),
+                producer_count=rng.choice((1, 2, 3)),
+                queue_count=rng.choice((1, 2, 4)),
+                body_bytes_max=rng.choice((20, 200, 900)),
+                segment_bytes=(segment_bytes := rng.choice((8192, 8192, 16_384, 65_536))),
+                # Of many parts where the log has room for them.
+                sweep_step_bytes=2048 if segment_bytes == 8192 else 512,
+                timing=rng.choice((FAST_TIMING, FAST_TIMING, _CLOSE_TIMING)),
+                stop_chance=rng.choice((0.0, 0.0, 0.01, 0.03)),
+                strand_chance=rng.choice((0.3, 0.6, 0.9)) if count >= 3 else 0.0,
+                preferred_ids=rng.choice(((), (), (), (rng.choice(ids),))),
+                victims=tuple(rng.sample(ids, (count - 1) // 2)),
+            )
+            ._with_births()
+            ._with_programs()
+        )
 
     def _with_births(self) -> Self:
         """Draws who starts late, who founds the group, and what becomes of births; of its own, for
@@ -183,6 +192,27 @@ class Plan:
             added_faults=tuple(added),
         )
 
+    def _with_programs(self) -> Self:
+        """Draws whether programs are replaced; of its own, for the other draws stay.
+
+        All members get the next one; or some do, and go back; or some go back before all get it; or
+        somebody goes back when all have it, which is too late.
+        """
+        rng, count = random.Random(f"programs {self.seed}"), self.member_count
+        if self.java_ids or rng.random() >= _PROGRAMS_SHARE:
+            return self
+        some = rng.randint(1, max(count - 1, 1))
+        kinds = rng.choice(
+            (
+                ("upgrade",) * count,
+                ("upgrade",) * some + ("downgrade",) * some,
+                ("upgrade",) * some + ("downgrade",) * some + ("upgrade",) * count,
+                ("upgrade",) * count + ("downgrade",) * some,
+            )
+        )
+        times = sorted(rng.uniform(0.05, 0.9) * self.chaos_ms for _ in kinds)
+        return replace(self, program_changes=tuple(zip(times, kinds, strict=True)))
+
     @classmethod
     def draw_days(cls, seed: int, days: float) -> Self:
         """Returns the plan of a seed as one long life: few faults, many segments, retention."""
@@ -197,6 +227,7 @@ class Plan:
             trigger_chance=0.0,
             strand_chance=0.0,
             added_faults=(),
+            program_changes=(),
             send_every_ms=4_000.0,
             pull_every_ms=4_000.0,
             producer_count=1,
@@ -222,6 +253,8 @@ class Plan:
             self = replace(self, stop_chance=0.0)
         if kind == "strand":
             self = replace(self, strand_chance=0.0)
+        if kind == "programs":
+            return replace(self, program_changes=())
         if kind == "late":
             return replace(self, late_starts=(), founder_ids=())
         if kind == "duplication":

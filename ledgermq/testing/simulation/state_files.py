@@ -42,11 +42,13 @@ class SimTables:
         self._groups = SimStateFile(disk, "subscriptionGroup.json")
         self._offsets = SimStateFile(disk, "consumerOffset.json")
         self._locks = SimStateFile(disk, "queueLocks.json")
+        self._format = SimStateFile(disk, "stateFormat.json")
 
     def load(self) -> None:
         """Fills the tables from the files."""
         state = self._state
         loads: tuple[tuple[SimStateFile, Callable[[Mapping[str, Any]], None]], ...] = (
+            (self._format, state.formats.load_json),
             (self._topics, state.topics.load_json),
             (self._groups, state.groups.load_json),
             (self._offsets, state.offsets.load_json),
@@ -71,6 +73,7 @@ class SimTables:
             (self._groups, state.groups.to_json, state.are_groups_unsaved),
             (self._offsets, state.offsets.to_json, state.are_offsets_unsaved),
             (self._locks, state.locks.to_json, state.are_locks_unsaved),
+            (self._format, state.formats.to_json, state.formats.is_unsaved),
         )
         unsaved = []
         for file, to_json, is_unsaved in tables:
@@ -79,6 +82,7 @@ class SimTables:
                 unsaved.append((file, StateFile.encode(to_json())))
         state.are_topics_unsaved = state.are_groups_unsaved = False
         state.are_offsets_unsaved = state.are_locks_unsaved = False
+        state.formats.is_unsaved = False
         return unsaved
 
     def take_back(self, files: list[tuple[SimStateFile, bytes]]) -> None:

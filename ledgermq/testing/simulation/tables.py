@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
+from ledgermq.testing.simulation.formats import FormatWatch
 from ledgermq.testing.simulation.invariants import demand
+from ledgermq.testing.simulation.next_format import members_of
 
 Config = TopicConfig | SubscriptionGroup
 
@@ -30,9 +32,10 @@ class _Known(NamedTuple):
 class TableWatch:
     """The tables as the committed log has them."""
 
-    def __init__(self, hit: Callable[[str], None]) -> None:
-        """The tables are empty."""
+    def __init__(self, hit: Callable[[str], None], formats: FormatWatch) -> None:
+        """The tables are empty; `formats` is told of the versions of records."""
         self._hit = hit
+        self._formats = formats
         # topic@group, queue -> the record and its offset.
         self._offsets: dict[tuple[str, int], _Known] = {}
         # "topics" or "groups", name -> the record and the configuration.
@@ -48,7 +51,8 @@ class TableWatch:
 
     def on_record(self, index: int, body: bytes) -> None:
         """A record of the state is committed."""
-        value = json.loads(body)
+        value = members_of(body)
+        self._formats.on_record(index, value["v"])
         kind = value["kind"]
         table = value.get("table", kind)
         if table in ("topics", "groups"):
@@ -103,7 +107,8 @@ class TableWatch:
             return
         self._reached[member_id] = index
         tables = (state.topics, state.groups, state.offsets, state.locks)
-        text = json.dumps([table.to_json() for table in tables], sort_keys=True)
+        known = [*(table.to_json() for table in tables), state.formats.applied]
+        text = json.dumps(known, sort_keys=True)
         first, expected = self._states.setdefault(index, (member_id, text))
         demand(text == expected, "I40 states differ", index, member_id, text, first, expected)
         if first != member_id:

@@ -19,6 +19,7 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import Message, PushResponse
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.opening import RecoveryReport
+from ledgermq.state.formats import FORMATS
 from ledgermq.testing.simulation.admin import Admin
 from ledgermq.testing.simulation.births import BirthWatch
 from ledgermq.testing.simulation.clients import TOPICS, Consumer, Producer, refuser
@@ -26,6 +27,7 @@ from ledgermq.testing.simulation.clock import Timeline
 from ledgermq.testing.simulation.coverage import Coverage
 from ledgermq.testing.simulation.endings import Endings
 from ledgermq.testing.simulation.faults import Fault, FaultMaker, draw_schedule
+from ledgermq.testing.simulation.formats import FormatWatch
 from ledgermq.testing.simulation.healing import Healing, Watchers
 from ledgermq.testing.simulation.history import BrokerWatch
 from ledgermq.testing.simulation.invariants import RaftWatch
@@ -67,7 +69,8 @@ class World:
             member_id: self._new_member(member_id, random.Random(streams.random()))
             for member_id in plan.ids
         }
-        self.tables = TableWatch(self.hit)
+        self.formats = FormatWatch(self.members, self.hit, lambda: self.timeline.now_ms)
+        self.tables = TableWatch(self.hit, self.formats)
         self.history = BrokerWatch(self.tables, has_java=bool(plan.java_ids))
         self.service = ServiceWatch(self.members, lambda: self.timeline.now_ms)
         self.coverage = Coverage(plan.timing.election_timeout_ms, self.hit)
@@ -82,9 +85,7 @@ class World:
         self.network.on_sent = self._on_sent
         self.network.on_read = self._on_read
         self.scene = self._new_scene()
-        self.faults = FaultMaker(
-            self.scene, self.coverage.on_end, self._send_to, self.raft_watch, self.births.forget
-        )
+        self.faults = self._new_faults()
         self._endings = Endings(
             self.scene,
             self.faults,
@@ -127,6 +128,19 @@ class World:
             hit=self.hit,
             note=self.note,
         )
+
+    def _new_faults(self) -> FaultMaker:
+        faults = FaultMaker(
+            self.scene,
+            self.coverage.on_end,
+            self._send_to,
+            self.raft_watch,
+            self.births.forget,
+            self.formats,
+        )
+        self.network.on_greeted = self.formats.on_greeted
+        self.network.on_refused = faults.programs.on_refused
+        return faults
 
     def _new_member(self, member_id: str, rng: random.Random) -> SimMember:
         return SimMember(member_id, self.plan, self.timeline, self.network, rng, TOPICS, self.hit)
@@ -216,7 +230,10 @@ class World:
 
     def _on_change(self, member: SimMember, what: str, index: int, run: EntrySlice | None) -> None:
         self.raft_watch.on_change(member, what, index, run)
-        if what != "append":
+        if what == "append":
+            if run is not None and member.formats is not FORMATS:
+                self.formats.on_appended(member, run)
+        else:
             self.note(what, f"{member.id} {index}")
             if what == "truncate" and member.raft is not None:
                 self.coverage.on_cut(member.raft)
@@ -231,6 +248,7 @@ class World:
 
     def _on_state_applied(self, member: SimMember, index: int) -> None:
         assert member.broker is not None and member.store is not None
+        self.formats.on_applied(member, index)
         first_index = member.store.first_index
         # Where the log begins behind the state's first records, a sweep tells them.
         if first_index == 0 or member.broker.state.sweep_index >= first_index:
@@ -295,6 +313,7 @@ class World:
         self._roles.pop(member.id, None)
         self.raft_watch.on_started(member)
         self.births.on_started(member)
+        self.formats.on_applied(member, broker.messages.dispatched_index)
         self._check_store(member)
         self.tables.check(member.id, broker.state, broker.messages.dispatched_index)
         report = broker.report

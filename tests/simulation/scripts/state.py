@@ -14,7 +14,7 @@ from tests.simulation.stage import Stage, group
 _SWEEP_MS: Final = 25_000
 
 
-def _make(stage: Stage, member_id: str, name: str, queues: int) -> list[BrokerError | None]:
+def make_topic(stage: Stage, member_id: str, name: str, queues: int) -> list[BrokerError | None]:
     """The operator makes a topic; returns what becomes of it."""
     broker, world = stage[member_id].broker, stage.world
     told: list[BrokerError | None] = []
@@ -67,16 +67,16 @@ def state_over_a_change_of_leader() -> None:
     was told is committed is there on every member: I26, I40.
     """
     stage = group(sweep_step_bytes=512)
-    demand(_make(stage, "n0", "made-1", 3) == [None], "the first one is made")
+    demand(make_topic(stage, "n0", "made-1", 3) == [None], "the first one is made")
     demand(_lock(stage, "n0", "c1") == [True], "the first consumer has the queue")
     stage.isolate("n0")
-    lost = _make(stage, "n0", "made-2", 4)
+    lost = make_topic(stage, "n0", "made-2", 4)
     lock_lost = _lock(stage, "n0", "c1")
     broker = stage["n0"].broker
     demand(broker.state.topics.find("made-2") is None, "I40 seen before it is committed")
     stage.lead("n1")
-    demand(_make(stage, "n1", "made-3", 5) == [None], "the third one is made")
-    demand(_make(stage, "n1", "made-3", 6) == [None], "it is made another")
+    demand(make_topic(stage, "n1", "made-3", 5) == [None], "the third one is made")
+    demand(make_topic(stage, "n1", "made-3", 6) == [None], "it is made another")
     # Its holder may count on it.
     demand(_lock(stage, "n1", "c2") == [False], "the queue is the first consumer's")
     stage.heal()
@@ -89,7 +89,7 @@ def state_over_a_change_of_leader() -> None:
         demand(found is None, "I40 never committed and there", member_id)
     stage.restart(*stage.ids)
     stage.lead("n2")
-    demand(_make(stage, "n2", "made-4", 7) == [None], "the fourth one is made")
+    demand(make_topic(stage, "n2", "made-4", 7) == [None], "the fourth one is made")
     stage.settle()
 
 
@@ -99,12 +99,12 @@ def changes_in_the_midst_of_a_sweep() -> None:
     """
     stage = group(sweep_step_bytes=512)
     for number in range(24):
-        demand(_make(stage, "n0", f"made-{number}", 1) == [None], "made", number)
+        demand(make_topic(stage, "n0", f"made-{number}", 1) == [None], "made", number)
     broker = stage["n0"].broker
     for number in range(24):
         broker.state.begin_sweep()
         slow = [stage.hold(AppendRequest, "n0", member_id) for member_id in ("n1", "n2")]
-        told = _make(stage, "n0", f"made-{number}", 2)
+        told = make_topic(stage, "n0", f"made-{number}", 2)
         demand(told == [], "committed without a majority", told)
         stage.run(600)
         for one in slow:
@@ -121,7 +121,7 @@ def sweep_whose_leader_is_lost() -> None:
     """
     stage = group(segment_bytes=4_096, sweep_step_bytes=512)
     for number in range(120):
-        demand(_make(stage, "n0", f"made-{number}", number + 1) == [None], "made", number)
+        demand(make_topic(stage, "n0", f"made-{number}", number + 1) == [None], "made", number)
     for _ in range(12):
         stage.send_all("n0", body_bytes=1_500)
     stage.run(_SWEEP_MS)
@@ -161,7 +161,7 @@ def state_of_a_member_without_a_log() -> None:
     """
     stage = group(segment_bytes=4_096, sweep_step_bytes=512)
     for number in range(12):
-        demand(_make(stage, "n0", f"made-{number}", number + 1) == [None], "made", number)
+        demand(make_topic(stage, "n0", f"made-{number}", number + 1) == [None], "made", number)
         if number % 3 == 0:
             stage.restart("n2")
     demand(_commit(stage, "n0", 7) == [None], "committed")
@@ -171,7 +171,7 @@ def state_of_a_member_without_a_log() -> None:
     stage.start("n0")
     # Changes between the parts of the sweeps.
     for number in range(12, 32):
-        demand(_make(stage, "n1", f"made-{number % 16}", number) == [None], "made", number)
+        demand(make_topic(stage, "n1", f"made-{number % 16}", number) == [None], "made", number)
         stage.run(150)
     for _ in range(12):
         stage.send_all("n1", body_bytes=1_500)
@@ -185,5 +185,5 @@ def state_of_a_member_without_a_log() -> None:
     stage.holds_all(*stage.ids)
     stage.run(1_000)
     stage.hand_over("n1", "n2")
-    demand(_make(stage, "n2", "made-last", 3) == [None], "the last one is made")
+    demand(make_topic(stage, "n2", "made-last", 3) == [None], "the last one is made")
     stage.settle()
