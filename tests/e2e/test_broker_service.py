@@ -174,6 +174,37 @@ class BrokerServiceTest(TestCase):
         self.assertEqual(name_server.broker_ids(unregister), ["0"])
         await name_server.server.stop()
 
+    async def test_a_name_server_hears_of_one_changed_topic_alone(self) -> None:
+        name_server = ListNameServer()
+        await name_server.start()
+        service, ready = self.new_service(
+            namesrvAddr=f"127.0.0.1:{name_server.port}", maxTopicCount="30000"
+        )
+        await service.start()
+        await ready
+        for number in range(2000):
+            service.state.put_topic(TopicConfig(f"topic-{number:06}"))
+
+        def told(name: str) -> list[RemotingCommand]:
+            """Registrations with that topic."""
+            return [
+                command
+                for command in name_server.requests
+                if command.code == RequestCode.REGISTER_BROKER and name in command.body.decode()
+            ]
+
+        await until(lambda: told('"topic-001999"'), "the registration of many topics")
+        name_server.requests.clear()
+        client = CommandClient(reactor, *split(service.address))
+        await client.request(send_request("Fresh"), 3000)
+        await until(lambda: told('"Fresh"'), "the registration of a new topic")
+        (registration,) = told('"Fresh"')
+        self.assertNotIn(b"topic-", registration.body)
+        self.assertLess(len(registration.body), 1000)
+        await client.stop()
+        await service.stop()
+        await name_server.server.stop()
+
     async def test_taken_port_fails_the_start_and_leaves_the_store_usable(self) -> None:
         first, ready = self.new_service()
         await first.start()

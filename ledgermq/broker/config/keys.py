@@ -49,7 +49,7 @@ _IDENTITY: Final = (
         "ms",
         1,
         I32_MAX,
-        "Time between two registrations; taken into 10,000 to 60,000.",
+        "Time between two looks whether a name server knows all; taken into 10,000 to 60,000.",
     ),
     integer(
         "registerBrokerTimeoutMills",
