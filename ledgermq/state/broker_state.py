@@ -139,9 +139,9 @@ class BrokerState:
         self._topics_coming, self._groups_coming = Coming(topics), Coming(groups)
         # Of those for whom topics and groups come into being; None where nobody is counted.
         self.creations: CreationLimits | None = None
+        # Names of tables that are newer than their files; whoever writes these takes them out.
+        self.unsaved: set[str] = set()
         # Tables that are newer than their files; cleared by whoever writes them.
-        self.are_topics_unsaved = self.are_groups_unsaved = False
-        self.are_offsets_unsaved = self.are_locks_unsaved = False
 
     def _new_commits(
         self, call_at_end_of_turn: Callable[[Callable[[], None]], object]
@@ -433,7 +433,7 @@ class BrokerState:
         self.offsets.check(key, queue_id, offset)
         self.offsets.room_for(key, queue_id)
         self.offsets.put({key: {queue_id: offset}})
-        self.are_offsets_unsaved = True
+        self.unsaved.add("offsets")
 
     # Rules of access control, and sweeps.
 
@@ -541,12 +541,8 @@ class BrokerState:
     def _tell(self, events: Events) -> None:
         for name in events.removed_topics:
             self._on_topic_removed(name)
-        changed = events.changed
-        self.are_groups_unsaved |= "groups" in changed
-        self.are_offsets_unsaved |= "offsets" in changed
-        self.are_locks_unsaved |= "locks" in changed
-        if "topics" in changed:
-            self.are_topics_unsaved = True
+        self.unsaved |= events.changed
+        if "topics" in events.changed:
             self._on_topics_changed()
 
     # A leader that writes no commands.
@@ -562,15 +558,15 @@ class BrokerState:
         """
         if len(self.locks):
             self.locks.clear()
-            self.are_locks_unsaved = True
+            self.unsaved.add("locks")
         now_ms = self._now_ms()
         for topic in topics:
             if self.topics.put(topic, now_ms):
-                self.are_topics_unsaved = True
+                self.unsaved.add("topics")
                 self._on_topics_changed()
         for group in groups:
             if self.groups.put(group, now_ms):
-                self.are_groups_unsaved = True
+                self.unsaved.add("groups")
         if offsets:
             self.offsets.put(offsets)
-            self.are_offsets_unsaved = True
+            self.unsaved.add("offsets")

@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.service import BrokerService
 from ledgermq.broker.service.broker_service import wall_clock_ms
 from ledgermq.broker.storage import storage
-from ledgermq.broker.storage.state_tables import StateTables
+from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.cli.main import main
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
@@ -358,10 +359,7 @@ class BrokerServiceTest(TestCase):
             self.assertEqual(told, ["ahead", "24"])
 
     async def test_state_file_that_would_be_too_large_stays_and_the_broker_goes_on(self) -> None:
-        def few_bytes(*arguments: Any) -> StateTables:
-            return StateTables(*arguments, bytes_max=20_000)
-
-        patch = self.patch(storage, "StateTables", few_bytes)
+        patch = self.patch(storage, "StateFile", partial(StateFile, bytes_max=20_000))
         service, ready = self.new_service()
         await service.start()
         await ready

@@ -1,8 +1,11 @@
 """Mistakes in the broker's replicated state, planted into the product's own classes."""
 
 import json
+from functools import partial
 from typing import Any
 
+from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.broker.storage.state_tables import Encoding
 from ledgermq.commitlog import UnreadRecordError
 from ledgermq.dledger.formats import GroupFormats
 from ledgermq.state.broker_state import BrokerState
@@ -130,3 +133,31 @@ def members_that_went_back_count_as_before() -> list[Patch]:
         return mismatch
 
     return [(GroupFormats, "greeted", greeted)]
+
+
+def marks_as_of_the_end_of_an_encoding() -> list[Patch]:
+    """The message store is flushed as it is when the tables are encoded."""
+    original = Flushes._flush
+
+    def begin_if_due(self: Any, failed: Any) -> None:
+        is_due = self._messages.is_flush_due(self._now_ms())
+        if self.is_idle and not self.is_encoding and is_due:
+            self._encode(self._tables.begin_flush(), partial(self._flush, failed))
+
+    def flush(self: Any, failed: Any, encoding: Any) -> None:
+        self._job = self._messages.begin_flush(self._now_ms())
+        original(self, failed, encoding)
+
+    return [(Flushes, "begin_if_due", begin_if_due), (Flushes, "_flush", flush)]
+
+
+def tables_saved_when_they_are_encoded() -> list[Patch]:
+    """What changes while a table is encoded does not count as a change."""
+    original = Encoding.step
+
+    def step(self: Any) -> None:
+        original(self)
+        if self.is_done:
+            self._unsaved -= self.names
+
+    return [(Encoding, "step", step)]

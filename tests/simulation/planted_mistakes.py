@@ -538,6 +538,27 @@ MUTATIONS = (
         60,
         PROGRAMS,
     ),
+    Mutation(
+        "M69",
+        "a mark is as of the moment when the state was encoded, not when that began",
+        state_twins.marks_as_of_the_end_of_an_encoding,
+        state.changes_while_a_file_is_encoded,
+        60,
+    ),
+    Mutation(
+        "M70",
+        "what changes while a table is encoded is not saved the next time",
+        state_twins.tables_saved_when_they_are_encoded,
+        state.changes_while_a_file_is_encoded,
+        60,
+    ),
+    Mutation(
+        "M71",
+        "a member that lost its disk again ends its recovery by what was committed before",
+        twins.recovery_of_any_life,
+        disks.disk_lost_again_while_its_member_recovers,
+        60,
+    ),
 )
 
 

@@ -66,6 +66,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "configuration acknowledged": 500,
     "offset acknowledged": 2000,
     "same state on two members": 20_000,
+    "state changed while it was encoded": 2_000,
     "queue changed hands": 500,
     "program replaced": 300,
     "next format written": 40,

@@ -107,7 +107,7 @@ class TableWatch:
             return
         self._reached[member_id] = index
         tables = (state.topics, state.groups, state.offsets, state.locks)
-        known = [*(table.to_json() for table in tables), state.formats.applied]
+        known = [*(table.document().whole() for table in tables), state.formats.applied]
         text = json.dumps(known, sort_keys=True)
         first, expected = self._states.setdefault(index, (member_id, text))
         demand(text == expected, "I40 states differ", index, member_id, text, first, expected)
