@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ledgermq.state.document import Document
 from ledgermq.state.errors import SystemBusyError
 from ledgermq.state.ordered_names import OrderedNames
 
@@ -146,9 +145,9 @@ class QueueLocks:
 
     # As a document.
 
-    def document(self) -> Document:
+    def to_json(self) -> dict[str, Any]:
         """Returns the content of queueLocks.json."""
-        return Document({}, (("lockTable", self.behind),))
+        return {"lockTable": {group: self._rows(group) for group in self._locks}}
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over the content of queueLocks.json."""

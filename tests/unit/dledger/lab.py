@@ -224,20 +224,10 @@ def vote(term: int, last: EntryId, *, sender: str = "n1", pre_vote: bool = False
 
 
 def beat(
-    term: int,
-    *,
-    sender: str = "n1",
-    commit_index: int | None = None,
-    read_round: int = 1,
-    life: int = 0,
+    term: int, *, sender: str = "n1", commit_index: int | None = None, read_round: int = 1
 ) -> HeartBeatRequest:
     return HeartBeatRequest(
-        term=term,
-        sender=sender,
-        target="n0",
-        commit_index=commit_index,
-        read_round=read_round,
-        life=life,
+        term=term, sender=sender, target="n0", commit_index=commit_index, read_round=read_round
     )
 
 
