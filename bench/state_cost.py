@@ -4,7 +4,8 @@ python -m bench.state_cost [--topics 20000] [--groups 3] [--queues 8]
 
 A leader proposes, and what it proposes is applied at once, here and on a follower: no log, no
 network. Prints the time in which a leader begins to lead, the longest step of a sweep and the
-longest time a follower takes for its parts, and what 5,000 commits a second of 100 groups cost.
+longest time a follower takes for its parts, what a name server is told of all topics and of one,
+and what 5,000 commits a second of 100 groups cost.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from ledgermq.broker.config.broker_config import load_broker_config
+from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.registration.announcements import Announcements, Known
+from ledgermq.protocol.command import encode
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.subscriptions import SubscriptionGroup, SubscriptionGroupTable
@@ -116,6 +121,54 @@ def sweep_ms(leader: Member, follower: Member) -> tuple[float, float, int, int]:
     return longest * 1000, followed * 1000, steps, size
 
 
+class Told(NamedTuple):
+    """What a name server was told until it lacked nothing."""
+
+    known: Known | None
+    # Bytes of each frame.
+    sizes: list[int]
+    # Longest turn, ms of a processor.
+    longest_ms: float
+
+    def __str__(self) -> str:
+        size = sum(self.sizes)
+        return f"{len(self.sizes)} frames, {size:,} bytes, longest turn {self.longest_ms:.2f} ms"
+
+
+def tell(announcements: Announcements, known: Known | None) -> Told:
+    """Tells a name server what it lacks."""
+    identity = announcements.identity()
+    assert identity is not None
+    sizes: list[int] = []
+    longest_s = 0.0
+    while True:
+        began_s = time.process_time()
+        announcement = announcements.next(identity, known)
+        if announcement is None:
+            return Told(known, sizes, longest_s * 1000)
+        sizes.append(len(encode(announcement.request)))
+        longest_s = max(longest_s, time.process_time() - began_s)
+        known = announcement.known
+
+
+def registrations(topics: TopicTable) -> tuple[Told, Told]:
+    """What a leader tells a name server: all topics, then one that changed."""
+    leadership = Leadership("n0", 1)
+    leadership.changed("LEADER", 1, "n0")
+    leadership.serve()
+    announcements = Announcements(
+        load_broker_config(None, {}),
+        leadership,
+        topics,
+        address=lambda: "127.0.0.1:10911",
+        ha_address=lambda: "127.0.0.1:10912",
+        chance=lambda: 0.5,
+    )
+    whole = tell(announcements, None)
+    topics.put(TopicConfig("fresh"), 1)
+    return whole, tell(announcements, whole.known)
+
+
 def commits_share() -> float:
     """What commits of many groups take of a core, in percent, proposed once in a turn."""
     leader, follower = Member(10_000), Member(10_000)
@@ -152,6 +205,9 @@ def main(arguments: Sequence[str]) -> int:
             f"sweep, follower {what}: longest step {step:.1f} ms, follower's {followed:.1f} ms,"
             f" {steps} steps, {size:,} bytes\n"
         )
+    whole, change = registrations(leader.state.topics)
+    sys.stdout.write(f"a name server is told all topics: {whole}\n")
+    sys.stdout.write(f"a name server is told one changed topic: {change}\n")
     sys.stdout.write(f"{_COMMITS_S:,} commits a second: {commits_share():.1f} % of a core, both\n")
     return 0
 

@@ -151,14 +151,14 @@ class StateCopy:
         state = self._state
         if state.topics.version != version:
             state.topics.replace_all(topics, version)
-            state.are_topics_unsaved = True
+            state.unsaved.add("topics")
             state.permission_changed()
 
     def _mirror_groups(self, groups: Sequence[SubscriptionGroup], version: DataVersion) -> None:
         state = self._state
         if state.groups.version != version:
             state.groups.replace_all(groups, version)
-            state.are_groups_unsaved = True
+            state.unsaved.add("groups")
 
     def _failed(self, failure: Failure, master: str) -> None:
         if self._peer is None:

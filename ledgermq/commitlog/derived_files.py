@@ -292,10 +292,14 @@ class DerivedFiles:
         self._under_way = changes
         return changes
 
-    def landed(self, changes: Changes) -> None:
-        """Note that these changes are done."""
+    def landed(self, changes: Changes, *, is_marked: bool = True) -> None:
+        """Note that these changes are done; without a mark the files that the one before names are
+        still to be removed.
+        """
         assert changes is self._under_way, "other changes are under way"
         self._under_way = None
+        if not is_marked:
+            self._removals |= changes.removals
         for owner in changes.owners:
             owner.landed(changes)
         for path, file in changes.opened.items():
@@ -320,9 +324,7 @@ class DerivedFiles:
         except DiskFullError:
             self.take_back()
             raise
-        # The checkpoint on disk may still name those files.
-        self._removals |= changes.removals
-        self.landed(changes)
+        self.landed(changes, is_marked=False)
 
     def close(self) -> None:
         """Close all files."""

@@ -67,6 +67,9 @@ class Dispatcher:
         # Latest store time of all records up to there, 0 for none: that of the last one, but where
         # a Java leader's clock was set back.
         self.dispatched_timestamp = 0
+        # Entries before this one were on the disk at the start, and may have rotted there; those
+        # behind it were checked when they came.
+        self._unverified_end = 0
         # Records dispatched since this was last set to 0.
         self.unflushed_records = 0
         # What ended dispatch for good.
@@ -136,6 +139,7 @@ class Dispatcher:
         """Take entries up to `index` as dispatched; -1 or below the log's first for none."""
         store = self._store
         self.dispatched_index = index
+        self._unverified_end = store.last_index + 1
         if store.first_index <= index <= store.last_index:
             head = store.head_at(index)
             self.dispatched_term = head.term
@@ -157,15 +161,9 @@ class Dispatcher:
         first = self._store.first_index
         row_maker = self._row_maker if with_keys else self._row_maker.without_keys()
         while first < end_index:
-            entries = self._store.read(first, READ_BYTES)
+            entries = self._store.read_verified(first, READ_BYTES)
             stop = min(end_index, entries.last_index + 1)
-            try:
-                rows = row_maker.rows_of(entries, first, stop)
-            except RemoteProtocolError as error:
-                damage = self._find_damage(first)
-                if damage is not None:
-                    raise damage from error
-                raise
+            rows = row_maker.rows_of(entries, first, stop)
             if with_keys:
                 self._key_index.add([key for row in rows for key in row[4]], self._clock_ms())
             self._apply(rows_for(rows, queues), first, None, with_keys=False)
@@ -193,7 +191,8 @@ class Dispatcher:
         store = self._store
         last = store.head_at(end_index - 1)
         span = last.position + last.size - store.position_at(first)
-        entries = store.read(first, min(span, READ_BYTES))
+        read = store.read_verified if first < self._unverified_end else store.read
+        entries = read(first, min(span, READ_BYTES))
         stop = min(end_index, entries.last_index + 1)
         if runs and first < runs[0].first_index < stop:
             stop = runs[0].first_index

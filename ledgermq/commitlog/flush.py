@@ -23,6 +23,8 @@ class FlushJob:
     mark: DispatchMark
     changes: Changes
     _checkpoints: Checkpoints
+    # Whether the mark is to be written; if not, what the former one names is not removed.
+    is_marked: bool = True
 
     def steps(self) -> Iterator[Callable[[], None]]:
         """Yield what is to be done, in order: write and sync each file, write the checkpoint, and
@@ -32,8 +34,9 @@ class FlushJob:
         more; after DiskFullError all of it may be done again. The former checkpoint still stands.
         """
         yield from self.changes.steps()
-        yield partial(self._checkpoints.write, self.mark)
-        yield from self.changes.removal_steps()
+        if self.is_marked:
+            yield partial(self._checkpoints.write, self.mark)
+            yield from self.changes.removal_steps()
 
     def run(self) -> None:
         """Take all steps at once; blocks."""

@@ -201,7 +201,7 @@ class MessageStore:
     def close(self) -> None:
         """Flush and close all files; after a failure only close them. No flush may be running."""
         if self.failure is None:
-            self._flush(is_clean=True)
+            self.flush(is_clean=True)
         self.abandon()
 
     def abandon(self) -> None:
@@ -470,10 +470,13 @@ class MessageStore:
         return None
 
     def end_flush(self, job: FlushJob) -> None:
-        """Note that the job's run has returned; after an error it is not called."""
-        self._flushed_position = job.mark.end_position
+        """Note that all of the job's steps are taken; after an error it is not called."""
         self._flush_is_running = False
-        self._files.landed(job.changes)
+        self._files.landed(job.changes, is_marked=job.is_marked)
+        if job.is_marked:
+            self._flushed_position = job.mark.end_position
+        else:
+            self._dispatcher.unflushed_records += 1
 
     def take_back_flush(self) -> None:
         """Note that there was no room for the flush: it is done again when it is due."""
@@ -481,11 +484,8 @@ class MessageStore:
         self._files.take_back()
         self._dispatcher.unflushed_records += 1
 
-    def flush(self) -> None:
-        """Flush at once; blocks."""
-        self._flush(is_clean=False)
-
-    def _flush(self, *, is_clean: bool) -> None:
+    def flush(self, *, is_clean: bool = False) -> None:
+        """Flush at once; blocks. With `is_clean` nothing is dispatched behind it."""
         job = self._begin_flush(is_clean=is_clean)
         do_now(self.begin_log_sync())
         job.run()

@@ -65,7 +65,7 @@ class Census:
         self._log = log
         self._rng = rng
         self._outbox = outbox
-        # 0 before this member has spoken.
+        # 0 before it was needed.
         self._life = 0
         self._peers = {peer_id: _Peer() for peer_id in state.dialects}
         # The birth that each peer named last.
@@ -198,19 +198,27 @@ class Census:
             return Claim(Standing.NEW, state.birth)
         return Claim(Standing.LOST if state.recovering else Standing.OLDER, state.birth)
 
+    @property
+    def life(self) -> int:
+        """Tells a process that recovers from those before it; 0 while this member counts."""
+        return self._draw_life() if self._state.recovering else 0
+
+    def _draw_life(self) -> int:
+        self._life = self._life or self._draw()
+        return self._life
+
     def _tell(self, peer_id: str, *, is_asking: bool = False) -> None:
         state, peer = self._state, self._peers[peer_id]
         if state.dialects[peer_id] is PeerDialect.JAVA:
             return
         claim = self._own_claim()
-        self._life = self._life or self._draw()
         peer.number = peer.number or self._draw()
         self._outbox.messages.append(
             BirthReport(
                 term=state.term,
                 sender=self._config.self_id,
                 target=peer_id,
-                life=self._life,
+                life=self._draw_life(),
                 number=peer.number,
                 answers=peer.their_number,
                 wants_answer=is_asking or peer.claim is None,

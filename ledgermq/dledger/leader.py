@@ -8,7 +8,7 @@ DLedgerServer.handleAppend.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledgermq.dledger.birth import is_agreed, is_same
 from ledgermq.dledger.config import Timing
@@ -46,6 +46,15 @@ _ROUNDS_KEPT: Final = 64
 # Makes the body of the record that opens a term: from the term, and the body of the entry before
 # it, b"" in an empty log.
 MakeOpening = Callable[[int, bytes], bytes]
+
+
+class _Loss(NamedTuple):
+    """A peer has lost state."""
+
+    # Of the peer's process that said so: one that began later may have lost more. 0: not known.
+    life: int
+    # Of the log when it was learned: an entry committed behind it was committed without the peer.
+    last_index: int
 
 
 class Leader:
@@ -97,9 +106,8 @@ class Leader:
         self._uncommitted_position = log.end_before(commit_index + 1)
         # When each peer last answered as a follower.
         self._heard_ms = dict.fromkeys(state.dialects, now_ms)
-        # Peers that said they have lost state: replicated to, counted for nothing. The last index
-        # when that was learned: an entry committed behind it was committed without them.
-        self._recovering: dict[str, int] = {}
+        # Peers that said they have lost state: replicated to, counted for nothing.
+        self._recovering: dict[str, _Loss] = {}
         # Peers that have not shown in this term that they hold the group's birth.
         self._unproven: set[str] = set()
         if not state.is_mixed and is_agreed(state.birth):
@@ -253,7 +261,7 @@ class Leader:
             if sent_ms is not None:
                 self._pace.answered(sent_ms)
             self._prove(response)
-            self._heard(response.sender, response.recovering, now_ms)
+            self._heard(response.sender, response.recovering, now_ms, response.life)
         elif response.code == DLedgerCode.TERM_NOT_READY:
             # It has entered the term by now, and follows at the next heart beat.
             soon_ms = now_ms + NOT_READY_RETRY_MS
@@ -343,13 +351,15 @@ class Leader:
         """A member that answers has been heard of within this: it missed one heart beat at most."""
         return 2 * self._state.timing.heart_beat_ms
 
-    def _heard(self, peer_id: str, recovering: bool, now_ms: float) -> None:
+    def _heard(self, peer_id: str, recovering: bool, now_ms: float, life: int = 0) -> None:
+        """Notes that a peer answers; `life` is that of a heart beat's answer."""
         self._heard_ms[peer_id] = now_ms
         self._dispatchers[peer_id].heard()
+        loss = self._recovering.get(peer_id)
         if not recovering:
             self._recovering.pop(peer_id, None)
-        elif peer_id not in self._recovering:
-            self._recovering[peer_id] = self._log.last_index
+        elif loss is None or life not in (0, loss.life):
+            self._recovering[peer_id] = _Loss(life, self._log.last_index)
             # Those that count may have been silent for longer.
             self._silence_look_ms = now_ms
 
@@ -362,10 +372,10 @@ class Leader:
         leadership and wants the log as it is. A follower that has such an entry waits to hear that
         it is committed: the next heart beat says so.
         """
-        for peer_id, told_index in self._recovering.items():
+        for peer_id, loss in self._recovering.items():
             if self._dispatchers[peer_id].match_index < commit_index:
                 continue
-            if told_index < commit_index:
+            if loss.last_index < commit_index:
                 soon_ms = self._last_heart_beat_ms + RECOVERY_BEAT_MS
                 self._next_heart_beat_ms = min(self._next_heart_beat_ms, soon_ms)
             elif self._make_opening is not None and self._log.last_index == applied_index:
@@ -403,13 +413,13 @@ class Leader:
         self._sent_ms[self._round] = self._pace.own_ms
         self._sent_ms.pop(self._round - _ROUNDS_KEPT, None)
         for peer_id, dialect in self._state.dialects.items():
-            round_number, told_index = self._round, None
+            round_number, told_index, life = self._round, None, 0
             if dialect is not PeerDialect.JAVA and commit_index >= 0:
                 told_index = commit_index
             if peer_id in self._recovering:
                 # Its recovery ends with an entry that a majority committed without it.
-                round_number = UNCOUNTED_ROUND
-                told_index = told_index if commit_index > self._recovering[peer_id] else None
+                round_number, (life, last_index) = UNCOUNTED_ROUND, self._recovering[peer_id]
+                told_index = told_index if commit_index > last_index else None
             self._outbox.messages.append(
                 HeartBeatRequest(
                     term=self._state.term,
@@ -417,6 +427,7 @@ class Leader:
                     target=peer_id,
                     commit_index=told_index,
                     read_round=round_number,
+                    life=life,
                     birth=self._state.birth,
                 )
             )

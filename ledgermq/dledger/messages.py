@@ -165,8 +165,10 @@ class HeartBeatRequest:
     # Number of the leader's heart beat round, from 1; an answer repeats it, so that a round can
     # prove leadership for reads. UNCOUNTED_ROUND: the leader does not count the target. A commit
     # index that comes with it was reached without the target after the leader knew that: a
-    # recovering member that has committed as much is whole again.
+    # recovering member that has committed as much is whole again, if the leader names its life.
     read_round: int = 0
+    # With UNCOUNTED_ROUND: the life in which the target said that it recovers; 0: in none yet.
+    life: int = 0
     # A member without a birth takes it from a leader that has an agreed one.
     birth: Birth | None = None
 
@@ -184,6 +186,9 @@ class HeartBeatResponse:
     round: int = 0
     # The answering member has lost state and must not be counted (LedgerMQ only; Java cannot know).
     recovering: bool = False
+    # Tells the process that recovers from those before it, which may have had another disk; 0 for
+    # a member that counts.
+    life: int = 0
     birth: Birth | None = None
 
 

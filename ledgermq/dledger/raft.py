@@ -33,7 +33,6 @@ from ledgermq.dledger.member_state import (
     first_state,
 )
 from ledgermq.dledger.messages import (
-    UNCOUNTED_ROUND,
     AppendRequest,
     BirthReport,
     CommitRequest,
@@ -516,8 +515,8 @@ class Raft:
                 code = DLedgerCode.INCONSISTENT_LEADER
             elif request.commit_index is not None:
                 self._commit_to(min(request.commit_index, follower.verified_index))
-                is_uncounted = request.read_round == UNCOUNTED_ROUND
-                if self.recovering and is_uncounted and self.commit_index >= request.commit_index:
+                is_known = self.recovering and request.life == self.census.life
+                if is_known and self.commit_index >= request.commit_index:
                     self._state.end_recovery()
         self._outbox.messages.append(
             HeartBeatResponse(
@@ -527,6 +526,7 @@ class Raft:
                 code=code,
                 round=request.read_round,
                 recovering=self.recovering,
+                life=self.census.life,
                 birth=self.birth,
             )
         )

@@ -79,6 +79,21 @@ def write(value: object, *, has_quoted_keys: bool = False) -> bytes:
     return b"".join(out)
 
 
+def write_plain(value: object) -> bytes:
+    """Writes dicts with text for keys, lists and plain values as `write` does, ten times as fast,
+    but for members that are null or not finite.
+
+    Raises:
+        LocalProtocolError: a text has a lone surrogate, or a number has more than 64 bits.
+    """
+    try:
+        return _encode_plain(value)
+    except (UnicodeError, OverflowError) as error:
+        raise LocalProtocolError(
+            "JSON body", str(error), "UTF-8 text and 64-bit numbers"
+        ) from error
+
+
 def _write(value: object, out: list[bytes], has_quoted_keys: bool) -> None:
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)

@@ -41,7 +41,6 @@ from ledgermq.state.formats import StateFormats
 from ledgermq.state.lock_requests import LockRequests
 from ledgermq.state.machine import AccessRules, Events, StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
-from ledgermq.state.offset_expiry import OffsetExpiry
 from ledgermq.state.proposals import StateProposals, StateWriter
 from ledgermq.state.queue_progress import Run
 from ledgermq.state.records import cut_bytes
@@ -133,7 +132,6 @@ class BrokerState:
             sweep_step_bytes,
         )
         self.lock_requests = LockRequests(self.locks, self._proposals, self._propose, clock_ms)
-        self.expiry = OffsetExpiry(offsets, self.find_topic, self._propose, clock_ms)
         self.commits = self._new_commits(call_at_end_of_turn)
         # Of tables with changes that were proposed in this leadership: what the last one leads to.
         self._versions: dict[TopicTable | SubscriptionGroupTable, DataVersion] = {}
@@ -141,9 +139,9 @@ class BrokerState:
         self._topics_coming, self._groups_coming = Coming(topics), Coming(groups)
         # Of those for whom topics and groups come into being; None where nobody is counted.
         self.creations: CreationLimits | None = None
+        # Names of tables that are newer than their files; whoever writes these takes them out.
+        self.unsaved: set[str] = set()
         # Tables that are newer than their files; cleared by whoever writes them.
-        self.are_topics_unsaved = self.are_groups_unsaved = False
-        self.are_offsets_unsaved = self.are_locks_unsaved = False
 
     def _new_commits(
         self, call_at_end_of_turn: Callable[[Callable[[], None]], object]
@@ -151,7 +149,6 @@ class BrokerState:
         return OffsetCommits(
             self.offsets,
             propose=self._propose_offsets,
-            on_told=self.expiry.note,
             is_settled=lambda: self._proposals.is_settled,
             call_at_end_of_turn=call_at_end_of_turn,
             clock_ms=self._clock_ms,
@@ -199,7 +196,6 @@ class BrokerState:
         self._forget()
         self.progress.lead()
         self.lock_requests.lead()
-        self.expiry.lead()
         self._sweep.begin()
         if self.access is not None:
             self.write_access()
@@ -437,7 +433,7 @@ class BrokerState:
         self.offsets.check(key, queue_id, offset)
         self.offsets.room_for(key, queue_id)
         self.offsets.put({key: {queue_id: offset}})
-        self.are_offsets_unsaved = True
+        self.unsaved.add("offsets")
 
     # Rules of access control, and sweeps.
 
@@ -545,12 +541,8 @@ class BrokerState:
     def _tell(self, events: Events) -> None:
         for name in events.removed_topics:
             self._on_topic_removed(name)
-        changed = events.changed
-        self.are_groups_unsaved |= "groups" in changed
-        self.are_offsets_unsaved |= "offsets" in changed
-        self.are_locks_unsaved |= "locks" in changed
-        if "topics" in changed:
-            self.are_topics_unsaved = True
+        self.unsaved |= events.changed
+        if "topics" in events.changed:
             self._on_topics_changed()
 
     # A leader that writes no commands.
@@ -566,15 +558,15 @@ class BrokerState:
         """
         if len(self.locks):
             self.locks.clear()
-            self.are_locks_unsaved = True
+            self.unsaved.add("locks")
         now_ms = self._now_ms()
         for topic in topics:
             if self.topics.put(topic, now_ms):
-                self.are_topics_unsaved = True
+                self.unsaved.add("topics")
                 self._on_topics_changed()
         for group in groups:
             if self.groups.put(group, now_ms):
-                self.are_groups_unsaved = True
+                self.unsaved.add("groups")
         if offsets:
             self.offsets.put(offsets)
-            self.are_offsets_unsaved = True
+            self.unsaved.add("offsets")

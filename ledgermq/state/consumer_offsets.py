@@ -6,9 +6,10 @@ state: only `machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from ledgermq.state.document import Document
 from ledgermq.state.errors import InvalidRequestError, SystemBusyError
 from ledgermq.state.names import LIGHT_QUEUE_PREFIX
 from ledgermq.state.ordered_names import OrderedNames
@@ -201,12 +202,6 @@ class ConsumerOffsetTable:
         keys = self._names.between(start, topic + _BEHIND_SEPARATOR)
         return [key[len(start) :] for key in keys if key.startswith(start)]
 
-    def remove(self, keys: Iterable[str]) -> None:
-        """Forgets all offsets of some pairs, those that are there."""
-        for key in keys:
-            if key in self._offsets:
-                self._remove(key)
-
     def remove_group(self, group: str) -> None:
         """Forgets all offsets of a group."""
         for topic in self.topics_of(group):
@@ -225,15 +220,24 @@ class ConsumerOffsetTable:
         """Returns all offsets; the dicts are the table's own and must not be changed."""
         return self._offsets
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the content of consumerOffset.json, which is also the body of code 43."""
+    def document(self) -> Document:
+        """Returns the content of consumerOffset.json."""
         if not self.knows_light_queues:
-            return {"offsetTable": self._offsets}
-        light = {key: queues for key, queues in self._offsets.items() if _is_of_light_group(key)}
-        return {
-            "lmqOffsetTable": {key: queues[0] for key, queues in light.items() if 0 in queues},
-            "offsetTable": {k: queues for k, queues in self._offsets.items() if k not in light},
-        }
+            return Document({}, (("offsetTable", self.behind),))
+        tables = (("lmqOffsetTable", self._light_behind), ("offsetTable", self._others_behind))
+        return Document({}, tables)
+
+    def _light_behind(self, after: str) -> Iterator[tuple[str, Any]]:
+        for key, queues in self.behind(after):
+            if 0 in queues and _is_of_light_group(key):
+                yield key, queues[0]
+
+    def _others_behind(self, after: str) -> Iterator[tuple[str, Any]]:
+        return (entry for entry in self.behind(after) if not _is_of_light_group(entry[0]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all of it at once: the body of code 43."""
+        return self.document().whole()
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over the content of consumerOffset.json; entries that are not offsets are left

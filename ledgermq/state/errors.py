@@ -34,7 +34,7 @@ class StateFileTooLargeError(StateFileError):
     """A file under `config/` would be larger than what is read at a start; it stays as it is."""
 
     def __init__(self, path: object, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(f"{path} would have {size_bytes} bytes, allowed are {limit_bytes}")
+        super().__init__(f"{path} would have {size_bytes} bytes or more, allowed are {limit_bytes}")
 
 
 class InvalidRequestError(BrokerError):

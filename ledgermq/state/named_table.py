@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ledgermq.state.data_version import DataVersion
+from ledgermq.state.document import Document
 from ledgermq.state.errors import SystemBusyError
 from ledgermq.state.ordered_names import OrderedNames
 
@@ -196,12 +197,13 @@ class NamedTable(Generic[Config]):
 
     # As a document.
 
-    def to_json(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Returns upstream's document of the table."""
-        return {
-            "dataVersion": self.version.to_json(),
-            self._table_key: {name: entry.to_json() for name, entry in self._entries.items()},
-        }
+        return Document({"dataVersion": self.version.to_json()}, ((self._table_key, self.behind),))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all of it at once."""
+        return self.document().whole()
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over a document; what is no entry is left out."""

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ledgermq.state.document import Document
 from ledgermq.state.errors import SystemBusyError
 from ledgermq.state.ordered_names import OrderedNames
 
@@ -145,9 +146,9 @@ class QueueLocks:
 
     # As a document.
 
-    def to_json(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Returns the content of queueLocks.json."""
-        return {"lockTable": {group: self._rows(group) for group in self._locks}}
+        return Document({}, (("lockTable", self.behind),))
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Takes over the content of queueLocks.json."""

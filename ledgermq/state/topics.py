@@ -5,12 +5,13 @@ Pure. The table is a part of the replicated state: only `machine.py` changes it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from ledgermq.commitlog import is_light_queue
-from ledgermq.state.data_version import truth, whole_number
+from ledgermq.state.change_log import ChangeLog
+from ledgermq.state.data_version import DataVersion, truth, whole_number
 from ledgermq.state.errors import TopicNotFoundError
 from ledgermq.state.named_table import NamedTable
 from ledgermq.state.topic_attributes import MESSAGE_TYPE, kept_attributes
@@ -118,6 +119,20 @@ class TopicTable(NamedTable[TopicConfig]):
             count_key="maxTopicCount",
         )
         self._knows_light_queues = knows_light_queues
+        # What name servers are told by.
+        self.changes = ChangeLog()
+
+    def _put(self, entry: TopicConfig) -> None:
+        super()._put(entry)
+        self.changes.note(entry.name)
+
+    def _remove(self, name: str) -> None:
+        super()._remove(name)
+        self.changes.forget(name)
+
+    def replace_all(self, entries: Iterable[TopicConfig], version: DataVersion) -> None:
+        super().replace_all(entries, version)
+        self.changes.replace_all(self._entries)
 
     def find(self, name: str) -> TopicConfig | None:
         topic = self._entries.get(name)

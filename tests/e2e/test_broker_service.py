@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.service import BrokerService
 from ledgermq.broker.service.broker_service import wall_clock_ms
 from ledgermq.broker.storage import storage
-from ledgermq.broker.storage.state_tables import StateTables
+from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.cli.main import main
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import RequestCode
@@ -174,6 +175,37 @@ class BrokerServiceTest(TestCase):
         self.assertEqual(name_server.broker_ids(unregister), ["0"])
         await name_server.server.stop()
 
+    async def test_a_name_server_hears_of_one_changed_topic_alone(self) -> None:
+        name_server = ListNameServer()
+        await name_server.start()
+        service, ready = self.new_service(
+            namesrvAddr=f"127.0.0.1:{name_server.port}", maxTopicCount="30000"
+        )
+        await service.start()
+        await ready
+        for number in range(2000):
+            service.state.put_topic(TopicConfig(f"topic-{number:06}"))
+
+        def told(name: str) -> list[RemotingCommand]:
+            """Registrations with that topic."""
+            return [
+                command
+                for command in name_server.requests
+                if command.code == RequestCode.REGISTER_BROKER and name in command.body.decode()
+            ]
+
+        await until(lambda: told('"topic-001999"'), "the registration of many topics")
+        name_server.requests.clear()
+        client = CommandClient(reactor, *split(service.address))
+        await client.request(send_request("Fresh"), 3000)
+        await until(lambda: told('"Fresh"'), "the registration of a new topic")
+        (registration,) = told('"Fresh"')
+        self.assertNotIn(b"topic-", registration.body)
+        self.assertLess(len(registration.body), 1000)
+        await client.stop()
+        await service.stop()
+        await name_server.server.stop()
+
     async def test_taken_port_fails_the_start_and_leaves_the_store_usable(self) -> None:
         first, ready = self.new_service()
         await first.start()
@@ -327,10 +359,7 @@ class BrokerServiceTest(TestCase):
             self.assertEqual(told, ["ahead", "24"])
 
     async def test_state_file_that_would_be_too_large_stays_and_the_broker_goes_on(self) -> None:
-        def few_bytes(*arguments: Any) -> StateTables:
-            return StateTables(*arguments, bytes_max=20_000)
-
-        patch = self.patch(storage, "StateTables", few_bytes)
+        patch = self.patch(storage, "StateFile", partial(StateFile, bytes_max=20_000))
         service, ready = self.new_service()
         await service.start()
         await ready

@@ -35,6 +35,8 @@ class JavaClusterPlan:
     foreign_members: frozenset[int] = frozenset()
     # Further lines of every broker's properties file.
     broker_keys: Mapping[str, str] = field(default_factory=dict)
+    # Further lines of the name server's properties file.
+    namesrv_keys: Mapping[str, str] = field(default_factory=dict)
     # Further JVM options of name server and brokers, such as -Drocketmq.serialize.type=ROCKETMQ.
     jvm_options: tuple[str, ...] = ()
     # Where a member finds its peers, when not at their own ports: (from, to) -> port.
@@ -114,6 +116,7 @@ class JavaCluster:
                 "listenPort": str(self.namesrv_port),
                 "kvConfigPath": str(self.directory / "kvConfig.json"),
                 "rocketmqHome": str(conf.parent),
+                **self.plan.namesrv_keys,
             },
         )
         self._spawn("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", path)

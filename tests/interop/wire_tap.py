@@ -126,10 +126,16 @@ class WireTap:
                 link.settimeout(None)
             self._connection_count += 1
             number = self._connection_count
-            for source, sink, sender in ((client, server, "client"), (server, client, "server")):
-                threading.Thread(
-                    target=self._pass_on, args=(number, source, sink, sender), daemon=True
-                ).start()
+            threading.Thread(target=self._link, args=(number, client, server), daemon=True).start()
+
+    def _link(self, number: int, client: socket.socket, server: socket.socket) -> None:
+        with client, server:
+            back = threading.Thread(
+                target=self._pass_on, args=(number, server, client, "server"), daemon=True
+            )
+            back.start()
+            self._pass_on(number, client, server, "client")
+            back.join()
 
     def _pass_on(
         self, connection: int, source: socket.socket, sink: socket.socket, sender: str

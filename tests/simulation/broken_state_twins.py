@@ -1,8 +1,11 @@
 """Mistakes in the broker's replicated state, planted into the product's own classes."""
 
 import json
+from functools import partial
 from typing import Any
 
+from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.broker.storage.state_tables import Encoding
 from ledgermq.commitlog import UnreadRecordError
 from ledgermq.dledger.formats import GroupFormats
 from ledgermq.state.broker_state import BrokerState
@@ -10,7 +13,6 @@ from ledgermq.state.commands import SweepPart
 from ledgermq.state.formats import StateFormats
 from ledgermq.state.machine import StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
-from ledgermq.state.offset_expiry import OffsetExpiry
 from ledgermq.state.proposals import StateProposals
 from ledgermq.state.sweep import StateSweep
 from tests.simulation.broken_twins import Patch
@@ -133,31 +135,29 @@ def members_that_went_back_count_as_before() -> list[Patch]:
     return [(GroupFormats, "greeted", greeted)]
 
 
-def expiry_that_overlooks_clients() -> list[Patch]:
-    """Only commits count: a client that has nothing to consume commits nothing new."""
-    original = OffsetExpiry.step
+def marks_as_of_the_end_of_an_encoding() -> list[Patch]:
+    """The message store is flushed as it is when the tables are encoded."""
+    original = Flushes._flush
 
-    def step(self: Any, is_live: Any, retention_ms: float, on_expired: Any = None) -> None:
-        original(self, lambda group: False, retention_ms, on_expired)
+    def begin_if_due(self: Any, failed: Any) -> None:
+        is_due = self._messages.is_flush_due(self._now_ms())
+        if self.is_idle and not self.is_encoding and is_due:
+            self._encode(self._tables.begin_flush(), partial(self._flush, failed))
 
-    return [(OffsetExpiry, "step", step)]
+    def flush(self: Any, failed: Any, encoding: Any) -> None:
+        self._job = self._messages.begin_flush(self._now_ms())
+        original(self, failed, encoding)
 
-
-def expiry_that_overlooks_commits() -> list[Patch]:
-    """Only clients count: tools and jobs have none."""
-
-    def note(self: Any, keys: Any) -> None:
-        pass
-
-    return [(OffsetExpiry, "note", note)]
+    return [(Flushes, "begin_if_due", begin_if_due), (Flushes, "_flush", flush)]
 
 
-def expiry_by_former_times() -> list[Patch]:
-    """A leader goes on with what it knew when it led before."""
+def tables_saved_when_they_are_encoded() -> list[Patch]:
+    """What changes while a table is encoded does not count as a change."""
+    original = Encoding.step
 
-    def lead(self: Any) -> None:
-        self._place = ""
-        self._is_waiting = False
-        self._count += 1
+    def step(self: Any) -> None:
+        original(self)
+        if self.is_done:
+            self._unsaved -= self.names
 
-    return [(OffsetExpiry, "lead", lead)]
+    return [(Encoding, "step", step)]

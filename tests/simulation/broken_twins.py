@@ -316,3 +316,16 @@ def birth_by_a_majority() -> list[Patch]:
 
 
 Twin = Callable[[], list[Patch]]
+
+
+def recovery_of_any_life() -> list[Patch]:
+    """A member that recovers is the same as long as it recovers."""
+    original = Leader._heard
+
+    def heard(self: Any, peer_id: str, recovering: bool, now_ms: float, life: int = 0) -> None:
+        original(self, peer_id, recovering, now_ms, 0)
+
+    def life(self: Any) -> int:
+        return 0
+
+    return [(Leader, "_heard", heard), (Census, "life", property(life))]

@@ -51,8 +51,9 @@ _CALM: dict[str, Any] = {
     "queue_count": 1,
     "body_bytes_max": 3_000,
     "segment_bytes": 65_536,
-    # A sweep is one step: nothing of it comes between what a script does.
+    # A sweep is one step, so is a file: nothing of it comes between what a script does.
     "sweep_step_bytes": 65_536,
+    "file_slice_chars": 65_536,
     "victims": (),
 }
 

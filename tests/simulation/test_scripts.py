@@ -13,7 +13,6 @@ from tests.simulation.scripts import (
     brokers,
     disks,
     elections,
-    expiry,
     formats,
     new_group,
     pushes,
@@ -36,18 +35,7 @@ def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
 
 SCRIPTS = [
     script
-    for module in (
-        pushes,
-        elections,
-        disks,
-        brokers,
-        new_group,
-        starved,
-        births,
-        state,
-        formats,
-        expiry,
-    )
+    for module in (pushes, elections, disks, brokers, new_group, starved, births, state, formats)
     for script in scripts_of(module)
 ]
 

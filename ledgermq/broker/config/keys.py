@@ -49,7 +49,7 @@ _IDENTITY: Final = (
         "ms",
         1,
         I32_MAX,
-        "Time between two registrations; taken into 10,000 to 60,000.",
+        "Time between two looks whether a name server knows all; taken into 10,000 to 60,000.",
     ),
     integer(
         "registerBrokerTimeoutMills",
@@ -238,16 +238,6 @@ _TRAFFIC: Final = (
         10,
         60_000,
         "Time between two records of changed consumer offsets in the ledger.",
-    ),
-    integer(
-        "offsetsRetentionMinutes",
-        "offsets_retention_minutes",
-        10_080,
-        "min",
-        0,
-        I32_MAX,
-        "Age of offsets that no client and no commit used, from which on they go; never younger"
-        " than fileReservedTime; 0 keeps them for ever.",
     ),
     integer(
         "defaultQueryMaxNum",

@@ -1,30 +1,33 @@
 """Registration of this broker with all its name servers (103, 104).
 
-Every name server is told on its own connection, and again whenever that connection was made anew,
-because a name server keeps what it knows in memory only (name_server.py). The whole topic table
-goes along each time. When to register is the service's business: at a change of role or topics, and
-periodically.
+Every name server is told on its own connection, all again whenever that connection was made anew,
+because a name server keeps what it knows in memory only (name_server.py), and what has changed in
+between (announcements.py). When to register is the service's business: at a change of role or
+topics, and periodically.
 Source: `BrokerOuterAPI.java`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from math import inf
+from random import random
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.leadership import NO_BROKER_ID, Leadership
-from ledgermq.broker.registration.name_server import Announcement, NameServer
-from ledgermq.protocol import lenient_json
-from ledgermq.protocol.checksum import crc32_masked
+from ledgermq.broker.registration.announcements import Announcements
+from ledgermq.broker.registration.name_server import NameServer
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from ledgermq.protocol.headers import UnRegisterBrokerRequestHeader
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import TurnOutput
-from ledgermq.state.topics import PERM_READ_WRITE, TopicTable
+from ledgermq.state.topics import TopicTable
 
 _UNREGISTER_TIMEOUT_MS: Final = 3000
+# Least time between two tellings of changed topics.
+_DISTANCE_S: Final = 0.2
 
 
 class Registration:
@@ -55,21 +58,26 @@ class Registration:
             tls: for connections with TLS; None for plain ones.
         """
         self._config = config
-        self._leadership = leadership
-        self._topics = topics
+        self._reactor = reactor
         self._address = address
-        self._ha_address = ha_address
+        announcements = Announcements(
+            config, leadership, topics, address=address, ha_address=ha_address, chance=random
+        )
         self._servers = {
             text: NameServer(
                 reactor,
                 text,
-                self._announce,
+                announcements,
                 answer_timeout_ms=config.register_timeout_ms,
                 output=output,
                 tls=tls,
             )
             for text in config.namesrv_addresses
         }
+        # When changed topics were told last, and the call that tells them next.
+        self._told_s = -inf
+        self._tell_call: Any = None
+        self._is_stopped = False
 
     @property
     def servers(self) -> dict[str, NameServer]:
@@ -82,9 +90,27 @@ class Registration:
             server.client.start()
 
     def register(self) -> None:
-        """Tells all name servers that can be reached now; the others hear it when they are."""
+        """Tells all name servers that can be reached now, and makes sure of those that should know
+        all; the others hear it when they are reached.
+        """
         for server in self._servers.values():
             server.register()
+
+    def topics_changed(self) -> None:
+        """Tells changed topics when this turn is over, or a little later when topics change in
+        quick succession.
+        """
+        if self._tell_call is None and not self._is_stopped:
+            delay_s = self._told_s + _DISTANCE_S - self._reactor.seconds()
+            self._tell_call = self._reactor.callLater(
+                min(max(0.0, delay_s), _DISTANCE_S), self._tell
+            )
+
+    def _tell(self) -> None:
+        self._tell_call = None
+        self._told_s = self._reactor.seconds()
+        for server in self._servers.values():
+            server.tell()
 
     def find_master(self) -> str | None:
         """Returns the master's "ip:port" as some name server told it last, None when none did."""
@@ -100,6 +126,10 @@ class Registration:
 
     def unregister(self) -> Deferred[Any]:
         """Takes this broker out of all name servers; fires when all answered or were too slow."""
+        self._is_stopped = True
+        if self._tell_call is not None:
+            self._tell_call.cancel()
+            self._tell_call = None
         waiting: list[Deferred[Any]] = []
         for server in self._servers.values():
             server.leave()
@@ -122,34 +152,3 @@ class Registration:
         """Closes all connections to name servers."""
         stops = [server.stop() for server in self._servers.values()]
         return DeferredList(stops, consumeErrors=True)
-
-    def _announce(self) -> Announcement | None:
-        broker_id = self._leadership.broker_id
-        if broker_id == NO_BROKER_ID:
-            return None
-        body = registration_body(self._topics, self._config.broker_permission)
-        header = RegisterBrokerRequestHeader(
-            broker_name=self._config.broker_name,
-            broker_addr=self._address(),
-            cluster_name=self._config.cluster_name,
-            ha_server_addr=self._ha_address(),
-            broker_id=broker_id,
-            body_crc32=crc32_masked(body),
-        )
-        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
-        return Announcement(broker_id, request)
-
-
-def registration_body(topics: TopicTable, broker_permission: int) -> bytes:
-    """Returns the body of a registration: the whole topic table and its version.
-
-    Args:
-        topics: what is told.
-        broker_permission: replaces that of each topic when the broker is not open for both ways.
-    """
-    table = topics.to_json()
-    if broker_permission != PERM_READ_WRITE:
-        entries: Iterable[dict[str, Any]] = table["topicConfigTable"].values()
-        for entry in entries:
-            entry["perm"] = broker_permission
-    return lenient_json.write({"filterServerList": [], "topicConfigSerializeWrapper": table})

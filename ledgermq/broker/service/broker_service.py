@@ -8,7 +8,6 @@ What the ledger tells is carried out by `applier.py`, what time demands by `upke
 
 import time
 from collections.abc import Callable, Sequence
-from math import inf
 from random import Random
 from typing import Any, Final
 
@@ -72,8 +71,6 @@ from ledgermq.state.under_way import OnCommitted
 
 # Pairs of topic and group that may have offsets.
 _OFFSET_KEYS_MAX: Final = 1_000_000
-# Least time between two registrations because of topics: each carries the whole table.
-_REGISTER_DISTANCE_MS: Final = 200
 
 _log = Logger()
 
@@ -150,8 +147,6 @@ class BrokerService:
         # None with a ledger, whose members replicate it themselves.
         self._replication: Replication | None = None
         self._stopped: Deferred[None] | None = None
-        # When name servers were last told because of a change.
-        self._registered_ms = -inf
 
     def _new_state(self, formats: StateFormats) -> BrokerState:
         config = self.config
@@ -165,7 +160,7 @@ class BrokerService:
             clock_ms=self._clock_ms,
             call_at_end_of_turn=self._schedule.soon,
             auto_create_groups=config.auto_create_groups,
-            on_topics_changed=self._topics_changed,
+            on_topics_changed=lambda: self._registration.topics_changed(),
             on_topic_removed=self._topic_removed,
             formats=formats,
         )
@@ -535,16 +530,6 @@ class BrokerService:
         self._processors.transactions.run()
         if self._on_ready is not None:
             self._schedule.soon(self._on_ready)
-
-    def _topics_changed(self) -> None:
-        """Registers at once, or a little later when topics change in quick succession."""
-        now_ms = self._clock_ms()
-        wait_ms = max(0, int(max(self._registered_ms, 0.0) + _REGISTER_DISTANCE_MS - now_ms))
-        self._schedule.after(wait_ms, self._register)
-
-    def _register(self) -> None:
-        self._registered_ms = self._clock_ms()
-        self._registration.register()
 
     def _topic_removed(self, name: str) -> None:
         self._messages.delete_topic(name)

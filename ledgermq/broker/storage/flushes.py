@@ -1,20 +1,29 @@
 """Flushes: queues, indexes and state files get to the disk, beside the keeper's other work.
 
-A flush takes everything as it is at one moment: state files first, then the files of the message
-store, then the mark that says up to which entry all of it is durable; so a restart replays from the
-log exactly the changes that the files may lack. Between flushes state files are replaced without
-being durable, for people and other programs to read. One of the two is under way at a time.
+A flush takes the message store as it is at one moment, and the broker's state as it is then or
+later: a large table is encoded slice by slice, with other work in between. When all is encoded it
+goes to the disk: state files first, then the files of the message store, then the mark that says up
+to which entry all of it is durable; so a restart replays from the log every change that the files
+may lack. Between flushes state files are replaced without being durable, for people and other
+programs to read. One of the two is under way at a time.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.broker.storage.state_tables import (
+    ContentFile,
+    Encoding,
+    StateContents,
+    StateTables,
+)
 from ledgermq.commitlog import FlushJob, MessageStore
 from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.filesystem import disk_error
@@ -23,29 +32,14 @@ from ledgermq.dledger.store.keeper import Keeper
 _log = Logger()
 
 
-class Writable(Protocol):
-    """A file whose content is replaced as a whole."""
-
-    def write(self, content: bytes, *, is_durable: bool) -> None:
-        """Replaces the content; blocks. Raises OSError."""
+# Between two slices of a large table.
+_SLICE_S: Final = 0.02
 
 
-# Files, and what is to be written to each.
-Contents = Sequence[tuple[Writable, bytes]]
+class Delayed(Protocol):
+    """A call that has not come yet."""
 
-
-class Tables(Protocol):
-    """The broker's state, as far as its files are older."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a table could not be written a moment ago, and is not to be encoded yet."""
-
-    def take_unsaved(self) -> Any:
-        """Returns Contents that must be made durable, None when one of them cannot be."""
-
-    def take_back(self, files: Any) -> None:
-        """Notes that these did not get to the disk."""
+    def cancel(self) -> None: ...
 
 
 class Flushes:
@@ -55,8 +49,9 @@ class Flushes:
         self,
         keeper: Keeper,
         messages: MessageStore,
-        tables: Tables,
+        tables: StateTables,
         now_ms: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], Delayed],
     ) -> None:
         """Nothing is under way.
 
@@ -65,38 +60,70 @@ class Flushes:
             messages: tells when a flush is due.
             tables: of the state; nothing is taken from them while something is under way.
             now_ms: the clock by which flushes are due.
+            call_later: calls a function after so many seconds.
         """
         self._keeper = keeper
         self._messages = messages
         self._tables = tables
         self._now_ms = now_ms
+        self._call_later = call_later
         # The flush under way; None while there is none.
         self._job: FlushJob | None = None
         # State files are being replaced between two flushes.
         self._is_saving = False
+        # Tables of which slices are left, and the call for the next one.
+        self._encoding: tuple[Encoding, Delayed] | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way, and no flush has failed."""
         return self._job is None and not self._is_saving
 
-    def save(self, take: Callable[[], Contents]) -> None:
-        """Replaces state files, not durably; leaves it to the flush where one is under way.
+    @property
+    def is_encoding(self) -> bool:
+        """Whether slices of tables are left."""
+        return self._encoding is not None
 
-        Args:
-            take: returns what is to be written.
+    def save(self, names: Iterable[str]) -> None:
+        """Replaces files of tables that changed, not durably; leaves it to the flush where one is
+        under way.
         """
-        files = take() if self.is_idle else ()
-        if files:
+        encoding = self._tables.begin_save(names) if self.is_idle else None
+        if encoding is not None:
             self._is_saving = True
-            steps = _writes(files, is_durable=False)
-            self._keeper.run_steps(steps).addBoth(self._saved, files)
+            self._encode(encoding, self._save)
 
-    def _saved(self, result: object, files: Contents) -> None:
+    def _save(self, encoding: Encoding) -> None:
+        steps = _writes(encoding.contents, is_durable=False)
+        self._keeper.run_steps(steps).addBoth(self._saved, encoding)
+
+    def _saved(self, result: object, encoding: Encoding) -> None:
         self._is_saving = False
         if isinstance(result, Failure):
-            self._tables.take_back(files)
+            encoding.take_back()
             _log.error("state files: {reason}", reason=result.getErrorMessage())
+
+    def _encode(self, encoding: Encoding, encoded: Callable[[Encoding], None]) -> None:
+        """Takes a slice, and the next one a little later; has `encoded` told behind the last."""
+        self._encoding = None
+        encoding.step()
+        if encoding.is_done:
+            encoded(encoding)
+        else:
+            again = self._call_later(_SLICE_S, partial(self._encode, encoding, encoded))
+            self._encoding = (encoding, again)
+
+    def drop(self) -> None:
+        """Gives up what is not encoded yet: the broker stops, and writes all that is unsaved."""
+        if self._encoding is None:
+            return
+        (encoding, again), self._encoding = self._encoding, None
+        again.cancel()
+        encoding.take_back()
+        self._is_saving = False
+        if self._job is not None:
+            self._job = None
+            self._messages.take_back_flush()
 
     def begin_if_due(self, failed: Callable[[BaseException], None]) -> None:
         """Begins a flush when the message store wants one.
@@ -105,21 +132,23 @@ class Flushes:
             failed: told when the disk refuses, which is final for this replica.
         """
         now_ms = self._now_ms()
-        if not self.is_idle or not self._messages.is_flush_due(now_ms):
+        if not self.is_idle or self._tables.is_waiting or not self._messages.is_flush_due(now_ms):
             return
-        files = None if self._tables.is_waiting else self._tables.take_unsaved()
-        if files is None:
-            return
-        job = self._job = self._messages.begin_flush(now_ms)
-        steps = self._steps(files, job)
+        self._job = self._messages.begin_flush(now_ms)
+        self._encode(self._tables.begin_flush(), partial(self._flush, failed))
+
+    def _flush(self, failed: Callable[[BaseException], None], encoding: Encoding) -> None:
+        assert self._job is not None
+        job = self._job = replace(self._job, is_marked=not encoding.is_void)
+        steps = self._steps(encoding, job)
         flushed: Deferred[Any] = self._keeper.run(self._messages.begin_log_sync)
         flushed.addCallback(lambda _: self._keeper.run_steps(steps))
         flushed.addCallback(lambda _: self._flushed())
-        flushed.addErrback(self._not_flushed, files, failed)
+        flushed.addErrback(self._not_flushed, encoding, failed)
 
-    def _steps(self, files: Contents, job: FlushJob) -> Iterator[Callable[[], None]]:
+    def _steps(self, encoding: Encoding, job: FlushJob) -> Iterator[Callable[[], None]]:
         """State files first, then the mark that makes them needed."""
-        return chain(_writes(files, is_durable=True), job.steps())
+        return chain(_writes(encoding.contents, is_durable=True), job.steps())
 
     def _flushed(self) -> None:
         job, self._job = self._job, None
@@ -127,12 +156,12 @@ class Flushes:
         self._messages.end_flush(job)
 
     def _not_flushed(
-        self, failure: Failure, files: Contents, failed: Callable[[BaseException], None]
+        self, failure: Failure, encoding: Encoding, failed: Callable[[BaseException], None]
     ) -> None:
         """Without room the flush is done again when it is due; any other error is final."""
         if failure.check(DiskFullError):
             self._job = None
-            self._tables.take_back(files)
+            encoding.take_back()
             self._messages.take_back_flush()
             _log.error("no flush of queues and state: {reason}", reason=failure.getErrorMessage())
             return
@@ -140,13 +169,13 @@ class Flushes:
         failed(failure.value)
 
 
-def _writes(files: Contents, *, is_durable: bool) -> Iterator[Callable[[], None]]:
+def _writes(contents: StateContents, *, is_durable: bool) -> Iterator[Callable[[], None]]:
     """Yields what writes each file; runs in the keeper's thread."""
 
-    def write(file: Writable, content: bytes) -> None:
+    def write(file: ContentFile, content: bytes) -> None:
         try:
             file.write(content, is_durable=is_durable)
         except OSError as error:
             raise disk_error(error, str(file), len(content)) from error
 
-    return (partial(write, file, content) for file, content in files)
+    return (partial(write, file, content) for file, content in contents)

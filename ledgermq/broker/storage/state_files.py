@@ -10,10 +10,11 @@ at every moment one of the two is complete. Source: `MixAll.string2File`, `Confi
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ledgermq.state.document import Behind, Document
 from ledgermq.state.errors import StateFileError, StateFileTooLargeError
 
 # Of what is written and of what is read alike: a file that a broker wrote starts it again. The
@@ -23,6 +24,8 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _INTEGERS: Final = {int}
 # A text in quotes, with its escapes.
 _quoted: Final[Callable[[Any], str]] = json.encoder.encode_basestring
+# Queues or locks of one entry that are written at once.
+_ITEMS_MAX: Final = 2000
 # Strings are matched first, so that a colon inside one is never taken for the end of a key.
 _STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?[0-9]+)(?=\s*:)')
 
@@ -93,10 +96,10 @@ class StateFile:
         """Of the file, without its folder."""
         return self._path.name
 
-    def check(self, content: bytes) -> None:
-        """Raises StateFileTooLargeError for a content that `load` would not read."""
-        if len(content) > self._bytes_max:
-            raise StateFileTooLargeError(self._path, len(content), self._bytes_max)
+    def check(self, size_bytes: int) -> None:
+        """Raises StateFileTooLargeError for more than `load` would read."""
+        if size_bytes > self._bytes_max:
+            raise StateFileTooLargeError(self._path, size_bytes, self._bytes_max)
 
     def write(self, content: bytes, *, is_durable: bool) -> None:
         """Replaces the file.
@@ -110,7 +113,7 @@ class StateFile:
             StateFileTooLargeError: `load` would not read it; the old file is untouched.
             OSError: the disk refused; the old file is untouched.
         """
-        self.check(content)
+        self.check(len(content))
         is_durable = is_durable or not (self.is_durable or self._has_copy)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(self._path.name + ".tmp")
@@ -166,6 +169,69 @@ def format_pretty(value: object) -> str:
     return "".join(parts)
 
 
+def pretty_slices(document: Document, slice_chars: int) -> Iterator[str]:
+    """Yields what `format_pretty` makes of the whole document, piece by piece.
+
+    Args:
+        document: its tables may change between two pieces; its members are in order of their names.
+        slice_chars: of a piece; an entry more, or as much as one with many queues takes at once.
+    """
+    begin, parts = "{\n\t", list[str]()
+    for name, value in document.head.items():
+        parts.append(f"{begin}{_quoted(name)}:")
+        _write(value, 1, parts)
+        begin = ",\n\t"
+    for name, behind in document.tables:
+        parts.append(f"{begin}{_quoted(name)}:")
+        yield "".join(parts)
+        yield from _table_slices(behind, slice_chars)
+        begin, parts = ",\n\t", []
+    yield "\n}"
+
+
+def _table_slices(behind: Behind, slice_chars: int) -> Iterator[str]:
+    begin, after = "{\n\t\t", ""
+    while True:
+        parts: list[str] = []
+        size, large = 0, None
+        for name, value in behind(after):
+            if size >= slice_chars:
+                break
+            after = name
+            parts.append(f"{begin}{_quoted(name)}:")
+            begin = ",\n\t\t"
+            if isinstance(value, Mapping | list) and len(value) > _ITEMS_MAX:
+                large = value
+                break
+            count = len(parts)
+            _write(value, 2, parts)
+            size += sum(map(len, parts[count - 1 :]))
+        else:
+            yield "".join(parts) + ("\n\t}" if after else "{}")
+            return
+        yield "".join(parts)
+        if large is not None:
+            yield from _large_slices(large)
+
+
+def _large_slices(value: Mapping[int, int] | list[Any]) -> Iterator[str]:
+    """Yields the offsets of many queues, or many locks."""
+    if isinstance(value, list):
+        begin, end, items = "[", "]", value
+    else:
+        # New queues are left out, and written the next time.
+        begin, end, items = "{", "\n\t\t}", sorted(value)
+    for start in range(0, len(items), _ITEMS_MAX):
+        some = items[start : start + _ITEMS_MAX]
+        if isinstance(value, list):
+            text = _ENCODER.encode(some)[1:-1]
+        else:
+            text = ",".join([f"{key}:{value[key]}" for key in some])
+        yield begin + text
+        begin = ","
+    yield end
+
+
 def _write(value: object, level: int, parts: list[str]) -> None:
     """Appends a value's text; tables of a large broker have a million of them, so each is cheap."""
     kind = type(value)
@@ -184,18 +250,21 @@ def _write(value: object, level: int, parts: list[str]) -> None:
 
 
 def _write_map(value: Mapping[Any, object], level: int, parts: list[str]) -> None:
-    parts.append("{")
+    end = "\n" + "\t" * level + "}"
     if set(map(type, value)) == _INTEGERS:
-        begin = ""
+        if set(map(type, value.values())) == _INTEGERS:
+            parts.append("{" + ",".join([f"{key}:{value[key]}" for key in sorted(value)]) + end)
+            return
+        begin = "{"
         for key in sorted(value):
             parts.append(f"{begin}{key}:")
             _write(value[key], level + 1, parts)
             begin = ","
     else:
         indent = "\n" + "\t" * (level + 1)
-        begin = indent
+        begin = "{" + indent
         for key in sorted(value):
             parts.append(f"{begin}{_quoted(key)}:")
             _write(value[key], level + 1, parts)
             begin = "," + indent
-    parts.append("\n" + "\t" * level + "}")
+    parts.append(end)

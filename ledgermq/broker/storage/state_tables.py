@@ -3,21 +3,144 @@
 What is larger than a start would read is not written: the old file stays, operators are told, and
 no mark of the message store may say meanwhile that the files have what was dispatched.
 
-A table is encoded only when it changed since its file was written: one of 20,000 topics takes
-0.2 s, which the reactor does not have for a file that would come out the same.
+A table is encoded only when it changed since its file was written, and slice by slice: one of
+20,000 topics takes 0.2 s, which no turn of the reactor has. So a file holds all changes from before
+its encoding began, and some of those that came since. That is enough: a restart replays from that
+moment on, and a change says what shall be, so that it may be made twice.
 """
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-from ledgermq.broker.storage.state_files import FILE_BYTES_MAX, StateFile
+from ledgermq.broker.storage.state_files import format_pretty, pretty_slices
 from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.document import Document
 from ledgermq.state.errors import StateFileTooLargeError
 from ledgermq.state.refusals import Refusals
 
+# Of a slice: encoded in less than five ms.
+SLICE_CHARS: Final = 64 << 10
+
+
+class ContentFile(Protocol):
+    """A file that is read and replaced as a whole."""
+
+    # The content is known to survive a power cut.
+    is_durable: bool
+
+    def load(self) -> Mapping[str, Any] | None:
+        """Returns what was written last, None when nothing was. Raises StateFileError."""
+
+    def check(self, size_bytes: int) -> None:
+        """Raises StateFileTooLargeError for more than `load` would read."""
+
+    def write(self, content: bytes, *, is_durable: bool) -> None:
+        """Replaces the content; blocks. Raises OSError."""
+
+
 # Files, and what is to be written to each.
-StateContents = list[tuple[StateFile, bytes]]
+StateContents = list[tuple[ContentFile, bytes]]
+
+
+class _Source(Protocol):
+    """One table."""
+
+    def document(self) -> Document: ...
+
+    def load_json(self, value: Mapping[str, Any]) -> None: ...
+
+
+class _Table(NamedTuple):
+    # Of BrokerState.unsaved.
+    name: str
+    file: ContentFile
+    document: Callable[[], Document]
+    load_json: Callable[[Mapping[str, Any]], None]
+    refusals: Refusals
+
+
+class Encoding:
+    """Tables on their way into their files: `step` until `is_done`, then write `contents`.
+
+    Invariant: a table that is not among `contents` in the end is marked as unsaved.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[_Table],
+        unsaved: set[str],
+        slice_chars: int,
+        take_format: Callable[[], StateContents],
+        *,
+        all_or_none: bool = False,
+    ) -> None:
+        """Begins; what changes from now on is marked as unsaved again.
+
+        Args:
+            tables: to be encoded.
+            unsaved: names of the tables that are newer than their files.
+            slice_chars: of a step.
+            take_format: returns the file of the state's format, when that has to be written; asked
+                when all is encoded, since what is encoded last may be in a newer format.
+            all_or_none: whether nothing is to be written when one of the tables is too large.
+        """
+        self.names = {table.name for table in tables}
+        self.contents: StateContents = []
+        self.is_done = False
+        # Not all could be encoded, and so nothing is to be written.
+        self.is_void = False
+        self._unsaved = unsaved
+        self._unsaved -= self.names
+        self._take_format = take_format
+        self._all_or_none = all_or_none
+        self._slices = self._encode(tables, slice_chars)
+
+    def step(self) -> None:
+        """Encodes a slice."""
+        self.is_done = next(self._slices, None) is None
+
+    def finish(self) -> None:
+        """Encodes the rest at once."""
+        while not self.is_done:
+            self.step()
+
+    def take_back(self) -> None:
+        """Notes that nothing of it got to the disk, or that nobody knows what did: the next flush
+        writes it.
+        """
+        for file, _ in self.contents:
+            file.is_durable = False
+        if not self.is_done:
+            self._unsaved |= self.names
+
+    def _encode(self, tables: Iterable[_Table], slice_chars: int) -> Iterator[int]:
+        """Yields after each slice how long it is."""
+        length = 0
+        for table in tables:
+            slices: list[bytes] = []
+            size = 0
+            try:
+                for text in pretty_slices(table.document(), slice_chars):
+                    slices.append(text.encode())
+                    size += len(slices[-1])
+                    table.file.check(size)
+                    length += len(text)
+                    if length >= slice_chars:
+                        yield length
+                        length = 0
+            except StateFileTooLargeError as error:
+                table.refusals.refused(error)
+                self._unsaved.add(table.name)
+                if self._all_or_none:
+                    self.is_void = True
+                    self.take_back()
+                    self.contents.clear()
+                    return
+            else:
+                table.refusals.stored()
+                self.contents.append((table.file, b"".join(slices)))
+        # First on the disk: a former program must not take the tables for its own.
+        self.contents[:0] = self._take_format()
 
 
 class StateTables:
@@ -29,49 +152,51 @@ class StateTables:
 
     def __init__(
         self,
-        folder: Path,
         state: BrokerState,
+        new_file: Callable[[str], ContentFile],
         clock_ms: Callable[[], float],
         *,
-        bytes_max: int = FILE_BYTES_MAX,
+        slice_chars: int = SLICE_CHARS,
     ) -> None:
         """Reads and writes nothing yet.
 
         Args:
-            folder: of the files.
             state: the tables; it marks those that changed.
+            new_file: makes a file of its name.
             clock_ms: monotonic time.
-            bytes_max: of each file.
+            slice_chars: of what one step encodes.
         """
         self._state = state
-        self._refusals: dict[StateFile, Refusals] = {}
-
-        def new_file(name: str) -> StateFile:
-            file = StateFile(folder / name, bytes_max=bytes_max)
-            self._refusals[file] = Refusals(name, clock_ms)
-            return file
-
-        self._topics = new_file("topics.json")
-        self._groups = new_file("subscriptionGroup.json")
+        self._slice_chars = slice_chars
+        light = state.offsets.knows_light_queues
         self._plain_offsets = new_file("consumerOffset.json")
-        self._offsets = self._plain_offsets
-        if state.offsets.knows_light_queues:
-            self._offsets = new_file("lmqConsumerOffset.json")
+        offsets = new_file("lmqConsumerOffset.json") if light else self._plain_offsets
+
+        def table(source: _Source, name: str, file: ContentFile) -> _Table:
+            refusals = Refusals(str(file), clock_ms)
+            return _Table(name, file, source.document, source.load_json, refusals)
+
+        self._tables = (
+            table(state.topics, "topics", new_file("topics.json")),
+            table(state.groups, "groups", new_file("subscriptionGroup.json")),
+            table(state.offsets, "offsets", offsets),
+            # Not one of upstream's.
+            table(state.locks, "locks", new_file("queueLocks.json")),
+        )
         self._delays = new_file("delayOffset.json")
-        # Not ones of upstream's.
-        self._locks = new_file("queueLocks.json")
+        # Not one of upstream's either.
         self._format = new_file("stateFormat.json")
 
     @property
     def alarm(self) -> str | None:
         """Which file cannot be written, for operators; None while all can."""
-        alarms = (refusals.alarm for refusals in self._refusals.values())
+        alarms = (table.refusals.alarm for table in self._tables)
         return next((alarm for alarm in alarms if alarm is not None), None)
 
     @property
     def is_waiting(self) -> bool:
         """True while it is too early to encode a table again whose file would be too large."""
-        return any(refusals.is_waiting for refusals in self._refusals.values())
+        return any(table.refusals.is_waiting for table in self._tables)
 
     def load(self) -> None:
         """Fills the tables from the files; a file that is missing leaves its table as it is.
@@ -80,99 +205,68 @@ class StateTables:
             StateFileError: a file cannot be read.
             UnreadRecordError: a newer program wrote them.
         """
-        state = self._state
-        loads: tuple[tuple[StateFile, Callable[[Mapping[str, Any]], None]], ...] = (
-            (self._format, state.formats.load_json),
-            (self._topics, state.topics.load_json),
-            (self._groups, state.groups.load_json),
-            (self._offsets, state.offsets.load_json),
-            (self._delays, state.progress.load_json),
-            (self._locks, state.locks.load_json),
-        )
-        for file, load in loads:
-            value = file.load()
-            if value is None and file is self._offsets:
+        state_format = self._format.load()
+        if state_format is not None:
+            self._state.formats.load_json(state_format)
+        for table in self._tables:
+            value = table.file.load()
+            if value is None and table.name == "offsets":
                 # What there was before light queues were turned on.
                 value = self._plain_offsets.load()
             if value is not None:
-                load(value)
+                table.load_json(value)
+        delays = self._delays.load()
+        if delays is not None:
+            self._state.progress.load_json(delays)
 
     def save(self) -> bool:
         """Makes all files durable, which blocks; returns False when one would be too large."""
-        unsaved = self.take_unsaved()
-        for file, content in unsaved or ():
+        encoding = self.begin_flush()
+        encoding.finish()
+        for file, content in encoding.contents:
             file.write(content, is_durable=True)
-        return unsaved is not None
+        return not encoding.is_void
 
-    def take_topics_and_groups(self) -> StateContents:
-        """Returns what of the two tables changed since it was last taken."""
-        state, files = self._state, list[tuple[StateFile, bytes]]()
-        if state.are_topics_unsaved and self._take(self._topics, state.topics.to_json, files):
-            state.are_topics_unsaved = False
-        if state.are_groups_unsaved and self._take(self._groups, state.groups.to_json, files):
-            state.are_groups_unsaved = False
-        return files
-
-    def take_offsets(self) -> StateContents:
-        """Returns the offsets if they changed since they were last taken."""
-        state, files = self._state, list[tuple[StateFile, bytes]]()
-        if state.are_offsets_unsaved and self._take(self._offsets, state.offsets.to_json, files):
-            state.are_offsets_unsaved = False
-        return files
-
-    def take_back(self, files: StateContents) -> None:
-        """Notes that these did not get to the disk: their tables are unsaved."""
-        for file, _ in files:
-            file.is_durable = False
-
-    def _take(
-        self, file: StateFile, to_json: Callable[[], Mapping[str, Any]], files: StateContents
-    ) -> bool:
-        """Adds what is to be written; returns False when it would be too large, or was a moment
-        ago.
+    def begin_save(self, names: Iterable[str]) -> Encoding | None:
+        """Begins to encode those of the tables that changed since they were last taken; None when
+        there are none.
         """
-        if self._refusals[file].is_waiting:
-            return False
-        content = file.encode(to_json())
-        if not self._fits(file, content):
-            return False
-        files.append((file, content))
-        return True
-
-    def _fits(self, file: StateFile, content: bytes) -> bool:
-        refusals = self._refusals[file]
-        try:
-            file.check(content)
-        except StateFileTooLargeError as error:
-            refusals.refused(error)
-            return False
-        refusals.stored()
-        return True
-
-    def take_unsaved(self) -> StateContents | None:
-        """Returns the files that a power cut would leave older than their tables, with the content
-        that the caller must make durable; if it cannot, `take_back` must follow.
-
-        None when one of them would be too large: then all count as unsaved as before.
-        """
-        state = self._state
-        tables = (
-            (self._topics, state.topics.to_json, state.are_topics_unsaved),
-            (self._groups, state.groups.to_json, state.are_groups_unsaved),
-            (self._offsets, state.offsets.to_json, state.are_offsets_unsaved),
-            (self._locks, state.locks.to_json, state.are_locks_unsaved),
-            (self._format, state.formats.to_json, state.formats.is_unsaved),
-            # A few numbers, which change with every delivery.
-            (self._delays, state.progress.to_json, True),
-        )
-        unsaved = [
-            (file, file.encode(to_json()))
-            for file, to_json, is_unsaved in tables
-            if is_unsaved or not file.is_durable
+        tables = [
+            table
+            for table in self._tables
+            if table.name in names
+            and table.name in self._state.unsaved
+            and not table.refusals.is_waiting
         ]
-        if not all(self._fits(file, content) for file, content in unsaved):
-            return None
-        state.are_topics_unsaved = state.are_groups_unsaved = False
-        state.are_offsets_unsaved = state.are_locks_unsaved = False
-        state.formats.is_unsaved = False
-        return unsaved
+        return self._encode(tables) if tables else None
+
+    def begin_flush(self) -> Encoding:
+        """Begins to encode the tables that a power cut would leave newer than their files; the
+        caller must make the contents durable, or take them back.
+        """
+        unsaved = self._state.unsaved
+        tables = [
+            table for table in self._tables if table.name in unsaved or not table.file.is_durable
+        ]
+        encoding = self._encode(tables, all_or_none=True)
+        # A few numbers, which change with every delivery; as of this moment, since what is
+        # delivered later is counted once more.
+        content = format_pretty(self._state.progress.to_json()).encode()
+        encoding.contents.append((self._delays, content))
+        return encoding
+
+    def _encode(self, tables: Sequence[_Table], *, all_or_none: bool = False) -> Encoding:
+        return Encoding(
+            tables,
+            self._state.unsaved,
+            self._slice_chars,
+            self._take_format,
+            all_or_none=all_or_none,
+        )
+
+    def _take_format(self) -> StateContents:
+        formats = self._state.formats
+        if self._format.is_durable and not formats.is_unsaved:
+            return []
+        formats.is_unsaved = False
+        return [(self._format, format_pretty(formats.to_json()).encode())]

@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.broker.storage.state_tables import StateTables
 from ledgermq.commitlog import (
     STATE_TOPIC,
@@ -79,12 +80,13 @@ class Storage:
         file_system = RealFileSystem()
         self._lock = StoreLock(str(config.store_root))
         self.messages = self._new_messages(file_system)
+        folder = config.store_root / "config"
         self._tables = StateTables(
-            config.store_root / "config", state, lambda: reactor.seconds() * 1000.0
+            state, lambda name: StateFile(folder / name), lambda: reactor.seconds() * 1000.0
         )
         # Does what waits for the disk, of the log too.
         self.keeper = Keeper(reactor, disk_thread)
-        self._flushes = Flushes(self.keeper, self.messages, self._tables, now_ms)
+        self._flushes = Flushes(self.keeper, self.messages, self._tables, now_ms, reactor.callLater)
         self._is_open = False
         self._is_clean_wanted = False
         # Queues and key index are to be made again at the next start.
@@ -159,11 +161,11 @@ class Storage:
 
     def save_topics_and_groups(self) -> None:
         """Writes the two files if their tables changed; a flush under way writes them itself."""
-        self._flushes.save(self._tables.take_topics_and_groups)
+        self._flushes.save(("topics", "groups"))
 
     def save_offsets(self) -> None:
         """Writes the offsets if they changed."""
-        self._flushes.save(self._tables.take_offsets)
+        self._flushes.save(("offsets",))
 
     def flush_if_due(self, failed: Callable[[BaseException], None]) -> None:
         """Begins a flush when the message store wants one; it runs beside the keeper's jobs.
@@ -230,6 +232,7 @@ class Storage:
 
     def stop_keeper(self) -> Deferred[None]:
         """Lets what is under way end; nothing more waits for the disk but `close`."""
+        self._flushes.drop()
         return self.keeper.stop()
 
     def close(self) -> None:

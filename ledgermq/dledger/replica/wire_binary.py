@@ -52,7 +52,7 @@ from ledgermq.protocol.command import RemotingCommand, encode_parts
 from ledgermq.protocol.errors import RemoteProtocolError
 
 # Of this format. A peer with another one is refused; both sides then stay with JSON.
-WIRE_VERSION: Final = 2
+WIRE_VERSION: Final = 3
 
 
 class BinaryCode(IntEnum):
@@ -109,10 +109,10 @@ ChainCrcOf = Callable[[EntryId], int | None]
 _VOTE: Final = Struct(">qqq?")
 # 8 term, 8 round_term, 1 result, 1 pre_vote
 _VOTE_ANSWER: Final = Struct(">qqB?")
-# 8 term, 8 commit_index (-2: None), 8 read_round
-_HEART_BEAT: Final = Struct(">qqq")
-# 8 term, 8 round, 2 code, 1 recovering
-_HEART_BEAT_ANSWER: Final = Struct(">qqh?")
+# 8 term, 8 commit_index (-2: None), 8 read_round, 8 life
+_HEART_BEAT: Final = Struct(">qqqq")
+# 8 term, 8 round, 2 code, 1 recovering, 8 life
+_HEART_BEAT_ANSWER: Final = Struct(">qqh?q")
 # 8 term, 8 commit_index, 8 request_id; then one entry
 _ONE_ENTRY: Final = Struct(">qqq")
 # 8 term, 8 commit_index, 8 request_id, 8 term and 8 index of previous (-2: None); then entries
@@ -217,11 +217,11 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return _frame(BinaryCode.COMMIT, fixed)
         case HeartBeatRequest():
             commit_index = _NONE if message.commit_index is None else message.commit_index
-            fixed = _HEART_BEAT.pack(message.term, commit_index, message.read_round)
+            fixed = _HEART_BEAT.pack(message.term, commit_index, message.read_round, message.life)
             return _frame(BinaryCode.HEART_BEAT, fixed + _pack_birth(message.birth))
         case HeartBeatResponse():
             fixed = _HEART_BEAT_ANSWER.pack(
-                message.term, message.round, message.code, message.recovering
+                message.term, message.round, message.code, message.recovering, message.life
             )
             return _frame(BinaryCode.HEART_BEAT_ANSWER, fixed + _pack_birth(message.birth))
         case VoteRequest():
@@ -328,18 +328,20 @@ def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
     """Reads what tells of its sender's birth: heart beats, votes and reports."""
     match code:
         case BinaryCode.HEART_BEAT:
-            (term, commit_index, read_round), birth = _unpack_voice(_HEART_BEAT, code, body)
+            fields, birth = _unpack_voice(_HEART_BEAT, code, body)
+            term, commit_index, read_round, life = fields
             return HeartBeatRequest(
                 term=term,
                 sender=sender,
                 target=target,
                 commit_index=None if commit_index == _NONE else commit_index,
                 read_round=read_round,
+                life=life,
                 birth=birth,
             )
         case BinaryCode.HEART_BEAT_ANSWER:
             fields, birth = _unpack_voice(_HEART_BEAT_ANSWER, code, body)
-            term, round_number, answer_code, recovering = fields
+            term, round_number, answer_code, recovering, life = fields
             return HeartBeatResponse(
                 term=term,
                 sender=sender,
@@ -347,6 +349,7 @@ def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
                 code=_CODES.get(answer_code) or _refuse("code", answer_code, DLedgerCode),
                 round=round_number,
                 recovering=recovering,
+                life=life,
                 birth=birth,
             )
         case BinaryCode.VOTE:

@@ -17,6 +17,7 @@ from ledgermq.broker.sends.proposals import Limits, Proposals
 from ledgermq.broker.service.applier import BrokerApplier
 from ledgermq.broker.service.sweeps import Sweeps
 from ledgermq.broker.storage.flushes import Flushes
+from ledgermq.broker.storage.state_tables import StateTables
 from ledgermq.commitlog import (
     STATE_TOPIC,
     AppendMessage,
@@ -40,7 +41,8 @@ from ledgermq.state.topics import TopicConfig, TopicTable
 from ledgermq.state.under_way import OnCommitted
 from ledgermq.testing.simulation.clock import SimReactor
 from ledgermq.testing.simulation.disk import SimDisk
-from ledgermq.testing.simulation.state_files import SimTables
+from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.state_files import SimStateFile
 
 STORE_HOST: Final = (bytes((127, 0, 0, 1)), 10911)
 LIMITS: Final = Limits(2_000, 1 << 20, 5_000)
@@ -49,8 +51,6 @@ _GROUPS: Final = built_in_groups()[:1]
 _TICK_MS: Final = 250.0
 _OFFSETS_MS: Final = 1_000.0
 _SWEEP_MS: Final = 10_000.0
-# So long do offsets live that nobody uses: a few times what a new leader's clients need to come.
-OFFSETS_RETENTION_MS: Final = 3_000.0
 _SCRUB_MS: Final = 1_000.0
 _SCRUB_BYTES: Final = 4_096
 
@@ -62,13 +62,11 @@ class SimBroker:
         self,
         self_id: str,
         topics: Sequence[str],
-        queue_count: int,
         disk: SimDisk,
         reactor: SimReactor,
         keeper: Keeper,
         messages: MessageStore,
-        segment_bytes: int,
-        sweep_step_bytes: int,
+        plan: Plan,
         wall_ms: Callable[[], int],
         refuse: Callable[[Any, int, int, BrokerError], None],
         formats: Sequence[Format],
@@ -78,29 +76,33 @@ class SimBroker:
         self._wall_ms = wall_ms
         self.messages = messages
         self.leadership = Leadership(self_id, 1)
-        self.state = BrokerState(
-            TopicTable(1000),
-            SubscriptionGroupTable(1000),
-            ConsumerOffsetTable(1000),
-            write=self._write_state,
-            body_bytes_max=body_bytes_max(segment_bytes),
-            now_ms=wall_ms,
-            clock_ms=lambda: reactor.seconds() * 1000.0,
+        self.state = self._new_state(plan, formats)
+        self.proposals = Proposals(
+            messages,
+            limits=LIMITS,
             call_at_end_of_turn=self._soon,
-            auto_create_groups=True,
-            on_topics_changed=lambda: None,
-            on_topic_removed=messages.delete_topic,
-            sweep_step_bytes=sweep_step_bytes,
-            formats=StateFormats(formats),
+            clock_ms=self._clock_ms,
+            store_host_hex="",
+            region_id="sim",
+            is_trace_on=True,
+            refuse=refuse,
         )
-        self.proposals = self._new_proposals(refuse)
         self._keeper = keeper
-        self._tables = SimTables(self.state, disk)
-        self._sweeps = Sweeps(self.state, self.leadership, messages, segment_bytes)
-        self._flushes = Flushes(
-            keeper, messages, self._tables, lambda: int(reactor.seconds() * 1000.0)
+        self._tables = StateTables(
+            self.state,
+            partial(SimStateFile, disk),
+            self._clock_ms,
+            slice_chars=plan.file_slice_chars,
         )
-        self._applier = self._make_applier(self_id, topics, queue_count)
+        self._sweeps = Sweeps(self.state, self.leadership, messages, plan.segment_bytes)
+        self._flushes = Flushes(
+            keeper,
+            messages,
+            self._tables,
+            lambda: int(self._clock_ms()),
+            reactor.callLater,
+        )
+        self._applier = self._make_applier(self_id, topics, plan.queue_count)
         self._replica: Replica | None = None
         # What the message store found; known after `open`.
         self.report: StoreReport | None = None
@@ -112,32 +114,36 @@ class SimBroker:
         self._scrub_at_ms = 0.0
         # Told when retention has dropped something.
         self.on_dropped: Callable[[], None] = _nothing
-        # Told the index and the body of each record of the state that was applied.
-        self.on_state_applied: Callable[[int, bytes], None] = _ignore_record
-        # Told each record of the state that is proposed.
-        self.on_state_proposed: Callable[[bytes], None] = _ignore_body
-        # Whether a client of a group is connected.
-        self.is_live: Callable[[str], bool] = _is_live
+        # Told the index of each record of the state that was applied.
+        self.on_state_applied: Callable[[int], None] = _ignore_index
         # Told when this member begins to serve.
         self.on_serving: Callable[[], None] = _nothing
         self._sweep_at_ms = self._offsets_at_ms = 0.0
         # The process is being stopped in order.
         self.is_leaving = False
 
-    def _new_proposals(self, refuse: Callable[[Any, int, int, BrokerError], None]) -> Proposals:
-        return Proposals(
-            self.messages,
-            limits=LIMITS,
+    def _new_state(self, plan: Plan, formats: Sequence[Format]) -> BrokerState:
+        return BrokerState(
+            TopicTable(1000),
+            SubscriptionGroupTable(1000),
+            ConsumerOffsetTable(1000),
+            write=self._write_state,
+            body_bytes_max=body_bytes_max(plan.segment_bytes),
+            now_ms=self._wall_ms,
+            clock_ms=self._clock_ms,
             call_at_end_of_turn=self._soon,
-            clock_ms=lambda: self._reactor.seconds() * 1000.0,
-            store_host_hex="",
-            region_id="sim",
-            is_trace_on=True,
-            refuse=refuse,
+            auto_create_groups=True,
+            on_topics_changed=lambda: None,
+            on_topic_removed=self.messages.delete_topic,
+            sweep_step_bytes=plan.sweep_step_bytes,
+            formats=StateFormats(formats),
         )
 
     def _soon(self, function: Callable[[], None]) -> None:
         self._reactor.callLater(0, function)
+
+    def _clock_ms(self) -> float:
+        return self._reactor.seconds() * 1000.0
 
     def _make_applier(self, self_id: str, topics: Sequence[str], queue_count: int) -> BrokerApplier:
         return BrokerApplier(
@@ -165,8 +171,10 @@ class SimBroker:
             self._disk.hit("CQ rebuilt")
 
     def _apply(self, body: bytes, index: int) -> None:
+        if self._flushes.is_encoding:
+            self._disk.hit("state changed while it was encoded")
         self.state.apply(body, index)
-        self.on_state_applied(index, body)
+        self.on_state_applied(index)
 
     def attach(self, replica: Replica) -> None:
         """Names the ledger, and begins the periodic work."""
@@ -210,9 +218,13 @@ class SimBroker:
         self.is_leaving = True
         stopped = replica.stop()
         self.role_changed(Role.CANDIDATE, self.leadership.term, None, False)
-        stopped.addCallback(lambda _: self._keeper.stop())
+        stopped.addCallback(lambda _: self._stop_keeper())
         stopped.addCallback(lambda _: self._tables.save())
         return stopped.addCallback(lambda _: self._close_messages())
+
+    def _stop_keeper(self) -> Deferred[None]:
+        self._flushes.drop()
+        return self._keeper.stop()
 
     def _close_messages(self) -> None:
         """As the broker: after a flush that failed nothing more is flushed."""
@@ -271,7 +283,7 @@ class SimBroker:
 
     def clean(self) -> None:
         """Retention finds the disk nearly full: full segments go, whatever their age."""
-        if self.failure is None and self._flushes.is_idle:
+        if self.failure is None:
             try:
                 decision = self.messages.decide_clean(
                     self._wall_ms(), 0, 87, state_index=self.state.sweep_index
@@ -313,8 +325,6 @@ class SimBroker:
             self._offsets_at_ms = now_ms
             self.state.write_offsets()
             self._sweeps.look()
-            if self.leadership.is_serving:
-                self.state.expiry.step(self.is_live, OFFSETS_RETENTION_MS)
         if now_ms - self._sweep_at_ms >= _SWEEP_MS:
             self._sweep_at_ms = now_ms
             self._sweeps.begin()
@@ -331,23 +341,12 @@ class SimBroker:
             self.failed(error)
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
-        for body in bodies:
-            self.on_state_proposed(body)
         now_ms = self._wall_ms()
         messages = [state_message(body, STORE_HOST, now_ms) for body in bodies]
         self.proposals.add_own(messages, lambda _, error: done(error))
 
 
-def _ignore_body(body: bytes) -> None:
-    """Nobody listens."""
-
-
-def _is_live(group: str) -> bool:
-    """All clients stay."""
-    return True
-
-
-def _ignore_record(index: int, body: bytes) -> None:
+def _ignore_index(index: int) -> None:
     """Nobody listens."""
 
 

@@ -1,6 +1,7 @@
 """Consumers in order of a simulated group: each asks whoever leads for one queue, now and then.
 
 I41  a queue that a consumer was told to hold is no other's for as long as it counts on that
+     (a consumer that goes back from a leader to the one before it may be told both)
 """
 
 import random
@@ -35,6 +36,8 @@ class Lockers:
         self._members = members
         self._hit = hit
         self._rng = rng
+        # The term of the latest leader that each consumer has spoken to: it does not go back.
+        self._terms: dict[str, int] = {}
         # Who was told last that it holds the queue, and until when it counts on that.
         self._holder = ""
         self._until_ms = 0.0
@@ -56,6 +59,10 @@ class Lockers:
         broker = member.broker
         if broker is None or not broker.leadership.is_serving:
             return
+        term = broker.leadership.term
+        if term < self._terms.get(client_id, term):
+            return
+        self._terms[client_id] = term
         incarnation = member.incarnation
         if gives_up and client_id == self._holder:
             # It does not count on the queue any more, whatever becomes of its request.

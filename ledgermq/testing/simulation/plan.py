@@ -100,6 +100,8 @@ class Plan:
     segment_bytes: int
     # Of one step of a sweep through the broker's state: few are many parts, with faults between.
     sweep_step_bytes: int
+    # Of one step in which a state file is encoded.
+    file_slice_chars: int = 256
     # Mean time between two pulls of a consumer.
     pull_every_ms: float = 120.0
     timing: Timing = FAST_TIMING

@@ -60,19 +60,6 @@ class TableWatch:
             self._take_version(index, table, value["version"])
         elif table == "offsets":
             self._take_offsets(index, value["put"])
-        self.on_expired(index, value)
-
-    def on_expired(self, index: int, value: Mapping[str, Any]) -> None:
-        """A record is committed, or applied by the first member: every member forgets offsets that
-        it lets go (I40). Whether that was right the leader was asked (I44).
-        """
-        if value["kind"] == "expired":
-            gone = value["put"]
-            self._offsets = {
-                place: known
-                for place, known in self._offsets.items()
-                if place[0] not in gone or known.entry_index > index
-            }
 
     def _take_configs(self, index: int, table: str, put: Mapping[str, Any]) -> None:
         for name, entry in put.items():
@@ -120,7 +107,7 @@ class TableWatch:
             return
         self._reached[member_id] = index
         tables = (state.topics, state.groups, state.offsets, state.locks)
-        known = [*(table.to_json() for table in tables), state.formats.applied]
+        known = [*(table.document().whole() for table in tables), state.formats.applied]
         text = json.dumps(known, sort_keys=True)
         first, expected = self._states.setdefault(index, (member_id, text))
         demand(text == expected, "I40 states differ", index, member_id, text, first, expected)

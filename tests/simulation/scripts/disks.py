@@ -206,6 +206,40 @@ def wiped_member_that_caught_up_in_part() -> None:
     stage.settle()
 
 
+def disk_lost_again_while_its_member_recovers() -> None:
+    """D8: what was committed while a member recovered says nothing for the disk that it has got
+    since.
+    """
+    stage = group()
+    stage.send_all("n0")
+    stage.kill("n1")
+    stage.world.faults.wipe(stage["n1"])
+    # It says that it recovers, and cannot come to its end.
+    held = stage.hold(AppendRequest, "n0", "n1")
+    stage.start("n1")
+    stage.run(500)
+    demand(_recovers(stage, "n1"), "n1 recovers")
+    stage.send_all("n0")
+    stage.holds_all("n0", "n2")
+    stage.kill("n1")
+    stage.world.faults.wipe(stage["n1"])
+    held.release()
+    stage.kill("n2")
+    stage.start("n1")
+    index = stage.last_index("n0")
+    stage.until(lambda: stage.last_index("n1") >= index, "n1 has the log")
+    stage.run(5_000)
+    demand(_recovers(stage, "n1"), "I13 n1 counts without proof")
+    stage.start("n2")
+    stage.settle()
+    demand(not _recovers(stage, "n1"), "n1 counts again")
+
+
+def _recovers(stage: Stage, member_id: str) -> bool:
+    raft = stage[member_id].raft
+    return raft is not None and raft.recovering
+
+
 def _member_without_its_acks(damage: Callable[[Stage, str], None], restarts: int = 1) -> None:
     """n0 and n2 have what is acknowledged; n2 loses it, n0 goes: n1 must not lead without it."""
     stage = group()

@@ -115,6 +115,36 @@ def changes_in_the_midst_of_a_sweep() -> None:
     stage.settle()
 
 
+def changes_while_a_file_is_encoded() -> None:
+    """A file is encoded in many steps; a member that stops right after it was written has all
+    changes again: what is not in the file stands behind the mark.
+    """
+    stage = group(file_slice_chars=64)
+    for number in range(24):
+        demand(make_topic(stage, "n0", f"made-{number:02}", 1) == [None], "made", number)
+    for number in range(8):
+        flushes = stage["n2"].broker._flushes
+        stage.send_all("n0")
+        stage.until(lambda flushes=flushes: flushes.is_encoding, "n2 encodes a file")
+        stage.run(60)
+        demand(flushes.is_encoding, "n2 still encodes")
+        # What is encoded already, and what is not.
+        for name in ("made-00", "made-23"):
+            demand(make_topic(stage, "n0", name, 2 + number) == [None], "it is made another", name)
+        demand(flushes.is_encoding, "n2 still encodes")
+        stage.until(lambda flushes=flushes: flushes.is_idle, "n2 has flushed")
+        if number % 2:
+            stage.send_all("n0")
+            stage.until(lambda flushes=flushes: not flushes.is_idle, "n2 flushes once more")
+            stage.until(lambda flushes=flushes: flushes.is_idle, "n2 has flushed once more")
+        stage.kill("n2")
+        stage.start("n2")
+        stage.holds_all(*stage.ids)
+        demand(make_topic(stage, "n0", "behind", 2 + number) == [None], "a change behind it")
+        stage.run(100)
+    stage.settle()
+
+
 def sweep_whose_leader_is_lost() -> None:
     """One that lacks parts is none: what is before it stays in the log, and a member that has
     nothing but the log knows all.

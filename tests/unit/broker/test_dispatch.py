@@ -9,13 +9,10 @@ from twisted.logger import globalLogPublisher
 
 from ledgermq.broker.dispatch import ERROR_CODES, Answer, Dispatcher, born_host, code_of
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.registration.registration import registration_body
 from ledgermq.broker.service.schedule import Schedule
-from ledgermq.protocol import lenient_json
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.state import errors
-from ledgermq.state.topics import TopicConfig, TopicTable
 from tests.unit.broker.parts import ListConnection
 
 FIELDS = {"MSG_REGION": "R", "TRACE_ON": "true"}
@@ -222,18 +219,3 @@ def test_failing_periodic_call_goes_on() -> None:
         globalLogPublisher.removeObserver(events.append)
     assert len(calls) == 3
     schedule.stop()
-
-
-# Registration.
-
-
-def test_registration_holds_the_whole_topic_table() -> None:
-    topics = TopicTable(10)
-    topics.put(TopicConfig("T", 3, 4), 1700)
-    body = lenient_json.read(registration_body(topics, 6))
-    wrapper = body["topicConfigSerializeWrapper"]
-    assert body["filterServerList"] == []
-    assert wrapper["dataVersion"] == {"counter": 1, "timestamp": 1700}
-    assert wrapper["topicConfigTable"]["T"]["perm"] == 6
-    closed = lenient_json.read(registration_body(topics, 4))
-    assert closed["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 4

@@ -109,7 +109,7 @@ def test_follower_of_a_java_leader_takes_over_its_state() -> None:
     assert group.settings.consume_timeout_minute == 30
     assert (scene.offset(0), scene.offset(1)) == (7, 1)
     assert state.progress.levels() == {3: 20}
-    assert state.are_topics_unsaved and state.are_groups_unsaved and state.are_offsets_unsaved
+    assert state.unsaved == {"topics", "groups", "offsets"}
     assert scene.leader.stopped_count == 1
 
 

@@ -224,10 +224,20 @@ def vote(term: int, last: EntryId, *, sender: str = "n1", pre_vote: bool = False
 
 
 def beat(
-    term: int, *, sender: str = "n1", commit_index: int | None = None, read_round: int = 1
+    term: int,
+    *,
+    sender: str = "n1",
+    commit_index: int | None = None,
+    read_round: int = 1,
+    life: int = 0,
 ) -> HeartBeatRequest:
     return HeartBeatRequest(
-        term=term, sender=sender, target="n0", commit_index=commit_index, read_round=read_round
+        term=term,
+        sender=sender,
+        target="n0",
+        commit_index=commit_index,
+        read_round=read_round,
+        life=life,
     )
 
 

@@ -43,7 +43,7 @@ JAVA = PeerDialect.JAVA
 
 
 def beat_answer(
-    term: int, sender: str = "n1", code: int = 200, recovering: bool = False
+    term: int, sender: str = "n1", code: int = 200, recovering: bool = False, life: int = 0
 ) -> HeartBeatResponse:
     return HeartBeatResponse(
         term=term,
@@ -51,6 +51,7 @@ def beat_answer(
         target="n0",
         code=DLedgerCode(code),
         recovering=recovering,
+        life=life,
     )
 
 
@@ -437,9 +438,14 @@ def test_recovery_ends_with_what_was_committed_without_the_member() -> None:
     lab = Lab(term=1, recovering=True)
     runs = run_of([1, 1])
     lab.take(append(1, joined(runs), EntryId(-1, -1), commit_index=1))
+    (answer,) = (m for m in lab.take(beat(1)) if isinstance(m, HeartBeatResponse))
     lab.take(beat(1, commit_index=1, read_round=7))
     assert lab.raft.recovering
+    # What the leader heard was said by a process before this one, with another disk perhaps.
+    lab.take(beat(1, commit_index=1, read_round=0, life=answer.life + 1))
     lab.take(beat(1, commit_index=1, read_round=0))
+    assert lab.raft.recovering and answer.life
+    lab.take(beat(1, commit_index=1, read_round=0, life=answer.life))
     assert not lab.raft.recovering
     # Its vote of this term may be forgotten; it is given to the leader for good.
     assert lab.hard_state == HardState(1, "n1")
@@ -448,18 +454,24 @@ def test_recovery_ends_with_what_was_committed_without_the_member() -> None:
 def test_leader_tells_a_recovering_member_nothing_that_it_may_have_counted() -> None:
     lab = Lab()
     frames = lab.elect()
-    lab.take(beat_answer(1, "n2", recovering=True))
+    lab.take(beat_answer(1, "n2", recovering=True, life=7))
     lab.take(acked(appends_of(frames, "n1")[0]))
 
-    def told() -> list[tuple[int, int | None]]:
+    def told() -> list[tuple[int, int | None, int]]:
         lab.take(beat_answer(1, "n1"))
         beats = [m for m in lab.pass_time(501) if isinstance(m, HeartBeatRequest)]
-        return [(m.read_round, m.commit_index) for m in beats if m.target == "n2"]
+        return [(m.read_round, m.commit_index, m.life) for m in beats if m.target == "n2"]
 
-    assert told() == [(0, None)]
+    assert told() == [(0, None, 7)]
     lab.raft.propose([b"a"], lab.now_ms)
     lab.take(acked(appends_of(lab.work(), "n1")[0]))
-    assert told() == [(0, 1)]
+    assert told() == [(0, 1, 7)]
+    # Another process, which may have lost more since.
+    lab.take(beat_answer(1, "n2", recovering=True, life=8))
+    assert told() == [(0, None, 8)]
+    lab.raft.propose([b"b"], lab.now_ms)
+    lab.take(acked(appends_of(lab.work(), "n1")[0]))
+    assert told() == [(0, 2, 8)]
 
 
 # -- the face

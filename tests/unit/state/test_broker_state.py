@@ -29,7 +29,7 @@ def same_tables(one: Parts, other: Parts) -> bool:
         one.state.topics.to_json() == other.state.topics.to_json()
         and one.state.groups.to_json() == other.state.groups.to_json()
         and one.state.offsets.to_json() == other.state.offsets.to_json()
-        and one.state.locks.to_json() == other.state.locks.to_json()
+        and one.state.locks.document().whole() == other.state.locks.document().whole()
     )
 
 

@@ -49,7 +49,7 @@ class Locks:
         self.changes.append(changes)
 
     def all(self) -> object:
-        return self.table.to_json()["lockTable"]
+        return self.table.document().whole()["lockTable"]
 
     def __len__(self) -> int:
         return len(self.table)
@@ -106,7 +106,7 @@ def test_what_offsets_take_is_the_same_however_they_came() -> None:
     other, third = ConsumerOffsetTable(1000), ConsumerOffsetTable(1000)
     other.replace_all(table.all())
     third.put({"old@gone": {0: 1}})
-    third.load_json(json.loads(json.dumps(table.to_json())))
+    third.load_json(json.loads(json.dumps(table.document().whole())))
     for key, queues in table.all().items():
         third.put({key: queues})
     assert table.json_bytes == other.json_bytes == third.json_bytes > 0
@@ -129,7 +129,7 @@ def test_locks_are_bounded_by_what_they_take_as_json() -> None:
         locks.lock("g", [QueueKey("t", "b", 0)], "x" * 2000, LOCK_LIFE_MS + 1)
     assert len(locks) == held
     other = QueueLocks()
-    other.load_json(json.loads(json.dumps(locks.table.to_json())))
+    other.load_json(json.loads(json.dumps(locks.table.document().whole())))
     assert other.json_bytes == locks.table.json_bytes
     # Another holder, a longer name; then all goes.
     locks.unlock("g", [QueueKey("t", "b", n) for n in range(5)], "a")
@@ -152,14 +152,14 @@ def test_offsets_of_a_group_and_of_a_topic_go() -> None:
 def test_offset_json_is_read_with_any_keys() -> None:
     table = ConsumerOffsetTable(10)
     table.load_json({"offsetTable": {"t@g": {"0": 1, 2: 3, "x": 4, "5": -1}, "none": {"0": 1}}})
-    assert table.to_json() == {"offsetTable": {"t@g": {0: 1, 2: 3}}}
+    assert table.document().whole() == {"offsetTable": {"t@g": {0: 1, 2: 3}}}
 
 
 def test_group_json_goes_both_ways() -> None:
     table = SubscriptionGroupTable(10)
     table.put(SubscriptionGroup("g", can_consume=False, retries_max=3, retry_queue_count=0), 7)
     other = SubscriptionGroupTable(10)
-    other.load_json(table.to_json())
+    other.load_json(table.document().whole())
     assert other.all() == table.all()
     assert other.version.timestamp_ms == 7
 
@@ -254,10 +254,10 @@ def test_lock_json_goes_both_ways_and_leaves_out_what_it_does_not_know() -> None
     locks = Locks()
     locks.lock("g", [Q1, Q0], "a", 0)
     other = QueueLocks()
-    other.load_json(json.loads(json.dumps(locks.table.to_json())))
-    assert other.to_json() == locks.table.to_json()
+    other.load_json(json.loads(json.dumps(locks.table.document().whole())))
+    assert other.document().whole() == locks.table.document().whole()
     other.load_json({"lockTable": {"g": [["t", "b", "0", "a"], 7], "h": 8}})
-    assert other.to_json() == {"lockTable": {}} and len(other) == 0
+    assert other.document().whole() == {"lockTable": {}} and len(other) == 0
     other.load_json({})
     assert len(other) == 0
 
@@ -266,7 +266,7 @@ def test_offsets_of_light_groups_stand_apart_as_upstream_has_it() -> None:
     table = ConsumerOffsetTable(100, knows_light_queues=True)
     commit(table, "g", "%LMQ%t", 0, 1)
     commit(table, "%LMQ%g", "%LMQ%t", 0, 2)
-    told = table.to_json()
+    told = table.document().whole()
     assert told == {
         "lmqOffsetTable": {"%LMQ%t@%LMQ%g": 2},
         "offsetTable": {"%LMQ%t@g": {0: 1}},

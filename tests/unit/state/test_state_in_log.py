@@ -56,7 +56,7 @@ class Log:
             (leader.offsets, follower.offsets),
             (leader.locks, follower.locks),
         ):
-            assert one.to_json() == other.to_json()
+            assert one.document().whole() == other.document().whole()
 
 
 def many_topics(state: BrokerState) -> None:

@@ -3,87 +3,28 @@
 from typing import Any
 
 import pytest
-from twisted.internet.error import ConnectionDone, ConnectionRefusedError
+from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from ledgermq.broker.config.broker_config import load_broker_config
-from ledgermq.broker.leadership import NO_BROKER_ID, Leadership
-from ledgermq.broker.registration.name_server import Announcement, NameServer
+from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.registration.registration import Registration
-from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.command import decode, encode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport import TurnOutput
 from ledgermq.state.topics import TopicTable
-
-REGISTER = 103
-
-
-class Rig:
-    """A broker's way to one name server, and the other end of it."""
-
-    def __init__(self, **changes: Any) -> None:
-        self.clock = MemoryReactorClock()
-        self.broker_id = 1
-        self.server = NameServer(
-            self.clock,
-            "10.0.0.9:9876",
-            self.announce,
-            output=TurnOutput(self.clock),
-            chance=lambda: 0.5,
-            **{"answer_timeout_ms": 6000, **changes},
-        )
-        self.server.client.start()
-        self.transport = StringTransport()
-
-    def announce(self) -> Announcement | None:
-        if self.broker_id == NO_BROKER_ID:
-            return None
-        request = RemotingCommand(code=REGISTER, body=b"%d" % self.broker_id)
-        return Announcement(self.broker_id, request)
-
-    def pass_s(self, seconds: float) -> None:
-        for _ in range(round(seconds * 100)):
-            self.clock.advance(0.01)
-
-    def accept(self) -> None:
-        """The newest attempt reaches the name server."""
-        self.transport, self.decoder = StringTransport(), FrameDecoder()
-        factory: Any = self.clock.tcpClients[-1][2]
-        self.protocol = factory.buildProtocol(None)
-        self.protocol.makeConnection(self.transport)
-
-    def told(self) -> list[RemotingCommand]:
-        """What came on the newest connection since it was asked last."""
-        self.clock.advance(0)
-        frames = self.decoder.feed(self.transport.value())
-        self.transport.clear()
-        return [decode(frame) for frame in frames]
-
-    def answer(self, request: RemotingCommand, code: int = 0) -> None:
-        self.protocol.dataReceived(encode(request.response(code, "because")))
-
-    def lose(self) -> None:
-        self.protocol.connectionLost(Failure(ConnectionDone()))
-
-    def patience_s(self) -> float:
-        """How long the newest connection is waited on; then it is lost and made anew."""
-        begun_at = self.clock.seconds()
-        while not self.transport.disconnecting:
-            self.pass_s(0.01)
-        waited_s = self.clock.seconds() - begun_at
-        self.lose()
-        self.pass_s(0.1)
-        return waited_s
+from tests.unit.broker.registration.rig import REGISTER, Rig, id_of, names_of
 
 
 def test_each_new_connection_begins_with_the_registration_of_the_moment() -> None:
     rig = Rig()
     for broker_id in (1, 0):
-        rig.broker_id = broker_id
+        if broker_id == 0:
+            rig.lead()
         rig.accept()
         (request,) = rig.told()
-        assert (request.code, request.body) == (REGISTER, b"%d" % broker_id)
+        assert (request.code, id_of(request)) == (REGISTER, str(broker_id))
         rig.answer(request)
         assert (rig.server.is_registered, rig.server.registered_id) == (True, broker_id)
         rig.lose()
@@ -95,7 +36,7 @@ def test_registration_that_is_not_answered_is_made_on_a_new_connection_at_once()
     rig.accept()
     rig.answer(rig.told()[0])
     # The name server vanishes; then this broker becomes the leader.
-    rig.broker_id = 0
+    rig.lead()
     rig.server.register()
     rig.pass_s(2.1)
     assert rig.transport.disconnecting
@@ -103,33 +44,37 @@ def test_registration_that_is_not_answered_is_made_on_a_new_connection_at_once()
     rig.pass_s(0.1)
     rig.accept()
     (request,) = rig.told()
-    assert request.body == b"0"
+    assert id_of(request) == "0"
     rig.answer(request)
     assert (rig.server.is_registered, rig.server.registered_id) == (True, 0)
 
 
-def test_change_is_told_though_a_former_registration_is_not_answered_yet() -> None:
+def test_new_role_is_told_though_a_former_registration_is_not_answered_yet() -> None:
     rig = Rig()
     rig.accept()
     first = rig.told()[0]
-    rig.broker_id = 0
+    rig.lead()
     rig.server.register()
     (second,) = rig.told()
+    assert id_of(second) == "0"
     rig.answer(first)
     rig.answer(second)
     assert rig.server.registered_id == 0
+    # The name server may have served the first one last.
+    (third,) = rig.told()
+    assert (id_of(third), names_of(third)) == ("0", names_of(second))
 
 
 def test_name_server_that_was_away_for_a_minute_is_told_within_a_second() -> None:
     rig = Rig()
-    rig.broker_id = 0
+    rig.lead()
     rig.pass_s(60)
     attempts_count = len(rig.clock.tcpClients)
     assert attempts_count >= 55
     rig.pass_s(1.05)
     assert len(rig.clock.tcpClients) > attempts_count
     rig.accept()
-    assert [request.body for request in rig.told()] == [b"0"]
+    assert [id_of(request) for request in rig.told()] == ["0"]
 
 
 def test_one_that_refuses_connections_is_tried_each_second() -> None:
@@ -181,10 +126,10 @@ def test_refusal_is_asked_about_again_after_a_growing_wait() -> None:
 
 def test_broker_without_a_role_is_told_to_nobody() -> None:
     rig = Rig()
-    rig.broker_id = NO_BROKER_ID
+    rig.leadership.role = "UNKNOWN"
     rig.accept()
     assert rig.told() == []
-    rig.broker_id = 1
+    rig.follow()
     rig.server.register()
     assert len(rig.told()) == 1
 

@@ -2,11 +2,20 @@
 gone.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
-from ledgermq.broker.storage.state_files import StateFile, format_pretty, parse_tolerant
+from ledgermq.broker.storage.state_files import (
+    StateFile,
+    format_pretty,
+    parse_tolerant,
+    pretty_slices,
+)
+from ledgermq.state.document import Behind, Document
 from ledgermq.state.errors import StateFileError, StateFileTooLargeError
 
 # As a Java broker wrote it.
@@ -95,3 +104,31 @@ def test_two_broken_copies_refuse_to_load(tmp_path: Path) -> None:
     (tmp_path / "topics.json.bak").write_text("}")
     with pytest.raises(StateFileError, match=r"topics\.json\.bak"):
         StateFile(tmp_path / "topics.json").load()
+
+
+def random_table(rng: Random, count: int) -> dict[str, Any]:
+    """Entries of all the shapes that tables have, some with many queues or locks."""
+    shapes: tuple[Callable[[int], object], ...] = (
+        lambda size: {queue: queue * 7 for queue in range(size)},
+        lambda size: {"order": False, "perm": size, "attributes": {"a": "\u20ac"}},
+        lambda size: [("t", "b", queue, 'c"') for queue in range(size)],
+        lambda size: size,
+    )
+    sizes = (0, 1, 8, 5000)
+    names = sorted({f"{rng.choice(('T', 'group ', chr(0x1F600)))}{n}" for n in range(count)})
+    return {name: rng.choice(shapes)(rng.choice(sizes)) for name in names}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_slices_are_the_pretty_form_of_the_whole(seed: int) -> None:
+    rng = Random(seed)
+    counts = [rng.choice((0, 1, 30)) for _ in range(rng.choice((1, 2)))]
+    tables = [random_table(rng, count) for count in counts]
+
+    def behind_in(table: dict[str, Any]) -> Behind:
+        return lambda after: ((name, table[name]) for name in table if name > after)
+
+    head = rng.choice(({}, {"dataVersion": {"counter": seed}}))
+    document = Document(head, tuple((f"t{n}", behind_in(t)) for n, t in enumerate(tables)))
+    slices = list(pretty_slices(document, rng.choice((1, 50, 1_000_000))))
+    assert "".join(slices) == format_pretty(document.whole())

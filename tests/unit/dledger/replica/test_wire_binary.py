@@ -174,7 +174,7 @@ def test_unknown_standing_is_refused(standing: int) -> None:
 
 @pytest.mark.parametrize("members", [b"", b"n0;;n1", b"n0;\xff", b"n" * 4097])
 def test_birth_without_members_or_with_too_many_is_refused(members: bytes) -> None:
-    body = pack(">qqq?16s", 4, 3, 0, True, bytes(16)) + members
+    body = pack(">qqqq?16s", 4, 3, 0, 0, True, bytes(16)) + members
     with pytest.raises(RemoteProtocolError):
         read(52004, body)
 
