@@ -41,6 +41,7 @@ from ledgermq.state.formats import StateFormats
 from ledgermq.state.lock_requests import LockRequests
 from ledgermq.state.machine import AccessRules, Events, StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
+from ledgermq.state.offset_expiry import OffsetExpiry
 from ledgermq.state.proposals import StateProposals, StateWriter
 from ledgermq.state.queue_progress import Run
 from ledgermq.state.records import cut_bytes
@@ -132,6 +133,7 @@ class BrokerState:
             sweep_step_bytes,
         )
         self.lock_requests = LockRequests(self.locks, self._proposals, self._propose, clock_ms)
+        self.expiry = OffsetExpiry(offsets, self.find_topic, self._propose, clock_ms)
         self.commits = self._new_commits(call_at_end_of_turn)
         # Of tables with changes that were proposed in this leadership: what the last one leads to.
         self._versions: dict[TopicTable | SubscriptionGroupTable, DataVersion] = {}
@@ -149,6 +151,7 @@ class BrokerState:
         return OffsetCommits(
             self.offsets,
             propose=self._propose_offsets,
+            on_told=self.expiry.note,
             is_settled=lambda: self._proposals.is_settled,
             call_at_end_of_turn=call_at_end_of_turn,
             clock_ms=self._clock_ms,
@@ -196,6 +199,7 @@ class BrokerState:
         self._forget()
         self.progress.lead()
         self.lock_requests.lead()
+        self.expiry.lead()
         self._sweep.begin()
         if self.access is not None:
             self.write_access()

@@ -8,6 +8,7 @@ version 1 are
     {"v":1,"by":B,"kind":"topics","put":{name: object},"removed":[name],"version":{...}}
     {"v":1,"by":B,"kind":"groups",...the same...,"forgets":bool}
     {"v":1,"by":B,"kind":"offsets","put":{"topic@group":{"queue":offset}}}
+    {"v":1,"by":B,"kind":"expired","put":{"topic@group":{}}}
     {"v":1,"by":B,"kind":"locks","put":{group: [[topic, broker name, queue id, client id], ...]}}
     {"v":1,"by":B,"kind":"sweep","id":text,"part":i,"last":bool,"table":name,"after":name,
      "upto":name or null,"put":{...},"version":{...},"progress":{...}}
@@ -74,6 +75,14 @@ class OffsetsCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetsExpired:
+    """All offsets of some pairs go."""
+
+    # topic@group.
+    keys: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class LocksChanged:
     """Queues have another holder, or none."""
 
@@ -121,6 +130,7 @@ Command = (
     TopicsChanged
     | GroupsChanged
     | OffsetsCommitted
+    | OffsetsExpired
     | LocksChanged
     | DeliveriesPlanned
     | AccessChanged
@@ -154,6 +164,9 @@ def bodies_of(command: Command, writer: str, cut_bytes: int, write: WriteRecord)
             return [write({**head, **members}, None)]
         case OffsetsCommitted(put=put):
             return _divided({**head, "kind": "offsets"}, put, cut_bytes, write)
+        case OffsetsExpired(keys=keys):
+            gone: dict[str, Any] = {key: {} for key in keys}
+            return _divided({**head, "kind": "expired"}, gone, cut_bytes, write)
         case LocksChanged(put=put):
             return _divided({**head, "kind": "locks"}, put, cut_bytes, write)
         case DeliveriesPlanned(runs=runs):
@@ -222,6 +235,8 @@ def command_of(record: Mapping[str, Any]) -> Command | None:
             return GroupsChanged(groups, removed, forgets, version)
         case "offsets":
             return OffsetsCommitted(offsets_from_json(dict(objects(put))))
+        case "expired":
+            return OffsetsExpired([key for key, _ in objects(put)])
         case "locks":
             return LocksChanged(rows_from_json(put))
         case "plan":

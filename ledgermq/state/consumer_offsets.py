@@ -6,7 +6,7 @@ state: only `machine.py` changes it. Source: `ConsumerOffsetManager.java`.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ledgermq.state.document import Document
@@ -201,6 +201,12 @@ class ConsumerOffsetTable:
         # The names of topics and groups have no character below the separator's next one.
         keys = self._names.between(start, topic + _BEHIND_SEPARATOR)
         return [key[len(start) :] for key in keys if key.startswith(start)]
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forgets all offsets of some pairs, those that are there."""
+        for key in keys:
+            if key in self._offsets:
+                self._remove(key)
 
     def remove_group(self, group: str) -> None:
         """Forgets all offsets of a group."""

@@ -22,6 +22,7 @@ from ledgermq.state.commands import (
     GroupsChanged,
     LocksChanged,
     OffsetsCommitted,
+    OffsetsExpired,
     SweepPart,
     TopicsChanged,
 )
@@ -129,6 +130,9 @@ class StateMachine:
                 return self._change_groups(command)
             case OffsetsCommitted(put=put):
                 self.offsets.put(put)
+                return Events(_OFFSETS)
+            case OffsetsExpired(keys=keys):
+                self.offsets.remove(keys)
                 return Events(_OFFSETS)
             case LocksChanged(put=rows):
                 self.locks.put(rows)

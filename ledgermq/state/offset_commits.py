@@ -7,7 +7,7 @@ waits until it is there: so the last word of a consumer that ends counts for the
 it, and nobody sees an offset that is lost with its leader.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from ledgermq.state.consumer_offsets import (
@@ -46,6 +46,7 @@ class OffsetCommits:
         offsets: ConsumerOffsetTable,
         *,
         propose: ProposeOffsets,
+        on_told: Callable[[Iterable[str]], None],
         is_settled: Callable[[], bool],
         call_at_end_of_turn: Callable[[Callable[[], None]], object],
         clock_ms: Callable[[], float],
@@ -55,6 +56,7 @@ class OffsetCommits:
         Args:
             offsets: those that are applied.
             propose: brings offsets into the log.
+            on_told: told the keys that are committed, before that, if only with the same offsets.
             is_settled: tells whether all is applied that this leader brought into the log.
             call_at_end_of_turn: has a function called when the reactor has served all that was
                 readable.
@@ -62,6 +64,7 @@ class OffsetCommits:
         """
         self._offsets = offsets
         self._propose = propose
+        self._on_told = on_told
         self._is_settled = is_settled
         self._call_at_end_of_turn = call_at_end_of_turn
         self._told: OffsetsByKey = {}
@@ -163,6 +166,7 @@ class OffsetCommits:
             # What the log refused is told to operators, and proposed again.
             _tell(waiting, SystemBusyError(self._refusals.alarm or _OFFSETS))
             return
+        self._on_told(self._told)
         told, room = self._take_told()
         if told:
             self._begin(_Proposed(told, room, waiting))

@@ -13,6 +13,7 @@ from ledgermq.state.commands import SweepPart
 from ledgermq.state.formats import StateFormats
 from ledgermq.state.machine import StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
+from ledgermq.state.offset_expiry import OffsetExpiry
 from ledgermq.state.proposals import StateProposals
 from ledgermq.state.sweep import StateSweep
 from tests.simulation.broken_twins import Patch
@@ -161,3 +162,33 @@ def tables_saved_when_they_are_encoded() -> list[Patch]:
             self._unsaved -= self.names
 
     return [(Encoding, "step", step)]
+
+
+def expiry_that_overlooks_clients() -> list[Patch]:
+    """Only commits count: a client that has nothing to consume commits nothing new."""
+    original = OffsetExpiry.step
+
+    def step(self: Any, is_live: Any, retention_ms: float, on_expired: Any = None) -> None:
+        original(self, lambda group: False, retention_ms, on_expired)
+
+    return [(OffsetExpiry, "step", step)]
+
+
+def expiry_that_overlooks_commits() -> list[Patch]:
+    """Only clients count: tools and jobs have none."""
+
+    def note(self: Any, keys: Any) -> None:
+        pass
+
+    return [(OffsetExpiry, "note", note)]
+
+
+def expiry_by_former_times() -> list[Patch]:
+    """A leader goes on with what it knew when it led before."""
+
+    def lead(self: Any) -> None:
+        self._place = ""
+        self._is_waiting = False
+        self._count += 1
+
+    return [(OffsetExpiry, "lead", lead)]

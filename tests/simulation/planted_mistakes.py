@@ -31,6 +31,7 @@ from tests.simulation.scripts import (
     brokers,
     disks,
     elections,
+    expiry,
     formats,
     new_group,
     pushes,
@@ -558,6 +559,28 @@ MUTATIONS = (
         twins.recovery_of_any_life,
         disks.disk_lost_again_while_its_member_recovers,
         60,
+    ),
+    Mutation(
+        "M80",
+        "offsets of a group with a live client expire",
+        state_twins.expiry_that_overlooks_clients,
+        expiry.offsets_of_a_client_that_says_nothing,
+        60,
+    ),
+    Mutation(
+        "M81",
+        "a commit does not count as a use of offsets",
+        state_twins.expiry_that_overlooks_commits,
+        expiry.offsets_of_a_group_that_commits,
+        60,
+    ),
+    Mutation(
+        "M82",
+        "a leader counts idle time from its former leadership",
+        state_twins.expiry_by_former_times,
+        expiry.offsets_used_while_another_member_led,
+        60,
+        {**TAILS, "fault_weights": (("cut", 5.0), ("kill", 1.0))},
     ),
 )
 

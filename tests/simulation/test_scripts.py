@@ -13,6 +13,7 @@ from tests.simulation.scripts import (
     brokers,
     disks,
     elections,
+    expiry,
     formats,
     new_group,
     pushes,
@@ -35,7 +36,18 @@ def scripts_of(module: ModuleType) -> list[Callable[[], None]]:
 
 SCRIPTS = [
     script
-    for module in (pushes, elections, disks, brokers, new_group, starved, births, state, formats)
+    for module in (
+        pushes,
+        elections,
+        disks,
+        brokers,
+        new_group,
+        starved,
+        births,
+        state,
+        formats,
+        expiry,
+    )
     for script in scripts_of(module)
 ]
 

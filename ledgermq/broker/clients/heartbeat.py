@@ -7,10 +7,11 @@ for both right afterwards. Who changes the membership of a group has all its mem
 `DefaultConsumerIdsChangeListener.java`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from ledgermq.broker.clients.client_table import Client, ClientTable
 from ledgermq.broker.clients.request_limits import check_heart_beat, check_locks
@@ -71,7 +72,12 @@ from ledgermq.state.errors import (
 from ledgermq.state.queue_locks import QueueKey
 from ledgermq.state.topics import TOPIC_UNIT_SUBSCRIPTION
 
+_MINUTE_MS: Final = 60_000
+# Pairs of topic and group named in a line of the log.
+_EXPIRED_SHOWN: Final = 3
 _LANGUAGES: Final = {int(language): language.name for language in LanguageCode}
+
+_log = Logger()
 
 
 class ClientProcessor:
@@ -171,8 +177,8 @@ class ClientProcessor:
             self._tell_members(group)
 
     def close_silent(self) -> None:
-        """Closes connections without a heart beat, and forgets locks that nobody renewed and pulls
-        of groups that are not there.
+        """Closes connections without a heart beat, and forgets locks that nobody renewed, pulls of
+        groups that are not there, and offsets that nobody uses.
         """
         clock_ms = int(self._clock_ms())
         silence_ms = self._config.client_expiry_ms
@@ -183,6 +189,28 @@ class ClientProcessor:
         state.pulled.forget_unknown(lambda group: state.groups.find(group) is not None)
         if self._leadership.is_serving:
             state.lock_requests.expire()
+            retention_ms = self._offsets_retention_ms()
+            state.expiry.step(self._is_live, retention_ms, self._report_expired)
+
+    def _is_live(self, group: str) -> bool:
+        return self._clients.find_group(group) is not None
+
+    def _report_expired(self, keys: Sequence[str]) -> None:
+        _log.info(
+            "offsets of {count} pairs of topic and group expired, nobody used them for"
+            " {minutes} min (key offsetsRetentionMinutes): {shown}",
+            count=len(keys),
+            minutes=self._offsets_retention_ms() // _MINUTE_MS,
+            shown=", ".join(keys[:_EXPIRED_SHOWN]) + " ..." * (len(keys) > _EXPIRED_SHOWN),
+        )
+
+    def _offsets_retention_ms(self) -> int:
+        """How long offsets stay that nobody uses: at least as long as messages, so that no group
+        loses its place before those that it had not consumed.
+        """
+        minutes = self._config.offsets_retention_minutes
+        hours = self._config.retention_hours
+        return max(minutes * _MINUTE_MS, hours * 60 * _MINUTE_MS) if minutes else 0
 
     def _tell_members(self, group_name: str) -> None:
         """Sends NOTIFY_CONSUMER_IDS_CHANGED (40) to all members of a group."""

@@ -104,6 +104,7 @@ class BrokerConfig:
     corrects_offsets_on_follower: bool
     offsets_flush_ms: int
     offsets_replication_ms: int
+    offsets_retention_minutes: int
     unique_key_hits_max: int
     query_hits_max: int
     # Limits.

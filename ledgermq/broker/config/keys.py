@@ -240,6 +240,16 @@ _TRAFFIC: Final = (
         "Time between two records of changed consumer offsets in the ledger.",
     ),
     integer(
+        "offsetsRetentionMinutes",
+        "offsets_retention_minutes",
+        10_080,
+        "min",
+        0,
+        I32_MAX,
+        "Age of offsets that no client and no commit used, from which on they go; never younger"
+        " than fileReservedTime; 0 keeps them for ever.",
+    ),
+    integer(
         "defaultQueryMaxNum",
         "unique_key_hits_max",
         32,

@@ -51,6 +51,8 @@ _GROUPS: Final = built_in_groups()[:1]
 _TICK_MS: Final = 250.0
 _OFFSETS_MS: Final = 1_000.0
 _SWEEP_MS: Final = 10_000.0
+# So long do offsets live that nobody uses: a few times what a new leader's clients need to come.
+OFFSETS_RETENTION_MS: Final = 3_000.0
 _SCRUB_MS: Final = 1_000.0
 _SCRUB_BYTES: Final = 4_096
 
@@ -77,16 +79,7 @@ class SimBroker:
         self.messages = messages
         self.leadership = Leadership(self_id, 1)
         self.state = self._new_state(plan, formats)
-        self.proposals = Proposals(
-            messages,
-            limits=LIMITS,
-            call_at_end_of_turn=self._soon,
-            clock_ms=self._clock_ms,
-            store_host_hex="",
-            region_id="sim",
-            is_trace_on=True,
-            refuse=refuse,
-        )
+        self.proposals = self._new_proposals(refuse)
         self._keeper = keeper
         self._tables = StateTables(
             self.state,
@@ -114,8 +107,12 @@ class SimBroker:
         self._scrub_at_ms = 0.0
         # Told when retention has dropped something.
         self.on_dropped: Callable[[], None] = _nothing
-        # Told the index of each record of the state that was applied.
-        self.on_state_applied: Callable[[int], None] = _ignore_index
+        # Told the index and the body of each record of the state that was applied.
+        self.on_state_applied: Callable[[int, bytes], None] = _ignore_record
+        # Told each record of the state that is proposed.
+        self.on_state_proposed: Callable[[bytes], None] = _ignore_body
+        # Whether a client of a group is connected.
+        self.is_live: Callable[[str], bool] = _is_live
         # Told when this member begins to serve.
         self.on_serving: Callable[[], None] = _nothing
         self._sweep_at_ms = self._offsets_at_ms = 0.0
@@ -137,6 +134,18 @@ class SimBroker:
             on_topic_removed=self.messages.delete_topic,
             sweep_step_bytes=plan.sweep_step_bytes,
             formats=StateFormats(formats),
+        )
+
+    def _new_proposals(self, refuse: Callable[[Any, int, int, BrokerError], None]) -> Proposals:
+        return Proposals(
+            self.messages,
+            limits=LIMITS,
+            call_at_end_of_turn=self._soon,
+            clock_ms=self._clock_ms,
+            store_host_hex="",
+            region_id="sim",
+            is_trace_on=True,
+            refuse=refuse,
         )
 
     def _soon(self, function: Callable[[], None]) -> None:
@@ -174,7 +183,7 @@ class SimBroker:
         if self._flushes.is_encoding:
             self._disk.hit("state changed while it was encoded")
         self.state.apply(body, index)
-        self.on_state_applied(index)
+        self.on_state_applied(index, body)
 
     def attach(self, replica: Replica) -> None:
         """Names the ledger, and begins the periodic work."""
@@ -325,6 +334,8 @@ class SimBroker:
             self._offsets_at_ms = now_ms
             self.state.write_offsets()
             self._sweeps.look()
+            if self.leadership.is_serving:
+                self.state.expiry.step(self.is_live, OFFSETS_RETENTION_MS)
         if now_ms - self._sweep_at_ms >= _SWEEP_MS:
             self._sweep_at_ms = now_ms
             self._sweeps.begin()
@@ -341,12 +352,23 @@ class SimBroker:
             self.failed(error)
 
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
+        for body in bodies:
+            self.on_state_proposed(body)
         now_ms = self._wall_ms()
         messages = [state_message(body, STORE_HOST, now_ms) for body in bodies]
         self.proposals.add_own(messages, lambda _, error: done(error))
 
 
-def _ignore_index(index: int) -> None:
+def _ignore_body(body: bytes) -> None:
+    """Nobody listens."""
+
+
+def _is_live(group: str) -> bool:
+    """All clients stay."""
+    return True
+
+
+def _ignore_record(index: int, body: bytes) -> None:
     """Nobody listens."""
 
 

@@ -73,6 +73,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "way back before the next format was written": 60,
     "older program ended by a record of the next format": 5,
     "older program refused at the greeting": 2,
+    "offsets expired": 500,
     "derived files made again, equal bytes": 500,
     "segments dropped": 100,
     "kill": 2_000,

@@ -113,8 +113,12 @@ class SimMember:
         self.on_stopped: Callable[[SimMember], None] = _ignore_stop
         self.on_turn: Callable[[SimMember], None] = _ignore_stop
         self.on_serving: Callable[[SimMember], None] = _ignore_stop
-        # Told the index of each record of the broker's state that was applied.
-        self.on_state_applied: Callable[[SimMember, int], None] = _ignore_index
+        # Told the index and the body of each record of the broker's state that was applied.
+        self.on_state_applied: Callable[[SimMember, int, bytes], None] = _ignore_applied
+        # Told each record of the state that its leader proposes.
+        self.on_state_proposed: Callable[[SimMember, bytes], None] = _ignore_record
+        # Whether a client of a group is connected to it.
+        self.is_live: Callable[[SimMember, str], bool] = _is_live
         self.on_dropped: Callable[[SimMember], None] = _ignore_stop
         self.on_damage: Callable[[SimMember, CorruptStoreError], None] = _ignore_damage
         self.on_found: Callable[[SimMember, Exception], None] = _ignore_found
@@ -262,7 +266,9 @@ class SimMember:
             self.formats,
         )
         broker.on_serving = lambda: self.on_serving(self)
-        broker.on_state_applied = lambda index: self.on_state_applied(self, index)
+        broker.on_state_applied = lambda index, body: self.on_state_applied(self, index, body)
+        broker.on_state_proposed = lambda body: self.on_state_proposed(self, body)
+        broker.is_live = lambda group: self.is_live(self, group)
         broker.on_dropped = lambda: self.on_dropped(self)
         broker.on_damage = lambda error: self.on_found(self, error)
         try:
@@ -413,8 +419,17 @@ def _ignore_change(what: str, index: int, entries: EntrySlice | None) -> None:
     """Nobody watches."""
 
 
-def _ignore_index(member: SimMember, index: int) -> None:
+def _ignore_applied(member: SimMember, index: int, body: bytes) -> None:
     """Nobody listens."""
+
+
+def _ignore_record(member: SimMember, body: bytes) -> None:
+    """Nobody listens."""
+
+
+def _is_live(member: SimMember, group: str) -> bool:
+    """All clients stay."""
+    return True
 
 
 def _ignore_vote(state: HardState) -> None:

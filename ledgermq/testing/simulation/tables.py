@@ -60,6 +60,19 @@ class TableWatch:
             self._take_version(index, table, value["version"])
         elif table == "offsets":
             self._take_offsets(index, value["put"])
+        self.on_expired(index, value)
+
+    def on_expired(self, index: int, value: Mapping[str, Any]) -> None:
+        """A record is committed, or applied by the first member: every member forgets offsets that
+        it lets go (I40). Whether that was right the leader was asked (I44).
+        """
+        if value["kind"] == "expired":
+            gone = value["put"]
+            self._offsets = {
+                place: known
+                for place, known in self._offsets.items()
+                if place[0] not in gone or known.entry_index > index
+            }
 
     def _take_configs(self, index: int, table: str, put: Mapping[str, Any]) -> None:
         for name, entry in put.items():

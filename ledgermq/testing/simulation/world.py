@@ -34,10 +34,12 @@ from ledgermq.testing.simulation.invariants import RaftWatch
 from ledgermq.testing.simulation.lockers import Lockers
 from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network import Network
+from ledgermq.testing.simulation.next_format import members_of
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.scene import Scene
 from ledgermq.testing.simulation.service import ServiceWatch, check_drop
 from ledgermq.testing.simulation.tables import TableWatch
+from ledgermq.testing.simulation.visitors import Visitors
 
 _NOTES_KEPT: Final = 200
 _TRACE_LINES: Final = 1_000
@@ -64,11 +66,12 @@ class World:
         self._digest = hashlib.sha256()
         self._trace: list[str] = []
         streams = random.Random(f"streams {plan.seed}")
-        self.network = Network(plan, self.timeline, random.Random(streams.random()), self.hit)
-        self.members = {
-            member_id: self._new_member(member_id, random.Random(streams.random()))
-            for member_id in plan.ids
-        }
+
+        def stream() -> random.Random:
+            return random.Random(streams.random())
+
+        self.network = Network(plan, self.timeline, stream(), self.hit)
+        self.members = {member_id: self._new_member(member_id, stream()) for member_id in plan.ids}
         self.formats = FormatWatch(self.members, self.hit, lambda: self.timeline.now_ms)
         self.tables = TableWatch(self.hit, self.formats)
         self.history = BrokerWatch(self.tables, has_java=bool(plan.java_ids))
@@ -91,24 +94,20 @@ class World:
             self.faults,
             self.raft_watch,
             self._on_turn,
-            random.Random(streams.random()),
+            stream(),
         )
         self.producers = [
-            self._new_producer(number, random.Random(streams.random()))
-            for number in range(plan.producer_count)
+            self._new_producer(number, stream()) for number in range(plan.producer_count)
         ]
-        self._work = random.Random(streams.random())
+        self._work = stream()
         self._consumers = [
-            self._new_consumer((topic, queue_id), random.Random(streams.random()))
+            self._new_consumer((topic, queue_id), stream())
             for topic in TOPICS
             for queue_id in range(plan.queue_count)
         ]
-        self._admin = Admin(
-            self.timeline, self.members, self.tables, random.Random(streams.random())
-        )
-        self._lockers = Lockers(
-            self.timeline, self.members, self.hit, random.Random(streams.random())
-        )
+        self._admin = Admin(self.timeline, self.members, self.tables, stream())
+        self._lockers = Lockers(self.timeline, self.members, self.hit, stream())
+        self.visitors = Visitors(self.timeline, self.members, self.hit, stream())
         self._arrivals: list[tuple[str, tuple[str, int], int]] = []
         # Whether each member was recovering when it was looked at.
         self._recovering: dict[str, bool] = {}
@@ -179,6 +178,8 @@ class World:
         member.on_opened = self._on_opened
         member.on_serving = self._on_serving
         member.on_state_applied = self._on_state_applied
+        member.on_state_proposed = self.visitors.on_proposed
+        member.is_live = self.visitors.is_live
         member.on_dropped = check_drop
         member.refuse = refuser(producers, member)
 
@@ -246,9 +247,11 @@ class World:
         self.faults.on_serving(member)
         self.faults.trigger("serving", member)
 
-    def _on_state_applied(self, member: SimMember, index: int) -> None:
+    def _on_state_applied(self, member: SimMember, index: int, body: bytes) -> None:
         assert member.broker is not None and member.store is not None
         self.formats.on_applied(member, index)
+        self.visitors.on_applied(body)
+        self.tables.on_expired(index, members_of(body))
         first_index = member.store.first_index
         # Where the log begins behind the state's first records, a sweep tells them.
         if first_index == 0 or member.broker.state.sweep_index >= first_index:
@@ -370,6 +373,7 @@ class World:
             consumer.begin()
         self._admin.begin()
         self._lockers.begin()
+        self.visitors.begin()
         self._look()
         self.faults.plan_all(self.schedule)
         self.timeline.run_until(self.plan.chaos_ms)
