@@ -43,6 +43,8 @@ FLOORS = {
     "birth brought by a leader": 50,
     "majority on empty disks": 3,
     "older store born": 2,
+    "next format written": 2,
+    "way back before the next format was written": 2,
 }
 
 
@@ -129,6 +131,8 @@ def test_the_faults_were_met() -> None:
         5550,
         # A leader heard of commits, of its successor and of a failed flush in one step.
         21350,
+        # A leader that was paused read what a member had said of a disk that was taken out since.
+        623697,
     ],
 )
 def test_seed_that_found_a_defect(seed: int) -> None:

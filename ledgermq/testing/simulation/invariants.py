@@ -118,6 +118,9 @@ class RaftWatch:
         self._losses: dict[str, list[Loss]] = {}
         # Members that run on an empty disk while theirs is out.
         self.aside: set[str] = set()
+        # Who has not met a member again since its disk was put back: answers from before, which
+        # told of the other disk, may still be read.
+        self._not_met: set[tuple[str, str]] = set()
         # What stood on a disk before it rotted, terms by index, and may be unreadable since: its
         # member goes on as if it were there, until it finds out.
         self._rotten: dict[str, dict[int, int]] = {}
@@ -240,11 +243,16 @@ class RaftWatch:
     def put_back(self, member: SimMember, aside: Aside) -> None:
         """The disk is in its place again."""
         self.aside.discard(member.id)
+        self._not_met.update((other_id, member.id) for other_id in self._members)
         self._losses[member.id].remove(aside.loss)
         self._disk_terms[member.id] = aside.disk_term
         self._acked[member.id] = aside.acked
         if aside.rotten is not None:
             self._rotten[member.id] = aside.rotten
+
+    def on_met(self, member_id: str, peer_id: str) -> None:
+        """A process has connected to a peer: from now on it hears of the disk that is there."""
+        self._not_met.discard((member_id, peer_id))
 
     def on_damage_found(self, member: SimMember) -> None:
         """A member knows of all damage of its log, and does not vouch for it any more."""
@@ -477,7 +485,7 @@ class RaftWatch:
             key = (leader.id, peer_id)
             known = self._matches.get(key, -1)
             self._matches[key] = match_index
-            if match_index <= known:
+            if match_index <= known or key in self._not_met:
                 continue
             if self._seen.get(peer_id, (-1,))[0] > raft.term:
                 # Answers that were on their way: a later leader may have cut what they told of.

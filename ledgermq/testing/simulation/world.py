@@ -137,7 +137,7 @@ class World:
             self.births.forget,
             self.formats,
         )
-        self.network.on_greeted = self.formats.on_greeted
+        self.network.on_greeted = self._on_greeted
         self.network.on_refused = faults.programs.on_refused
         return faults
 
@@ -205,6 +205,10 @@ class World:
     def _hash_trace(self) -> None:
         self._digest.update("\n".join(self._trace).encode())
         self._trace.clear()
+
+    def _on_greeted(self, member_id: str, peer_id: str, reads: int) -> None:
+        self.raft_watch.on_met(member_id, peer_id)
+        self.formats.on_greeted(member_id, peer_id, reads)
 
     def _on_sent(self, message: Message) -> None:
         self.service.on_sent(message)
