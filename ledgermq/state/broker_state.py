@@ -138,7 +138,8 @@ class BrokerState:
         # Of tables with changes that were proposed in this leadership: what the last one leads to.
         self._versions: dict[TopicTable | SubscriptionGroupTable, DataVersion] = {}
         # What this leader has proposed and not applied yet.
-        self._topics_coming, self._groups_coming = Coming(topics), Coming(groups)
+        self._topics_coming = Coming(topics, body_bytes_max)
+        self._groups_coming = Coming(groups, body_bytes_max)
         # Of those for whom topics and groups come into being; None where nobody is counted.
         self.creations: CreationLimits | None = None
         # Names of tables that are newer than their files; whoever writes these takes them out.
@@ -312,6 +313,7 @@ class BrokerState:
             maker: for whom; None for the broker itself.
 
         Raises:
+            InvalidRequestError: it is too large for a record.
             SystemBusyError: the table is full, or its maker made too many.
         """
         self._topics_coming.check_room(topic)
@@ -411,7 +413,7 @@ class BrokerState:
         if not 0 <= queue_id < known.queue_count:
             raise InvalidRequestError(
                 f"offset of group[{group}] not stored: queueId is {queue_id},"
-                f" topic[{topic}] has {known.queue_count} queues"
+                f" topic[{topic}] has {known.queue_count} queues, allowed are smaller ids"
             )
         if not self.is_leading and self.find_group(group) is None:
             raise GroupNotFoundError(

@@ -6,8 +6,9 @@ stored for one of them stands behind it in the log.
 
 from typing import Generic
 
-from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.errors import BrokerError, CommitTimeoutError, InvalidRequestError
 from ledgermq.state.named_table import Config, NamedTable
+from ledgermq.state.records import entry_bytes_max
 from ledgermq.state.under_way import OnCommitted
 
 
@@ -18,9 +19,15 @@ class Coming(Generic[Config]):
     that one is refused.
     """
 
-    def __init__(self, table: NamedTable[Config]) -> None:
-        """Nothing is on its way."""
+    def __init__(self, table: NamedTable[Config], body_bytes_max: int) -> None:
+        """Nothing is on its way.
+
+        Args:
+            table: that they go into.
+            body_bytes_max: of one record, in the log that they stand in.
+        """
         self._table = table
+        self._entry_bytes_max = entry_bytes_max(body_bytes_max)
         self._entries: dict[str, Config] = {}
         # Those of them that the table has not.
         self._new: set[str] = set()
@@ -37,8 +44,14 @@ class Coming(Generic[Config]):
         """Checks an entry that is to be proposed, new or in place of another one.
 
         Raises:
+            InvalidRequestError: it is too large for a record.
             SystemBusyError: with it, and with those on their way, the table would pass a limit.
         """
+        if entry.json_bytes > self._entry_bytes_max:
+            raise InvalidRequestError(
+                f"{self._table.noun}[{entry.name}] not stored: it takes {entry.json_bytes} bytes,"
+                f" allowed are {self._entry_bytes_max} (key mappedFileSizeCommitLog)"
+            )
         coming = self._entries.get(entry.name)
         more_bytes = entry.json_bytes + self._bytes
         if coming is not None:

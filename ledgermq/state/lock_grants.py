@@ -14,13 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks
+from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks, row_bytes
 
 # `rocketmq.broker.rebalance.lockMaxLiveTime`.
 LOCK_LIFE_MS: Final = 60_000
 # Life of a lock under a leader that has not been asked for it yet: what its client counts on, and
 # what a former leader may have granted until it knew that it leads no longer.
 INHERITED_LIFE_MS: Final = 35_000
+
+# Locks that one look goes through, and those of the group in which it ends; in ms some tens.
+_LOOKED_AT_MAX: Final = 20_000
 
 _Place = tuple[str, QueueKey]
 
@@ -36,14 +39,19 @@ class LockGrants:
         """Takes the table, which only applied commands change."""
         self._locks = locks
         self._asked: dict[_Place, tuple[str, int]] = {}
+        # What the locks in all these changes take as JSON.
+        self._asked_bytes = 0
         # When a lock was asked for last, and by whom.
         self._renewed: dict[_Place, tuple[str, float]] = {}
+        # The last group whose locks were looked at.
+        self._place = ""
         # What counts for locks that this leader was not asked for yet.
         self._inherited_ms = -inf
 
     def lead(self, now_ms: float) -> None:
         """Gives every lock the life of an inherited one."""
         self._asked.clear()
+        self._asked_bytes = 0
         self._renewed.clear()
         self._inherited_ms = now_ms + INHERITED_LIFE_MS - LOCK_LIFE_MS
 
@@ -74,14 +82,17 @@ class LockGrants:
         """
         held: list[QueueKey] = []
         rows: list[LockRow] = []
+        more, more_bytes = len(self._asked), self._asked_bytes
         for queue in dict.fromkeys(queues):
             place = (group, queue)
             owner = self._owner(place)
             if owner and owner != client_id and self._is_alive(place, owner, now_ms):
                 continue
             if owner != client_id:
-                self._locks.check_room(group, queue, client_id, len(self._asked) + len(rows))
+                self._locks.check_room(group, queue, client_id, more, more_bytes)
                 rows.append((*queue, client_id))
+                more += 1
+                more_bytes += row_bytes(group, queue, client_id)
             held.append(queue)
         for queue in held:
             self._renewed[group, queue] = (client_id, now_ms)
@@ -99,12 +110,23 @@ class LockGrants:
         return rows
 
     def expire(self, now_ms: float) -> dict[str, list[LockRow]]:
-        """Gives up locks that nobody renewed; returns the changes to be proposed."""
+        """Gives up locks that nobody renewed; returns the changes to be proposed.
+
+        It looks at the locks of some groups, at others each time.
+        """
         changes: dict[str, list[LockRow]] = {}
-        for group, queue, client_id in self._locks.all_holders():
-            place = (group, queue)
-            if place not in self._asked and not self._is_alive(place, client_id, now_ms):
-                changes.setdefault(group, []).append((*queue, ""))
+        count = 0
+        for group, holders in self._locks.holders_behind(self._place):
+            if count >= _LOOKED_AT_MAX:
+                break
+            self._place = group
+            count += len(holders)
+            for queue, client_id in holders.items():
+                place = (group, queue)
+                if place not in self._asked and not self._is_alive(place, client_id, now_ms):
+                    changes.setdefault(group, []).append((*queue, ""))
+        else:
+            self._place = ""
         for group, rows in changes.items():
             self._ask(group, rows)
         return changes
@@ -114,14 +136,22 @@ class LockGrants:
             place = (group, QueueKey(topic, broker_name, queue_id))
             _, count = self._asked.get(place, ("", 0))
             self._asked[place] = (client_id, count + 1)
+            self._asked_bytes += _bytes_of(place, client_id)
 
     def ended(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
         """Notes that proposed changes are applied, or refused."""
         for group, rows in changes.items():
-            for topic, broker_name, queue_id, _ in rows:
+            for topic, broker_name, queue_id, changed_to in rows:
                 place = (group, QueueKey(topic, broker_name, queue_id))
                 client_id, count = self._asked.pop(place, ("", 0))
+                if count:
+                    self._asked_bytes -= _bytes_of(place, changed_to)
                 if count > 1:
                     self._asked[place] = (client_id, count - 1)
                 elif not self._locks.holder(*place):
                     self._renewed.pop(place, None)
+
+
+def _bytes_of(place: _Place, client_id: str) -> int:
+    """What a lock takes, nothing where the queue is free."""
+    return row_bytes(*place, client_id) if client_id else 0

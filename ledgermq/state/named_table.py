@@ -59,7 +59,7 @@ class NamedTable(Generic[Config]):
             bytes_max: of all entries as JSON.
         """
         self._read = read
-        self._noun = noun
+        self.noun = noun
         self._table_key = table_key
         self._count_max = count_max
         self._count_key = count_key
@@ -102,14 +102,14 @@ class NamedTable(Generic[Config]):
         known = self._entries.get(name)
         if known is None and count >= self._count_max:
             raise SystemBusyError(
-                f"{self._noun}[{name}] not created: there are {count} {self._noun}s,"
+                f"{self.noun}[{name}] not created: there are {count} {self.noun}s,"
                 f" allowed are {self._count_max} (key {self._count_key})"
             )
         former_bytes = 0 if known is None else known.json_bytes
         size = self.json_bytes - former_bytes + more_bytes
         if more_bytes > former_bytes and size > self._bytes_max:
             raise SystemBusyError(
-                f"{self._noun}[{name}] not stored: with it {count} {self._noun}s would take {size}"
+                f"{self.noun}[{name}] not stored: with it {count} {self.noun}s would take {size}"
                 f" bytes, allowed are {self._bytes_max}"
             )
 

@@ -52,14 +52,27 @@ class QueueLocks:
         """Returns the client that holds a queue, empty when nobody does."""
         return self._locks.get(group, {}).get(queue, "")
 
-    def all_holders(self) -> Iterator[tuple[str, QueueKey, str]]:
-        """Yields group, queue and client of each lock; the table must not change meanwhile."""
-        for group, locks in self._locks.items():
-            for queue, client_id in locks.items():
-                yield group, queue, client_id
+    def holders_behind(self, after: str) -> Iterator[tuple[str, Mapping[QueueKey, str]]]:
+        """Yields the groups behind a name, in order, with the holder of each queue; the table must
+        not change meanwhile.
+        """
+        for group in self._names.behind(after):
+            yield group, self._locks[group]
 
-    def check_room(self, group: str, queue: QueueKey, client_id: str, more: int = 0) -> None:
-        """Checks a lock that is to change hands; `more` are on their way into the table.
+    def check_room(
+        self,
+        group: str,
+        queue: QueueKey,
+        client_id: str,
+        more: int = 0,
+        more_bytes: int = 0,
+    ) -> None:
+        """Checks a lock that is to change hands.
+
+        Args:
+            group, queue, client_id: whose it is to be.
+            more: locks on their way into the table.
+            more_bytes: what they take as JSON.
 
         Raises:
             SystemBusyError: there are too many locks.
@@ -68,11 +81,11 @@ class QueueLocks:
             raise SystemBusyError(
                 f"no lock for {queue}: there are {self._count}, allowed are {_LOCKS_MAX}"
             )
-        row_bytes = _row_bytes(group, queue, client_id)
-        if self.json_bytes + row_bytes * (1 + more) > self._bytes_max:
+        size = self.json_bytes + more_bytes
+        if size + row_bytes(group, queue, client_id) > self._bytes_max:
             raise SystemBusyError(
                 f"no lock for queue {queue.queue_id} of {queue.topic[:255]}: {self._count} locks"
-                f" take {self.json_bytes} bytes, allowed are {self._bytes_max}"
+                f" take {size} bytes, allowed are {self._bytes_max}"
             )
 
     def put(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
@@ -89,7 +102,7 @@ class QueueLocks:
             self._names.add(group)
         self._locks[group][queue] = client_id
         self._count += 1
-        self.json_bytes += _row_bytes(group, queue, client_id)
+        self.json_bytes += row_bytes(group, queue, client_id)
 
     def _drop(self, group: str, queue: QueueKey) -> None:
         locks = self._locks.get(group, {})
@@ -97,7 +110,7 @@ class QueueLocks:
         if client_id is None:
             return
         self._count -= 1
-        self.json_bytes -= _row_bytes(group, queue, client_id)
+        self.json_bytes -= row_bytes(group, queue, client_id)
         if not locks:
             del self._locks[group]
             self._names.remove(group)
@@ -168,7 +181,7 @@ def rows_from_json(value: object) -> dict[str, list[LockRow]]:
     return changes
 
 
-def _row_bytes(group: str, queue: QueueKey, client_id: str) -> int:
+def row_bytes(group: str, queue: QueueKey, client_id: str) -> int:
     """What a lock takes as JSON at most, with the name of its group."""
     texts = (group, queue.topic, queue.broker_name, client_id)
     return _ROW_BYTES + sum(len(json.dumps(text)) for text in texts)

@@ -20,6 +20,8 @@ _CUT_BYTES: Final = 256 << 10
 _CUT_PART: Final = 4
 # Around a body: heads of entry and record, topic, addresses, the blank that ends a segment.
 _AROUND_BYTES: Final = 1024
+# Around an entry: writer, version and progress, and in a part of a sweep two names.
+_AROUND_ENTRY_BYTES: Final = 4096
 
 # With escapes, so that there is no text that cannot be written.
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -38,6 +40,13 @@ class Entry(NamedTuple):
 def body_bytes_max(segment_bytes: int) -> int:
     """Returns the most bytes of a body that a log with segments of this size takes."""
     return min(RECORD_BYTES_MAX, segment_bytes) - _AROUND_BYTES
+
+
+def entry_bytes_max(bytes_max: int) -> int:
+    """Returns the most bytes of an entry that cannot be divided, in a log that takes bodies of
+    `bytes_max`: whatever record it stands in says more around it.
+    """
+    return bytes_max - _AROUND_ENTRY_BYTES
 
 
 def cut_bytes(bytes_max: int) -> int:

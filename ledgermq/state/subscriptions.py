@@ -4,6 +4,7 @@ Pure, like `topics.py`, and replicated the same way. Sources: `SubscriptionGroup
 `SubscriptionGroupManager.java`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -41,7 +42,9 @@ class SubscriptionGroup:
     @property
     def json_bytes(self) -> int:
         """At most what it takes as JSON, with its name."""
-        settings = 0 if self.settings == DEFAULT_SETTINGS else self.settings.json_bytes
+        changes = self.settings.changes()
+        # With escapes, as in records.
+        settings = len(json.dumps(changes)) if changes else 0
         return _JSON_BYTES + 2 * len(self.name) + settings
 
     def to_json(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledgermq.protocol.group_settings import GroupSettings
+from ledgermq.protocol.group_settings import GroupSettings, SimpleSubscriptionData
 from ledgermq.state.errors import CommitTimeoutError, SystemBusyError
 from ledgermq.state.named_table import NamedTable
 from ledgermq.state.subscriptions import SubscriptionGroup
@@ -73,7 +73,9 @@ def test_a_send_finds_the_topic_that_a_tool_is_making() -> None:
         SubscriptionGroup(
             "g" * 255, retry_queue_count=65_536, retries_max=-(2**31), broker_id=-(2**63),
             slow_reader_broker_id=-(2**63),
-            settings=GroupSettings(consume_message_orderly=True),
+            settings=GroupSettings(
+                subscription_data_set=[SimpleSubscriptionData("T", expression="\u4e2d" * 99)]
+            ),
         ),
     ],
 )  # fmt: skip

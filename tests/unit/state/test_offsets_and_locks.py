@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ledgermq.state import lock_grants
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.errors import InvalidRequestError, SystemBusyError
 from ledgermq.state.lock_grants import INHERITED_LIFE_MS, LOCK_LIFE_MS, LockGrants
@@ -277,3 +278,35 @@ def test_offsets_of_light_groups_stand_apart_as_upstream_has_it() -> None:
         assert other.find("g", "%LMQ%t", 0) == 1
         assert other.find("%LMQ%g", "%LMQ%t", 0) == 2
         assert other.find("h", "t", 0) is None
+
+
+def test_a_look_for_expired_locks_costs_the_same_for_any_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lock_grants, "_LOOKED_AT_MAX", 10)
+    locks = Locks()
+    for number in range(40):
+        queues = [QueueKey("t", "b", queue_id) for queue_id in range(3)]
+        assert locks.lock(f"g{number:02}", queues, "c", 0) == queues
+    left: list[int] = []
+    for _ in range(12):
+        locks.expire(LOCK_LIFE_MS + 1)
+        left.append(len(locks.table))
+    # Four groups in each look, and it begins again behind the last one.
+    assert left[:3] == [108, 96, 84] and left[9:] == [0, 0, 0]
+
+
+def test_locks_on_their_way_count_by_their_own_bytes() -> None:
+    """Long names that were not applied yet counted as those of the next request."""
+    table = QueueLocks(bytes_max=4000)
+    grants = LockGrants(table)
+    proposed = []
+    with pytest.raises(SystemBusyError, match=r"take \d+ bytes, allowed are 4000"):
+        for number in range(1000):
+            client_id = "c" * (250 if number < 8 else 1)
+            _, rows = grants.lock("g", [QueueKey("t", "b", number)], client_id, 0)
+            proposed.append(rows)
+    for rows in proposed:
+        table.put({"g": rows})
+        grants.ended({"g": rows})
+    assert 3900 < table.json_bytes <= 4000 and grants._asked_bytes == 0
