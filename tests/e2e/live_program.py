@@ -94,6 +94,13 @@ class LiveProgram:
         return self._process.pid
 
     @property
+    def resident_mb(self) -> float:
+        """Memory that it has, mapped files left out."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        words = next(line for line in lines if line.startswith("RssAnon")).split()
+        return int(words[1]) / 1000
+
+    @property
     def address(self) -> str:
         return str(self.status["address"])
 

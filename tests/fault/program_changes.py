@@ -100,9 +100,10 @@ class Load:
 class Group:
     """Three brokers, each a process of either program."""
 
-    def __init__(self, folder: Path, name_server: str) -> None:
+    def __init__(self, folder: Path, name_server: str, settings: Sequence[str] = ()) -> None:
         self.folder = folder
         self.name_server = name_server
+        self._settings = settings
         self._ports = free_ports(len(MEMBERS), spread=(0, -2))
         self._ledger_ports = free_ports(len(MEMBERS))
         self.members: dict[str, LiveProgram] = {}
@@ -134,7 +135,7 @@ class Group:
             "broker", "--json", "-n", self.name_server, f"listenPort={self._ports[number]}",
             "brokerIP1=127.0.0.1", f"brokerName={BROKER}", f"storePathRootDir={self.store(name)}",
             "enableDLegerCommitLog=true", f"dLegerGroup={BROKER}", f"dLegerPeers={peers}",
-            f"dLegerSelfId={name}", *SMALL_STORE,
+            f"dLegerSelfId={name}", *SMALL_STORE, *self._settings,
         ]  # fmt: skip
         self.members[name] = LiveProgram(words, self.folder / f"{name}.log", command=program)
         return self.members[name]
