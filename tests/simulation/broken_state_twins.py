@@ -1,6 +1,7 @@
 """Mistakes in the broker's replicated state, planted into the product's own classes."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -192,3 +193,13 @@ def expiry_by_former_times() -> list[Patch]:
         self._count += 1
 
     return [(OffsetExpiry, "lead", lead)]
+
+
+def removals_that_are_forgotten() -> list[Patch]:
+    """No member removes a topic; the version says that it is gone."""
+    original = StateMachine._change_topics
+
+    def change_topics(self: Any, command: Any) -> Any:
+        return original(self, replace(command, removed=()))
+
+    return [(StateMachine, "_change_topics", change_topics)]

@@ -561,26 +561,33 @@ MUTATIONS = (
         60,
     ),
     Mutation(
-        "M80",
+        "M72",
         "offsets of a group with a live client expire",
         state_twins.expiry_that_overlooks_clients,
         expiry.offsets_of_a_client_that_says_nothing,
         60,
     ),
     Mutation(
-        "M81",
+        "M73",
         "a commit does not count as a use of offsets",
         state_twins.expiry_that_overlooks_commits,
         expiry.offsets_of_a_group_that_commits,
         60,
     ),
     Mutation(
-        "M82",
+        "M74",
         "a leader counts idle time from its former leadership",
         state_twins.expiry_by_former_times,
         expiry.offsets_used_while_another_member_led,
         60,
         {**TAILS, "fault_weights": (("cut", 5.0), ("kill", 1.0))},
+    ),
+    Mutation(
+        "M75",
+        "a topic that is removed stays",
+        state_twins.removals_that_are_forgotten,
+        state.topic_that_is_removed,
+        20,
     ),
 )
 

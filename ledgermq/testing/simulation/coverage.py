@@ -64,6 +64,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "leader hands over": 50,
     "member stopped by an assertion": 50,
     "configuration acknowledged": 500,
+    "configuration removed": 100,
     "offset acknowledged": 2000,
     "same state on two members": 20_000,
     "state changed while it was encoded": 2_000,

@@ -2,13 +2,14 @@
 
 I25  a committed group offset is not forgotten, over restarts and changes of the leader
 I26  a topic or group that was acknowledged as made is there, as it was made, on every leader, on
-     every member whose broker has applied it, and after every restart; versions do not go back
+     every member whose broker has applied it, and after every restart; versions do not go back;
+     one whose removal was acknowledged is nowhere, just so
 I40  members that have applied the same record of the state have the same state
 I39  a group offset is committed when its consumer, who waited for that, is answered
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ledgermq.state.broker_state import BrokerState
@@ -40,8 +41,10 @@ class TableWatch:
         self._offsets: dict[tuple[str, int], _Known] = {}
         # "topics" or "groups", name -> the record and the configuration.
         self._configs: dict[tuple[str, str], _Known] = {}
-        # Those that somebody was told of as made.
+        # Those that somebody was told of as made, and does not want to remove.
         self._acked: dict[tuple[str, str], Config] = {}
+        # Those that somebody was told of as removed, with the record that did it.
+        self._removed: dict[tuple[str, str], int] = {}
         # The record and the changes of the tables up to it.
         self._versions: dict[str, _Known] = {}
         # The state behind each record, and the member that had it first.
@@ -56,7 +59,7 @@ class TableWatch:
         kind = value["kind"]
         table = value.get("table", kind)
         if table in ("topics", "groups"):
-            self._take_configs(index, table, value["put"])
+            self._take_configs(index, table, value["put"], value.get("removed", ()))
             self._take_version(index, table, value["version"])
         elif table == "offsets":
             self._take_offsets(index, value["put"])
@@ -74,9 +77,13 @@ class TableWatch:
                 if place[0] not in gone or known.entry_index > index
             }
 
-    def _take_configs(self, index: int, table: str, put: Mapping[str, Any]) -> None:
+    def _take_configs(
+        self, index: int, table: str, put: Mapping[str, Any], removed: Iterable[str]
+    ) -> None:
         for name, entry in put.items():
             self._configs[table, name] = _Known(index, entry)
+        for name in removed:
+            self._configs[table, name] = _Known(index, None)
 
     def _take_version(self, index: int, table: str, version: Mapping[str, int]) -> None:
         known = self._versions.get(table)
@@ -99,13 +106,27 @@ class TableWatch:
 
     def on_acked(self, config: Config) -> None:
         """Somebody was told that a topic or group is made now."""
-        table = "topics" if isinstance(config, TopicConfig) else "groups"
+        table = _table_of(config)
         known = self._configs.get((table, config.name))
         demand(known is not None, "I26 acknowledged and not committed", table, config.name)
         assert known is not None
         demand(known.value == config.to_json(), "I26 another one is committed", config, known)
         self._acked[table, config.name] = config
         self._hit("configuration acknowledged")
+
+    def on_removing(self, config: Config) -> None:
+        """Somebody asks for a removal: from now on it may be there or not."""
+        self._acked.pop((_table_of(config), config.name), None)
+
+    def on_removed(self, config: Config) -> None:
+        """Somebody was told that a topic or group is not there any more."""
+        place = (_table_of(config), config.name)
+        known = self._configs.get(place)
+        is_gone = known is not None and known.value is None
+        demand(is_gone, "I26 removal acknowledged and not committed", place, known)
+        assert known is not None
+        self._removed[place] = known.entry_index
+        self._hit("configuration removed")
 
     def on_serving(self, member_id: str, state: BrokerState, known_index: int) -> None:
         """A leader begins to serve: it knows all that was committed up to its term."""
@@ -146,8 +167,16 @@ class TableWatch:
             if applied_index is None or index <= applied_index:
                 entry = state.topics.find(name) if table == "topics" else state.groups.find(name)
                 demand(entry == config, "I26 configuration lost", member_id, config, entry)
+        for (table, name), index in self._removed.items():
+            if applied_index is None or index <= applied_index:
+                entry = state.topics.find(name) if table == "topics" else state.groups.find(name)
+                demand(entry is None, "I26 removed and there", member_id, table, name, entry)
         for table, known in self._versions.items():
             if applied_index is None or known.entry_index <= applied_index:
                 version = state.topics.version if table == "topics" else state.groups.version
                 is_there = version.counter >= known.value
                 demand(is_there, "I26 version lost", member_id, table, version, known)
+
+
+def _table_of(config: Config) -> str:
+    return "topics" if isinstance(config, TopicConfig) else "groups"

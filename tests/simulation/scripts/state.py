@@ -93,6 +93,43 @@ def state_over_a_change_of_leader() -> None:
     stage.settle()
 
 
+def topic_that_is_removed() -> None:
+    """It is nowhere, on no member, whatever starts again and whoever leads: I26."""
+    stage = group(sweep_step_bytes=512)
+    for number in range(6):
+        demand(make_topic(stage, "n0", f"made-{number}", 3) == [None], "made", number)
+    for number in (0, 3, 5):
+        told: list[BrokerError | None] = []
+        topic, state = TopicConfig(f"made-{number}", 3, 3), stage["n0"].broker.state
+        stage.world.tables.on_removing(topic)
+        stage["n0"].enter(state.remove_topic, topic.name, told.append)
+        stage.until(lambda told=told: told == [None], "it is removed")
+        stage.run(1)
+        stage.world.tables.on_removed(topic)
+    # Followers hear with the next heart beat that it is committed.
+    stage.run(1_000)
+    _demand_topics(stage, {"made-1", "made-2", "made-4"})
+    stage.restart(*stage.ids)
+    stage.lead("n1")
+    stage.run(1_000)
+    _demand_topics(stage, {"made-1", "made-2", "made-4"})
+    stage.kill("n2")
+    stage.world.faults.wipe(stage["n2"])
+    stage["n1"].enter(stage["n1"].broker.state.begin_sweep)
+    stage.start("n2")
+    stage.run(3_000)
+    stage.holds_all(*stage.ids)
+    _demand_topics(stage, {"made-1", "made-2", "made-4"})
+    stage.settle()
+
+
+def _demand_topics(stage: Stage, names: set[str]) -> None:
+    for member_id in stage.ids:
+        topics = stage[member_id].broker.state.topics.all()
+        found = {topic.name for topic in topics if topic.name.startswith("made-")}
+        demand(found == names, "I26 other topics", member_id, found)
+
+
 def changes_in_the_midst_of_a_sweep() -> None:
     """A part of a sweep says what the tables hold at its own place in the log, also where a
     majority is slow and changes wait before it.
