@@ -16,7 +16,8 @@ from twisted.logger import globalLogBeginner
 from ledgermq.testing.simulation.faults import draw_schedule
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.shrink import reason_of
-from tests.simulation.planted_mistakes import MUTATIONS, Mutation, Script, planted
+from tests.simulation.mutation import Mutation, Script, planted
+from tests.simulation.planted_mistakes import MUTATIONS
 
 
 def plan_of(mutation: Mutation, seed: int) -> Plan:

@@ -4,10 +4,6 @@ M1 to M35 are mistakes that replicated logs are known to have had; those behind 
 would be.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
-
 from tests.simulation import broken_state_twins as state_twins
 from tests.simulation import broken_store_twins as store_twins
 from tests.simulation import broken_twins as twins
@@ -26,6 +22,7 @@ from tests.simulation.mistake_plans import (
     TAILS,
     WRITE_ERRORS,
 )
+from tests.simulation.mutation import Mutation
 from tests.simulation.scripts import (
     births,
     brokers,
@@ -38,23 +35,6 @@ from tests.simulation.scripts import (
     starved,
     state,
 )
-
-Script = Callable[[], None]
-
-
-class Mutation(NamedTuple):
-    """One planted mistake."""
-
-    name: str
-    title: str
-    twin: twins.Twin
-    # Must see it.
-    script: Script
-    # So many seeds look for it, too; chance may miss it.
-    seeds_max: int = 0
-    # Changes of the plan that bring the mistake out sooner.
-    focus: dict[str, object] = {}
-
 
 MUTATIONS = (
     Mutation("M1", "a majority is half", twins.quorum_of_half, pushes.retry_after_a_lost_push, 5),
@@ -590,17 +570,3 @@ MUTATIONS = (
         20,
     ),
 )
-
-
-@contextmanager
-def planted(mutation: Mutation) -> Iterator[None]:
-    """Puts the twins in place for the length of a `with` block."""
-    patches = mutation.twin()
-    originals = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
-    for owner, name, twin in patches:
-        setattr(owner, name, twin)
-    try:
-        yield
-    finally:
-        for owner, name, original in originals:
-            setattr(owner, name, original)

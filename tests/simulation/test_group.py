@@ -15,7 +15,8 @@ from ledgermq.testing.simulation.batch import BatchReport, run_one
 from ledgermq.testing.simulation.plan import Plan
 from ledgermq.testing.simulation.shrink import shrink
 from ledgermq.testing.simulation.world import World, run_seed
-from tests.simulation.planted_mistakes import MUTATIONS, planted
+from tests.simulation.mutation import planted
+from tests.simulation.planted_mistakes import MUTATIONS
 
 BATCHES = 10
 SEEDS_PER_BATCH = 18

@@ -4,7 +4,8 @@ import pytest
 
 from ledgermq.dledger.messages import PushResponse
 from ledgermq.testing.simulation.invariants import Violation
-from tests.simulation.planted_mistakes import MUTATIONS, planted
+from tests.simulation.mutation import planted
+from tests.simulation.planted_mistakes import MUTATIONS
 from tests.simulation.stage import Stage, group
 
 ACK_BEFORE_SYNC = next(mutation for mutation in MUTATIONS if mutation.name == "M3")

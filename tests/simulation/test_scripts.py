@@ -6,8 +6,9 @@ from types import ModuleType
 
 import pytest
 
+from tests.simulation.mutation import Mutation
 from tests.simulation.mutations import seen_by_script
-from tests.simulation.planted_mistakes import MUTATIONS, Mutation
+from tests.simulation.planted_mistakes import MUTATIONS
 from tests.simulation.scripts import (
     births,
     brokers,
