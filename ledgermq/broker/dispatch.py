@@ -119,9 +119,15 @@ class Dispatcher:
     def commands_received(
         self, connection: CommandProtocol, commands: list[RemotingCommand]
     ) -> None:
-        """Answers the requests of one chunk in their order, as far as they can be answered now."""
+        """Answers the requests of one chunk in their order, as far as they can be answered now.
+
+        A chunk ends with its connection: one that is closed because it does not read its answers
+        gets no more of them made.
+        """
         processors = self._processors
         for command in commands:
+            if not connection.is_open:
+                return
             processor = processors.get(command.code)
             if processor is None:
                 self._answer_unknown(connection, command)

@@ -45,6 +45,7 @@ class ListConnection:
         self.writes: list[bytes] = []
         self.commands: list[RemotingCommand] = []
         self.close_reason: str | None = None
+        self.is_open = True
 
     def send_frame(self, frame: bytes) -> None:
         self.writes.append(frame)
@@ -61,7 +62,7 @@ class ListConnection:
         self.send_frame(b"".join(bytes(part) for part in parts))
 
     def close(self, reason: str) -> None:
-        self.close_reason = reason
+        self.close_reason, self.is_open = reason, False
 
     def take(self) -> list[RemotingCommand]:
         taken, self.commands, self.writes = self.commands, [], []

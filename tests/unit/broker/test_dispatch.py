@@ -219,3 +219,20 @@ def test_failing_periodic_call_goes_on() -> None:
         globalLogPublisher.removeObserver(events.append)
     assert len(calls) == 3
     schedule.stop()
+
+
+def test_a_chunk_ends_with_its_connection() -> None:
+    """Thousands of lists were made for a client that had been closed for not reading them."""
+    receiver = Receiver()
+    asked: list[int] = []
+
+    def list_all(connection: Any, command: RemotingCommand) -> Answer:
+        asked.append(command.opaque)
+        if len(asked) == 3:
+            # As when too many bytes wait for the client.
+            connection.close("it does not read")
+        return command.response(0)
+
+    receiver.dispatcher.install({21: list_all})
+    receiver.ask(*[21] * 1000)
+    assert asked == [0, 1, 2]
