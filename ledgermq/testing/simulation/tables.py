@@ -43,7 +43,8 @@ class TableWatch:
         self._configs: dict[tuple[str, str], _Known] = {}
         # Those that somebody was told of as made, and does not want to remove.
         self._acked: dict[tuple[str, str], Config] = {}
-        # Those that somebody was told of as removed, with the record that did it.
+        # Those that somebody was told of as removed, with the record that said so last: it did it, or
+        # a sweep went over the name. A member whose log begins behind the first knows the second.
         self._removed: dict[tuple[str, str], int] = {}
         # The record and the changes of the tables up to it.
         self._versions: dict[str, _Known] = {}
@@ -59,6 +60,7 @@ class TableWatch:
         kind = value["kind"]
         table = value.get("table", kind)
         if table in ("topics", "groups"):
+            self._take_sweep(index, table, value)
             self._take_configs(index, table, value["put"], value.get("removed", ()))
             self._take_version(index, table, value["version"])
         elif table == "offsets":
@@ -76,6 +78,13 @@ class TableWatch:
                 for place, known in self._offsets.items()
                 if place[0] not in gone or known.entry_index > index
             }
+
+    def _take_sweep(self, index: int, table: str, value: Mapping[str, Any]) -> None:
+        after, upto = value.get("after"), value.get("upto")
+        if value["kind"] == "sweep" and after is not None:
+            for place in self._removed:
+                if place[0] == table and place[1] > after and (upto is None or place[1] <= upto):
+                    self._removed[place] = index
 
     def _take_configs(
         self, index: int, table: str, put: Mapping[str, Any], removed: Iterable[str]
