@@ -43,8 +43,8 @@ class TableWatch:
         self._configs: dict[tuple[str, str], _Known] = {}
         # Those that somebody was told of as made, and does not want to remove.
         self._acked: dict[tuple[str, str], Config] = {}
-        # Those that somebody was told of as removed, with the record that said so last: the removal,
-        # or a sweep over the name. A member whose log begins behind the one knows the other.
+        # Those that somebody was told of as removed, with the record that said so last: it removed
+        # it, or swept over the name. A member whose log begins behind the one knows the other.
         self._removed: dict[tuple[str, str], int] = {}
         # The record and the changes of the tables up to it.
         self._versions: dict[str, _Known] = {}
