@@ -106,7 +106,13 @@ class Flushes:
     def _encode(self, encoding: Encoding, encoded: Callable[[Encoding], None]) -> None:
         """Takes a slice, and the next one a little later; has `encoded` told behind the last."""
         self._encoding = None
-        encoding.step()
+        try:
+            encoding.step()
+        except Exception:
+            # Else nothing would ever be saved again.
+            _log.failure("state files: not encoded, it is tried again")
+            self._give_up(encoding)
+            return
         if encoding.is_done:
             encoded(encoding)
         else:
@@ -119,6 +125,10 @@ class Flushes:
             return
         (encoding, again), self._encoding = self._encoding, None
         again.cancel()
+        self._give_up(encoding)
+
+    def _give_up(self, encoding: Encoding) -> None:
+        """Nothing of this is under way any more."""
         encoding.take_back()
         self._is_saving = False
         if self._job is not None:

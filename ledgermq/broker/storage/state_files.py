@@ -89,7 +89,7 @@ class StateFile:
     @staticmethod
     def encode(value: Mapping[str, Any]) -> bytes:
         """Returns the content of the file for a value."""
-        return format_pretty(value).encode("utf-8")
+        return encode_text(format_pretty(value))
 
     @property
     def name(self) -> str:
@@ -158,6 +158,13 @@ def parse_tolerant(text: str) -> Any:
         return f'{match.group(1)}"{match.group(2)}"'
 
     return json.loads(_STRING_OR_BARE_KEY.sub(quoted, text))
+
+
+def encode_text(text: str) -> bytes:
+    """Returns JSON's text as bytes; half of a surrogate pair, which a client may have sent within a
+    text, stays one: as JSON's escape.
+    """
+    return text.encode("utf-8", "backslashreplace")
 
 
 def format_pretty(value: object) -> str:

@@ -12,7 +12,7 @@ moment on, and a change says what shall be, so that it may be made twice.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from ledgermq.broker.storage.state_files import format_pretty, pretty_slices
+from ledgermq.broker.storage.state_files import encode_text, format_pretty, pretty_slices
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.document import Document
 from ledgermq.state.errors import StateFileTooLargeError
@@ -121,7 +121,7 @@ class Encoding:
             size = 0
             try:
                 for text in pretty_slices(table.document(), slice_chars):
-                    slices.append(text.encode())
+                    slices.append(encode_text(text))
                     size += len(slices[-1])
                     table.file.check(size)
                     length += len(text)
@@ -251,7 +251,7 @@ class StateTables:
         encoding = self._encode(tables, all_or_none=True)
         # A few numbers, which change with every delivery; as of this moment, since what is
         # delivered later is counted once more.
-        content = format_pretty(self._state.progress.to_json()).encode()
+        content = encode_text(format_pretty(self._state.progress.to_json()))
         encoding.contents.append((self._delays, content))
         return encoding
 
@@ -269,4 +269,4 @@ class StateTables:
         if self._format.is_durable and not formats.is_unsaved:
             return []
         formats.is_unsaved = False
-        return [(self._format, format_pretty(formats.to_json()).encode())]
+        return [(self._format, encode_text(format_pretty(formats.to_json())))]

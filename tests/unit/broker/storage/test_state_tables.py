@@ -308,3 +308,16 @@ def test_no_slice_is_much_longer_than_asked_for(tmp_path: Path) -> None:
         encoding.step()
         steps += 1
     assert steps > 30
+
+
+def test_half_a_character_that_a_client_sent_ends_no_flush(tmp_path: Path) -> None:
+    state = Parts().lead().state
+    half = "a\ud800"
+    state.locks.put({"group": [("topic", half, 0, half)]})
+    state.offsets.put({f"{half}@group": {0: 5}})
+    state.unsaved |= {"locks", "offsets"}
+    save(tables_in(tmp_path, state).begin_flush(), is_durable=True)
+    again = Parts().state
+    tables_in(tmp_path, again).load()
+    assert again.locks.document().whole() == state.locks.document().whole()
+    assert again.offsets.all() == state.offsets.all()
