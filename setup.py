@@ -5,21 +5,43 @@ variables C types. The compiled form takes the place of the source at import (`k
 to prevent that). Where there is no C compiler the installation goes on without it.
 
 Everything is compiled anew each time, for what is there may be of other sources, whatever its date.
+
+In the environment:
+
+    LEDGERMQ_PURE=1   nothing is compiled; a wheel is one for every machine
+    LEDGERMQ_ABI3=1   compiled for Python's stable interface: one wheel for 3.11 and all later
+    CFLAGS            the compiler's options, instead of ours
 """
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
-from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 BUILT = Path("build/kernel")
+# The oldest Python, as its headers and as a wheel's name write it.
+STABLE_INTERFACE = "0x030B0000"
+STABLE_TAG = "cp311"
+# Half the compiler's time, at the same speed of all loops but one, whose copies only -O3 turns into
+# the machine's own. Nobody debugs generated C, nor reads its warnings.
+OPTIONS = ["-O2", "-g0", "-w"]
+MOST_OPTIMIZED = {"ledgermq.commitlog.run_loops": ["-O3", "-g0", "-w"]}
 
 # By its path: to import it as a part of the package would import the package.
 spec = importlib.util.spec_from_file_location("kernel", "ledgermq/kernel.py")
 kernel = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(kernel)
+
+
+def is_set(name):
+    """Tells whether a switch of the environment is on."""
+    return os.environ.get(name, "") not in ("", "0")
+
+
+IS_STABLE = is_set("LEDGERMQ_ABI3")
 
 
 def digest_source(module):
@@ -33,29 +55,56 @@ def digest_source(module):
     return str(path)
 
 
-EXTENSIONS = cythonize(
-    [Extension(module, [f"{module.replace('.', '/')}.py"]) for module in kernel.MODULES],
-    build_dir=str(BUILT),
-    force=True,
-    compiler_directives={
-        "language_level": 3,
-        # Lists, tuples and bytes are indexed as Python does; what goes through a pointer is for the
-        # loops themselves to check, before they read or write.
-        "boundscheck": True,
-        "wraparound": True,
-        "cdivision": True,
-        "initializedcheck": False,
-        # Types are given in the .pxd files alone: an annotation is for readers and mypy.
-        "annotation_typing": False,
-    },
-    show_all_warnings=False,
-)
-for extension in EXTENSIONS:
-    # The sources run as well; cythonize makes extensions anew, so it is said here.
-    extension.optional = True
-    extension.sources.append(digest_source(extension.name))
+def extensions():
+    """Returns the modules of the kernel, as C."""
+    # Where nothing is compiled it need not be installed.
+    from Cython.Build import cythonize  # noqa: PLC0415
 
-setup(
-    ext_modules=EXTENSIONS,
-    options={"build_ext": {"force": True, "parallel": os.cpu_count() or 1}},
-)
+    found = cythonize(
+        [Extension(module, [f"{module.replace('.', '/')}.py"]) for module in kernel.MODULES],
+        build_dir=str(BUILT),
+        force=True,
+        quiet=True,
+        compiler_directives={
+            "language_level": 3,
+            # Lists, tuples and bytes are indexed as Python does; what goes through a pointer is for
+            # the loops themselves to check, before they read or write.
+            "boundscheck": True,
+            "wraparound": True,
+            "cdivision": True,
+            "initializedcheck": False,
+            # Types are given in the .pxd files alone: an annotation is for readers and mypy.
+            "annotation_typing": False,
+        },
+        show_all_warnings=False,
+    )
+    for extension in found:
+        # The sources run as well; cythonize makes extensions anew, so it is said here.
+        extension.optional = True
+        extension.sources.append(digest_source(extension.name))
+        if "CFLAGS" not in os.environ:
+            extension.extra_compile_args = MOST_OPTIMIZED.get(extension.name, OPTIONS)
+        if IS_STABLE:
+            extension.define_macros = [("Py_LIMITED_API", STABLE_INTERFACE)]
+            extension.py_limited_api = True
+    return found
+
+
+class BuildKernel(build_ext):
+    """Compiles side by side, and tells how far it is: `packaging/set_up.py` shows it."""
+
+    def build_extension(self, extension):
+        super().build_extension(extension)
+        if is_set("LEDGERMQ_PROGRESS"):
+            sys.stdout.write(f"compiled {extension.name}\n")
+            sys.stdout.flush()
+
+
+options = {"build_ext": {"force": True, "parallel": os.cpu_count() or 1}}
+if IS_STABLE:
+    options["bdist_wheel"] = {"py_limited_api": STABLE_TAG}
+
+if is_set("LEDGERMQ_PURE"):
+    setup()
+else:
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernel}, options=options)

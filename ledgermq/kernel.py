@@ -36,6 +36,7 @@ MODULES: Final[tuple[str, ...]] = (
     "ledgermq.commitlog.encoding",
     "ledgermq.dledger.entry_loops",
     "ledgermq.protocol.quick_frames",
+    "ledgermq.protocol.signed_frames",
 )
 PURE_VARIABLE: Final = "LEDGERMQ_PURE"
 

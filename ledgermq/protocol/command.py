@@ -7,7 +7,7 @@ it. No I/O, no limits on the body but those of the frame.
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -46,7 +46,15 @@ class _FieldsIn(Protocol):
     def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> Self: ...
 
 
+class _BodyIn(Protocol):
+    """What this module needs of a typed body that is received."""
+
+    @classmethod
+    def decode(cls, body: bytes) -> Self: ...
+
+
 _Header = TypeVar("_Header", bound=_FieldsIn)
+_Body = TypeVar("_Body", bound=_BodyIn)
 
 
 class RemotingCommand(msgspec.Struct, kw_only=True, gc=False):
@@ -71,6 +79,10 @@ class RemotingCommand(msgspec.Struct, kw_only=True, gc=False):
     body: bytes = b""
     # How the header came or is to be written; an answer repeats that of its request.
     serialize_type: int = _JSON
+    # What fields and body were read as last: class, what was read, the value. Whoever judges a
+    # request and whoever carries it out get the same object. Nothing of it is sent.
+    read_fields: tuple[Any, Any, Any] | None = None
+    read_body: tuple[Any, Any, Any] | None = None
 
     @property
     def is_response(self) -> bool:
@@ -118,13 +130,33 @@ class RemotingCommand(msgspec.Struct, kw_only=True, gc=False):
         )
 
     def header(self, header_class: type[_Header]) -> _Header:
-        """Reads the ext fields as `header_class`.
+        """Reads the ext fields as `header_class`, once.
 
         Raises:
             RemoteProtocolError: a required field is missing or a value does not fit; the error
                 names the field.
         """
-        return header_class.from_ext_fields(self.ext_fields or {})
+        read = self.read_fields
+        if read is not None and read[0] is header_class and read[1] is self.ext_fields:
+            known: _Header = read[2]
+            return known
+        header = header_class.from_ext_fields(self.ext_fields or {})
+        self.read_fields = (header_class, self.ext_fields, header)
+        return header
+
+    def body_as(self, body_class: type[_Body]) -> _Body:
+        """Reads the body as `body_class`, once.
+
+        Raises:
+            RemoteProtocolError: it is no such body.
+        """
+        read = self.read_body
+        if read is not None and read[0] is body_class and read[1] is self.body:
+            known: _Body = read[2]
+            return known
+        body = body_class.decode(self.body)
+        self.read_body = (body_class, self.body, body)
+        return body
 
 
 def encode(command: RemotingCommand) -> bytes:

@@ -17,6 +17,8 @@ from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 # Levels as Java's defaults: Deflater 5, Zstd 3; the LZ4 frame has its own scale from 0.
 _ZLIB_LEVEL: Final = 5
 _ZSTD_LEVEL: Final = 3
+# What every decoder of Zstandard should have, by its specification (RFC 8878, 3.1.1.1.2).
+_WINDOW_BYTES_MAX: Final = 8 << 20
 
 
 def compress(body: bytes, compression: int, level: int | None = None) -> bytes:
@@ -53,7 +55,8 @@ def decompress(body: bytes, sys_flag: int, bytes_max: int) -> bytes:
         bytes_max: the largest result that is acceptable.
 
     Raises:
-        RemoteProtocolError: the bytes are of another codec, end early, or give more than allowed.
+        RemoteProtocolError: the bytes are of another codec, end early, are more than one frame, or
+            give more than allowed.
     """
     if not sys_flag & sysflag.COMPRESSED:
         return body
@@ -85,25 +88,29 @@ def _inflate(body: bytes, bytes_max: int) -> bytes:
 def _unpack_lz4(body: bytes, bytes_max: int) -> bytes:
     unpacker = lz4.frame.LZ4FrameDecompressor()
     result: bytes = unpacker.decompress(body, max_length=bytes_max + 1)
-    if not unpacker.eof and len(result) <= bytes_max:
-        raise RemoteProtocolError("compressed body", "an LZ4 frame without an end")
+    if len(result) <= bytes_max:
+        if not unpacker.eof:
+            raise RemoteProtocolError("compressed body", "an LZ4 frame without an end")
+        if unpacker.unused_data:
+            raise RemoteProtocolError("compressed body", "an LZ4 frame with bytes behind it")
     return result
 
 
 def _unpack_zstd(body: bytes, bytes_max: int) -> bytes:
-    # Frames may follow each other; each is decoded by its own object, which knows its end.
-    parts: list[bytes] = []
-    left = bytes_max + 1
-    while body and left > 0:
-        reader = zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=False)
-        part = reader.read(left)
-        parts.append(part)
-        left -= len(part)
-        if left <= 0:
-            break
-        unpacker = zstandard.ZstdDecompressor().decompressobj()
-        unpacker.decompress(body)
-        if not unpacker.eof:
-            raise RemoteProtocolError("compressed body", "a Zstandard frame without an end")
-        body = unpacker.unused_data
-    return b"".join(parts)
+    # One frame, as every client writes it: of empty ones, 9 bytes each, a body of 4 MiB would hold
+    # half a million, each with a decoder to make. A decoder's window is memory that a frame asks
+    # for.
+    window_bytes_max = max(_WINDOW_BYTES_MAX, 1 << (bytes_max - 1).bit_length())
+    unpacker = zstandard.ZstdDecompressor(max_window_size=min(window_bytes_max, 1 << 27))
+    reader = unpacker.stream_reader(body, read_across_frames=False)
+    result: bytes = reader.read(bytes_max + 1)
+    if len(result) > bytes_max:
+        return result
+    # Bounded, as the first pass was: the frame gives no more than that.
+    rest = unpacker.decompressobj()
+    rest.decompress(body)
+    if not rest.eof:
+        raise RemoteProtocolError("compressed body", "a Zstandard frame without an end")
+    if rest.unused_data:
+        raise RemoteProtocolError("compressed body", "a Zstandard frame with bytes behind it")
+    return result

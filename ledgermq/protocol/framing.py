@@ -55,6 +55,31 @@ class FrameDecoder:
         """Bytes held of a frame that is not yet whole."""
         return len(self._buffer)
 
+    @property
+    def wanted_bytes(self) -> int:
+        """Size of that frame with its length bytes, 0 while it is not known."""
+        return self._wanted_bytes
+
+    def find_head(self) -> bytes | None:
+        """Returns that frame up to the end of its header, as `feed` would return it without a
+        body; None while the header is not whole.
+        """
+        buffer = self._buffer
+        if len(buffer) < 2 * LENGTH_BYTES:
+            return None
+        end = 2 * LENGTH_BYTES + int.from_bytes(buffer[LENGTH_BYTES + 1 : 2 * LENGTH_BYTES])
+        return bytes(buffer[LENGTH_BYTES:end]) if len(buffer) >= end else None
+
+    def clear(self) -> None:
+        """Forgets that frame; what comes next begins a new one."""
+        self._buffer.clear()
+        self._wanted_bytes = 0
+
+    def limit(self, frame_bytes_max: int) -> None:
+        """Changes the greatest size of frames whose length is not read yet."""
+        assert frame_bytes_max >= LENGTH_BYTES + _FRAME_LENGTH_MIN
+        self._length_max = frame_bytes_max - LENGTH_BYTES
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """Takes the next bytes of the stream and returns the frames they complete.
 

@@ -46,6 +46,8 @@ UNIQUE_KEY: Final = "UNIQ_KEY"
 CONSUME_START_TIME: Final = "CONSUME_START_TIME"
 TRANSACTION_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+# Our own: a half message has it while it waits, and no consumer sees it.
+SENDER_ACCOUNT: Final = "LEDGERMQ_ACCOUNT"
 CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 INSTANCE_ID: Final = "INSTANCE_ID"
 CORRELATION_ID: Final = "CORRELATION_ID"
@@ -61,6 +63,38 @@ TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMERS: Final = (TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC)
+# Of one delivery, not of the message: what is sent anew does not take them along.
+OF_A_DELIVERY: Final = frozenset(
+    {
+        WAIT_STORE_MSG_OK,
+        DELAY_TIME_LEVEL,
+        RETRY_TOPIC,
+        REAL_TOPIC,
+        REAL_QUEUE_ID,
+        TRANSACTION_PREPARED,
+        PRODUCER_GROUP,
+        MIN_OFFSET,
+        MAX_OFFSET,
+        ORIGIN_MESSAGE_ID,
+        RECONSUME_TIME,
+        MAX_RECONSUME_TIMES,
+        MSG_REGION,
+        TRACE_SWITCH,
+        CONSUME_START_TIME,
+        TRANSACTION_PREPARED_QUEUE_OFFSET,
+        TRANSACTION_CHECK_TIMES,
+        CHECK_IMMUNITY_TIME_IN_SECONDS,
+        CLUSTER,
+        INNER_MULTI_DISPATCH,
+        INNER_MULTI_QUEUE_OFFSET,
+        "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_MESSAGE_ID",
+    }
+)
+# Our own, of a message that was sent again from the dead letters: which of them it was. And of a
+# note among the dead letters: which of them was dropped.
+RESENT: Final = "LEDGERMQ_RESENT"
+DROPPED: Final = "LEDGERMQ_DROPPED"
 
 
 def parse_properties(text: str) -> dict[str, str]:

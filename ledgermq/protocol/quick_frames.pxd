@@ -5,6 +5,7 @@ cimport cython
 cdef int _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _ZERO, _NINE, _OPEN, _CLOSE, _SPACE, _DELETE
 cdef int _NAME_END, _VALUE_END, _DIGITS_MAX, _SEND_MESSAGE_V2, _RESPONSE_BIT, _REQUIRED, _A, _FIELDS
 cdef int _PULL_MESSAGE, _LITE_PULL_MESSAGE, _ONE_WAY_BIT, _PULL_TEXTS, _PULL_INT32, _PULL_REQUIRED
+cdef int _UPPER_A, _ACCESS_KEY_BIT, _SIGNATURE_BIT
 cdef long long _INT32_MAX
 cdef Py_ssize_t _KEYS_MAX
 
@@ -22,7 +23,7 @@ cpdef object read_quick_pull(bytes frame)
 cdef object _read_frame(bytes frame, bint is_pull)
 
 @cython.locals(
-    data="const unsigned char*", seen=int, key=int, is_false=bint, topic_at=Py_ssize_t,
+    data="const unsigned char*", seen=int, key=int, bit=int, is_false=bint, topic_at=Py_ssize_t,
     topic_end=Py_ssize_t, properties_at=Py_ssize_t, properties_end=Py_ssize_t,
     queue_id="long long", sys_flag="long long", born="long long", own_flag="long long",
     times="long long", number="long long", at=Py_ssize_t, value_at=Py_ssize_t,
@@ -39,6 +40,9 @@ cdef object _read_fields(
     value_at=Py_ssize_t, value_end=Py_ssize_t, text=bytes,
 )
 cdef object _read_pull(bytes frame, Py_ssize_t start, Py_ssize_t stop, long long opaque)
+
+@cython.locals(value_end=Py_ssize_t)
+cdef Py_ssize_t _signature_end(const unsigned char* data, Py_ssize_t at, Py_ssize_t stop) noexcept
 
 cdef int _pull_field(const unsigned char* data, Py_ssize_t at, Py_ssize_t length) noexcept
 

@@ -3,6 +3,7 @@
 A frame is quick when nothing about it needs thought: it has a JSON header in ASCII without blanks.
 A quick send is SEND_MESSAGE_V2 with one message and no property that means something to a broker
 but `WAIT=true`, which is left out. A quick pull wants an answer, and its fields have no escapes.
+Who signed a frame means nothing here (`signed_frames.py` looks at that).
 Everything else, and everything that is wrong, is left to `command.py` and the headers, which decide
 what a frame means: a quick one is read here as it would be there.
 
@@ -53,6 +54,10 @@ _ONE_WAY_BIT = 2
 _REQUIRED = 0xFF
 _A = 0x61
 _FIELDS = 14
+# Of the fields of a signature, behind those.
+_UPPER_A = 0x41
+_ACCESS_KEY_BIT = 1 << 14
+_SIGNATURE_BIT = 1 << 15
 # Fields of a pull by their numbers (`_pull_field`): texts come first, then numbers of 64 bits, from
 # 8 on of 32. Not needed are subscription (2), expressionType (3) and those from 11 on.
 _PULL_TEXTS = 4
@@ -162,7 +167,16 @@ def _read_fields(
     at = start
     while at < stop:
         # "x":"value" and a comma, or the closing brace.
-        if at + 6 > stop or data[at] != _QUOTE or data[at + 2] != _QUOTE or data[at + 3] != _COLON:
+        if at + 6 > stop or data[at] != _QUOTE:
+            return None
+        if data[at + 2] != _QUOTE:
+            bit = _ACCESS_KEY_BIT if data[at + 1] == _UPPER_A else _SIGNATURE_BIT
+            at = -1 if seen & bit else _signature_end(data, at, stop)
+            if at < 0:
+                return None
+            seen |= bit
+            continue
+        if data[at + 3] != _COLON:
             return None
         key = data[at + 1] - _A
         value_end = _string_end(data, at + 4, stop)
@@ -208,11 +222,25 @@ def _read_fields(
     properties = _read_properties(frame, properties_at, properties_end)
     if properties is None:
         return None
-    topic = frame[topic_at:topic_end]
-    body = frame[body_at:]
+    topic, body = frame[topic_at:topic_end], frame[body_at:]
     return (
         opaque, flag, topic, queue_id, own_flag, sys_flag, born, times, properties, body
     )  # fmt: skip
+
+
+def _signature_end(data: bytes, at: int, stop: int) -> int:
+    """Return the place behind an account or a signature among the fields, -1 for another field."""
+    if at + 14 > stop or data[at + 10] != _QUOTE or data[at + 11] != _COLON:
+        return -1
+    if not _is_text(data, at + 1, 9, b"AccessKey", 9) and not _is_text(
+        data, at + 1, 9, b"Signature", 9
+    ):
+        return -1
+    value_end = _string_end(data, at + 12, stop)
+    if value_end < 0 or _has_escape(data, at + 13, value_end):
+        return -1
+    at = value_end + 2
+    return at if data[value_end + 1] == (_COMMA if at < stop else _CLOSE) else -1
 
 
 def _read_pull(frame: bytes, start: int, stop: int, opaque: int) -> QuickPull | None:

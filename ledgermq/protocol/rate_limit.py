@@ -68,3 +68,33 @@ class RateLimit:
             for key, (left, since_s) in self._allowances.items()
             if now_s - since_s < refill_s
         }
+
+
+class Allowance:
+    """So many a second, of which some may be borrowed: whoever uses more owes time.
+
+    Invariant: what is left is at most what one second brings; it is negative while there is a debt.
+    """
+
+    __slots__ = ("_left", "_since_s", "per_second")
+
+    def __init__(self, per_second: float) -> None:
+        """Begins with what one second brings."""
+        assert per_second > 0
+        self.per_second = per_second
+        self._left = float(per_second)
+        # Seconds on the clock; None before the first look at it.
+        self._since_s: float | None = None
+
+    def debt_s(self, now_s: float) -> float:
+        """Returns the seconds until nothing is owed; going back, the clock adds nothing."""
+        elapsed_s = 0.0 if self._since_s is None else max(now_s - self._since_s, 0.0)
+        self._since_s = now_s
+        self._left = min(self._left + elapsed_s * self.per_second, self.per_second)
+        return max(-self._left / self.per_second, 0.0)
+
+    def use(self, count: int, now_s: float) -> float:
+        """Takes so many, whether they are there or not; returns `debt_s` after that."""
+        self.debt_s(now_s)
+        self._left -= count
+        return max(-self._left / self.per_second, 0.0)

@@ -23,6 +23,8 @@ class RegisterBrokerRequestHeader(Header, frozen=True, kw_only=True):
     # 5.x
     heartbeat_timeout_millis: Int64 | None = None
     enable_acting_master: bool | None = None
+    # LedgerMQ: the term of its ledger in which a leader registers; others read past it.
+    ledger_term: Int64 | None = None
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Source: PullMessageRequestHeader.java and its neighbors.
 """
 
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -90,10 +90,13 @@ class QueryConsumeQueueRequestHeader(Header, frozen=True, kw_only=True):
     consumer_group: str | None = None
 
 
+_H = TypeVar("_H", bound=Header)
+
+
 class _PullCommand(Protocol):
     """What decode_pull_header reads of a command."""
 
-    ext_fields: dict[str, str] | None
+    def header(self, header_class: type[_H]) -> _H: ...
 
 
 def decode_pull_header(command: _PullCommand) -> PullMessageRequestHeader:
@@ -103,7 +106,7 @@ def decode_pull_header(command: _PullCommand) -> PullMessageRequestHeader:
         RemoteProtocolError: a required field is missing or a value does not fit; the error names
             the key.
     """
-    return PullMessageRequestHeader.from_ext_fields(command.ext_fields or {})
+    return command.header(PullMessageRequestHeader)
 
 
 def encode_found_head(

@@ -10,7 +10,7 @@ AbstractSendMessageProcessor.java.
 
 from functools import lru_cache
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -119,11 +119,15 @@ class ConsumerSendMsgBackRequestHeader(Header, frozen=True, kw_only=True):
     max_reconsume_times: Int32 | None = None
 
 
+_H = TypeVar("_H", bound=Header)
+
+
 class _SendCommand(Protocol):
     """What decode_send_header reads of a command."""
 
     code: int
-    ext_fields: dict[str, str] | None
+
+    def header(self, header_class: type[_H]) -> _H: ...
 
 
 def decode_send_header(command: _SendCommand) -> SendMessageRequestHeader:
@@ -133,10 +137,9 @@ def decode_send_header(command: _SendCommand) -> SendMessageRequestHeader:
         RemoteProtocolError: a required field is missing or a value does not fit; the error names
             the key.
     """
-    ext_fields = command.ext_fields or {}
     if command.code in _LONG_FORM_CODES:
-        return SendMessageRequestHeader.from_ext_fields(ext_fields)
-    return SendMessageRequestHeaderV2.from_ext_fields(ext_fields)
+        return command.header(SendMessageRequestHeader)
+    return command.header(SendMessageRequestHeaderV2)
 
 
 def encode_send_response(

@@ -7,7 +7,8 @@ handshake that takes too long. After an error the engine is dead.
 
 import re
 import ssl
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from ledgermq.protocol.errors import ProtocolError
 
@@ -85,6 +86,15 @@ class TlsEngine:
         """Returns what is to be sent to the peer now."""
         return self._outgoing.read()
 
+    def certificate_names(self) -> tuple[str, ...]:
+        """Returns the names in the peer's certificate: its common name, DNS names,
+        addresses and URIs.
+
+        Empty before the handshake ended, and where no certificate was asked for or shown.
+        """
+        certificate = self._object.getpeercert() if self.is_open else None
+        return tuple(dict.fromkeys(_names_in(certificate))) if certificate else ()
+
     def end(self) -> None:
         """Tells the peer that nothing more comes."""
         if self.is_open:
@@ -103,6 +113,17 @@ class TlsEngine:
             raise TlsError(reason_of(error)) from error
         self.is_open = True
         return True
+
+
+def _names_in(certificate: dict[str, Any]) -> Iterator[str]:
+    """As Python gives it: the subject is a tuple of tuples of pairs."""
+    for part in certificate.get("subject", ()):
+        for kind, value in part:
+            if kind == "commonName":
+                yield value
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in ("DNS", "IP Address", "URI"):
+            yield value
 
 
 def is_distrust(error: BaseException | None) -> bool:

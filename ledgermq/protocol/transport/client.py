@@ -142,6 +142,10 @@ class CommandClient:
             prepareConnection=self._prepare,
         )
 
+    def use_tls(self, tls: ClientTls | None) -> None:
+        """Changes how connections from now on are made; None: without TLS."""
+        self._tls = tls
+
     @property
     def is_connected(self) -> bool:
         """True while requests go out at once."""
@@ -275,9 +279,10 @@ class CommandClient:
 
     def commands_received(
         self, connection: CommandProtocol, commands: list[RemotingCommand]
-    ) -> None:
-        if self._receiver is not None:
-            self._receiver.commands_received(connection, commands)
+    ) -> int | None:
+        if self._receiver is None:
+            return None
+        return self._receiver.commands_received(connection, commands)
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         if self._connection is connection:

@@ -1,10 +1,13 @@
 """CommandProtocol: one TCP connection as a stream of commands in both directions.
 
 Way in: chunk -> FrameDecoder -> decode -> answers to own requests are given to their Deferreds, all
-else to the receiver in one call for each chunk. Way out: frames gather in an Outbox until the turn
-ends, then go straight to the socket; what it does not take is given to Twisted piece by piece as
-the socket becomes writable.
+else to the receiver in one call for each chunk, or each piece of a long one. Way out: frames gather
+in an Outbox until the turn ends, then go straight to the socket; what it does not take is given to
+Twisted piece by piece as the socket becomes writable.
 
+- Share: requests of a chunk are worked on until the connection's share of a turn is used
+  (`turn_shares.py`; there may be nothing left of the turn), its outbox is full, or it is closed.
+  The rest waits, in order, and nothing more is read meanwhile; what waits at a close is dropped.
 - Unsent bytes: above pause_bytes reading pauses, below half of it it resumes, and above
   unsent_bytes_max the connection is aborted as a slow peer.
 - Bad bytes: a frame that cannot be cut, or a header that cannot be read, closes the connection with
@@ -23,16 +26,18 @@ from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from ledgermq.protocol.codes import ONE_WAY_FLAG, RESPONSE_FLAG
+from ledgermq.protocol.codes import ONE_WAY_FLAG, RESPONSE_FLAG, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode, encode_parts
 from ledgermq.protocol.errors import ConnectionClosedError, LocalProtocolError, RemoteProtocolError
-from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.tcp_times import set_tcp_times
+from ledgermq.protocol.transport.inbox import Inbox
 from ledgermq.protocol.transport.limits import ConnectionLimits
 from ledgermq.protocol.transport.outbox import Outbox, Part, StreamSocket
+from ledgermq.protocol.transport.receive_budget import ReceiveBudget
 from ledgermq.protocol.transport.requests import PendingRequests
 from ledgermq.protocol.transport.tls_link import TlsLink
-from ledgermq.protocol.transport.turn import Clock, TurnOutput
+from ledgermq.protocol.transport.turn import Clock, DelayedCall, TurnOutput
+from ledgermq.protocol.transport.turn_shares import Share, TurnShares
 
 # Twisted's 64 KiB a read costs a fifth of the throughput.
 _READ_BYTES: Final = 262_144
@@ -40,6 +45,8 @@ _READ_BYTES: Final = 262_144
 _HANDED_BYTES: Final = 65_536
 # Unsent bytes at which a turn's end is not waited for.
 _EAGER_BYTES: Final = 262_144
+# Frames that are taken before the clock is looked at again.
+_PIECE_FRAMES: Final = 128
 
 _log = Logger()
 
@@ -52,8 +59,13 @@ class Receiver(TypingProtocol):
 
     def commands_received(
         self, connection: "CommandProtocol", commands: list[RemotingCommand]
-    ) -> None:
-        """Requests of the peer, in order; never empty, never answers to own requests."""
+    ) -> int | None:
+        """Requests of the peer, in order; never empty, never answers to own requests.
+
+        Returns:
+            How many were taken from their front, one at least; the others come again in a later
+            turn. None: all. Whoever may need long asks `goes_on` before each but the first.
+        """
 
     def connection_lost(self, connection: "CommandProtocol", reason: str) -> None:
         """The connection is gone; called once, after everything else."""
@@ -63,8 +75,17 @@ class CommandProtocol(Protocol):
     """One connection.
 
     Invariants: `_is_blocked` exactly while Twisted holds bytes of ours; nothing is sent on the
-    socket meanwhile.
+    socket meanwhile. Nothing is read while requests wait.
     """
+
+    # "ip:port" of the peer, its ip, and that of this end; empty before the connection is made.
+    peer = ""
+    peer_host = ""
+    own_host = ""
+    # Seconds on the clock.
+    connected_at = 0.0
+    # Whatever the owner keeps for this connection.
+    context: Any = None
 
     def __init__(
         self,
@@ -73,6 +94,8 @@ class CommandProtocol(Protocol):
         *,
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
+        shares: TurnShares | None = None,
+        budget: ReceiveBudget | None = None,
     ) -> None:
         """Waits for its transport.
 
@@ -81,22 +104,21 @@ class CommandProtocol(Protocol):
             receiver: who gets the commands.
             limits: None for the defaults.
             output: shared by the connections of one reactor; None for one of its own.
+            shares: the line of those who used their share of a turn; None: there are no shares.
+            budget: for what was received and is not worked on; None: nobody counts.
         """
         self._clock = clock
         self._receiver = receiver
         self._limits = limits or ConnectionLimits()
         self._output = output or TurnOutput(clock)
         self._owns_output = output is None
-        # "ip:port" of the peer, its ip, and that of this end; empty before the connection is made.
-        self.peer = ""
-        self.peer_host = ""
-        self.own_host = ""
-        # Seconds on the clock.
-        self.connected_at = 0.0
-        # Whatever the owner keeps for this connection.
-        self.context: Any = None
-        # Who signed the request that is worked on, as the owner found out; None: nobody knows.
+        # Who signed the request that is worked on, and what may be shown; None: nobody, all of it.
         self.account: str | None = None
+        self.sight: Any = None
+        # Whether a request proved who the peer is, where that is asked, and, until then, who looks
+        # at headers of larger frames: may they come?
+        self.is_trusted = not self._limits.unknown_frame_bytes_max
+        self.admits_large: Callable[[CommandProtocol, RemotingCommand], bool] | None = None
         # Set by an owner that has a quicker road for some frames: it gets those of each chunk and
         # says how many it has taken from their front.
         self.take_frames: Callable[[CommandProtocol, list[bytes]], int] | None = None
@@ -105,7 +127,7 @@ class CommandProtocol(Protocol):
         # Answers that no request waited for.
         self.unmatched_responses_count = 0
         self._eager_bytes = min(_EAGER_BYTES, self._limits.pause_bytes)
-        self._decoder = FrameDecoder(self._limits.frame_bytes_max)
+        self._inbox = Inbox(self._limits, budget)
         self._requests = PendingRequests(clock, self.peer, self._limits.outstanding_max)
         self._outbox = Outbox()
         # The socket when it can be written to directly; None for TLS and for transports of tests.
@@ -122,16 +144,19 @@ class CommandProtocol(Protocol):
         self._handed_bytes = 0
         self._is_blocked = False
         self._is_registering = False
+        # Reading is paused while the outbox is full or requests wait.
+        self._is_full = False
         self._is_reading_paused = False
+        self._shares = shares
+        # Its share of a turn; whether it stands in the line.
+        self._share = None if shares is None else Share(shares)
+        self._is_in_line = False
+        # Ends the time in which nothing of this connection is worked on.
+        self._held_call: DelayedCall | None = None
         self._close_reason: str | None = None
-        self._has_received_frame = False
-        # Seconds on the clock: of the last read or write, of the first byte of an unfinished frame,
-        # of the last progress of a blocked outbox.
+        # Seconds on the clock: of the last read or write, of the last progress of a blocked outbox.
         self._active_at = 0.0
-        self._frame_begun_at: float | None = None
         self._drained_at = 0.0
-        # Checks in a row that found the unfinished frame too slow.
-        self._slow_checks_count = 0
 
     @property
     def is_open(self) -> bool:
@@ -139,9 +164,35 @@ class CommandProtocol(Protocol):
         return self._is_open
 
     @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """Names in the peer's verified certificate; empty without TLS, and without one."""
+        return self._link.certificate_names if isinstance(self._link, TlsLink) else ()
+
+    @property
     def unsent_bytes(self) -> int:
         """Bytes that were sent here and that the socket has not taken yet."""
         return self._outbox.size_bytes + self._handed_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that came in and were not worked on."""
+        return self._inbox.held_bytes
+
+    @property
+    def active_at(self) -> float:
+        """When the last bytes came in or went out, seconds on the clock."""
+        return self._active_at
+
+    def goes_on(self) -> bool:
+        """Tells whether another request of this connection may be worked on in this turn."""
+        if self._share is None:
+            return self._is_open
+        return (
+            self._is_open
+            and self._held_call is None
+            and self._clock.seconds() < self._share.end_s
+            and self.unsent_bytes <= self._limits.pause_bytes
+        )
 
     def send(self, command: RemotingCommand) -> None:
         """Sends a command at the end of this turn; does nothing when the connection is closed.
@@ -236,6 +287,17 @@ class CommandProtocol(Protocol):
 
     # Closing and pausing.
 
+    def hold(self, seconds: float) -> None:
+        """Has nothing more read, and no more requests worked on, for so long; called while one is
+        worked on.
+        """
+        if self._is_open and self._held_call is None and self._shares is not None:
+            self._held_call = self._clock.callLater(seconds, self._end_hold)
+
+    def _end_hold(self) -> None:
+        self._held_call = None
+        self._pause_or_read()
+
     def close(self, reason: str) -> None:
         """Sends what has gathered, then closes; `reason` reaches the receiver."""
         if not self._is_open:
@@ -246,6 +308,7 @@ class CommandProtocol(Protocol):
             self._is_open = False
             self._close_reason = reason
             self._drained_at = self._clock.seconds()
+            self._inbox.clear(self)
             self._link.loseConnection()
 
     def abort(self, reason: str) -> None:
@@ -256,11 +319,25 @@ class CommandProtocol(Protocol):
         if self._close_reason is None:
             self._close_reason = reason
         self._outbox.clear()
+        self._inbox.clear(self)
         self._link.abortConnection()
 
     def limit_silence(self, idle_timeout_s: float) -> None:
         """Changes the time without a read or write that closes this one connection."""
         self._limits = replace(self._limits, idle_timeout_s=idle_timeout_s)
+
+    def begin_greeting(self, timeout_s: float, frame_bytes_max: int) -> None:
+        """Has the peer say who it is: until `end_greeting`, frames are small, and in time it ends.
+
+        Args:
+            timeout_s: after so long the connection is closed, whatever came on it.
+            frame_bytes_max: greatest frame that is read meanwhile.
+        """
+        self._inbox.begin_greeting(self._clock.seconds() + timeout_s, frame_bytes_max)
+
+    def end_greeting(self) -> None:
+        """Takes away the limits of `begin_greeting`: it is known who the peer is."""
+        self._inbox.end_greeting()
 
     def check(self, now_s: float) -> None:
         """Applies the times of ConnectionLimits; the owner calls it about once a second."""
@@ -270,19 +347,17 @@ class CommandProtocol(Protocol):
         if self._is_blocked or not self._is_open:
             if _is_over(self._drained_at, now_s, limits.drain_timeout_s):
                 self.abort(f"{self.unsent_bytes} bytes unsent for {limits.drain_timeout_s:g} s")
-        elif _is_over(self._frame_begun_at, now_s, limits.frame_timeout_s):
-            size = self._decoder.buffered_bytes
-            self.abort(f"frame not whole in {limits.frame_timeout_s:g} s, {size} bytes of it came")
-        elif self._is_too_slow(now_s):
-            size = self._decoder.buffered_bytes
-            self.abort(
-                f"frame too slow, {size} bytes of it came, {limits.frame_bytes_s_min} a second are"
-                " the least"
-            )
-        elif not self._has_received_frame and _is_over(
+        elif self._is_reading_paused:
+            # It is this end that keeps the peer waiting.
+            self._active_at = now_s
+        elif fault := self._inbox.fault_at(now_s):
+            self.abort(fault)
+        elif not self._inbox.has_received_frame and _is_over(
             self.connected_at, now_s, limits.first_frame_timeout_s
         ):
             self.close(f"no frame in {limits.first_frame_timeout_s:g} s")
+        elif not self.is_trusted and _is_over(self.connected_at, now_s, limits.unknown_timeout_s):
+            self.close(f"no request that was let pass in {limits.unknown_timeout_s:g} s")
         elif _is_over(self._active_at, now_s, limits.idle_timeout_s):
             self.close(f"idle for {limits.idle_timeout_s:g} s")
 
@@ -320,29 +395,30 @@ class CommandProtocol(Protocol):
             return
         self._active_at = self._clock.seconds()
         self.received_count += 1
+        # Read before reading was paused, it waits behind the rest.
+        was_waiting = self._inbox.is_waiting
         try:
-            frames = self._decoder.feed(data)
+            is_more = self._inbox.feed(data, self._active_at)
         except RemoteProtocolError as error:
             self._refuse_bytes(error)
             return
-        if not self._decoder.buffered_bytes:
-            self._frame_begun_at = None
-        elif frames or self._frame_begun_at is None:
-            self._frame_begun_at = self._active_at
-        if not frames:
-            return
-        self._has_received_frame = True
-        # What is sent meanwhile goes out below, not at the end of the turn.
-        self._is_flush_due = True
-        try:
-            taken = 0 if self.take_frames is None else self.take_frames(self, frames)
-            commands = self._decoded(frames[taken:]) if taken < len(frames) else []
-            if commands:
-                self._hand_on(commands)
-        except Exception:
-            _log.failure("closing {peer}: receiver failed", peer=self.peer)
-            self.abort("internal error")
-        self.flush()
+        if is_more and not was_waiting:
+            self._begin_work()
+        if not self.is_trusted:
+            self._judge_large()
+        if self._is_open:
+            self._inbox.count(self, self._active_at)
+
+    def go_on(self) -> None:
+        """Works on what waits for one more share; called when it is this connection's turn."""
+        self._is_in_line = False
+        if self._is_open and not self._is_full and self._held_call is None:
+            self._active_at = self._clock.seconds()
+            if self._share is not None:
+                self._share.begin_anew(self._active_at)
+            self._work()
+            if self._is_open:
+                self._inbox.count(self, self._active_at)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fails what waits and tells the receiver."""
@@ -353,10 +429,16 @@ class CommandProtocol(Protocol):
         self._socket = None
         self._outbox.clear()
         self._handed_bytes = 0
+        self._inbox.clear(self)
+        if self._held_call is not None:
+            self._held_call.cancel()
+            self._held_call = None
         if self._owns_output:
             self._output.stop()
         self._requests.fail_all(text)
         self._receiver.connection_lost(self, text)
+        # A transport knows its protocol: each would keep the other until cycles are collected.
+        self._link = self.transport = None
 
     def resumeProducing(self) -> None:
         """Twisted has sent what it got: the socket takes more."""
@@ -366,27 +448,99 @@ class CommandProtocol(Protocol):
         self._handed_bytes = 0
         self._link.unregisterProducer()
         self.flush()
-        if self._is_reading_paused and self.unsent_bytes < self._limits.pause_bytes // 2:
-            self._is_reading_paused = False
-            if not self._is_lost:
-                self._link.resumeProducing()
+        if self._is_full and self.unsent_bytes < self._limits.pause_bytes // 2:
+            self._is_full = False
+            self._pause_or_read()
 
     def stopProducing(self) -> None:
         """The connection is going away; connectionLost does the rest."""
 
-    # Inside.
+    def _begin_work(self) -> None:
+        """Works on what was just read, or has it wait when nothing is left of this turn."""
+        if self._share is None or self._share.begin(self._active_at):
+            self._work()
+        else:
+            self._pause_or_read()
 
-    def _is_too_slow(self, now_s: float) -> bool:
-        """Tells whether a frame has trickled for some checks; one late check proves nothing, for
-        what the peer sent meanwhile may still wait in the socket.
-        """
-        begun_at, limits = self._frame_begun_at, self._limits
-        if begun_at is None or not limits.frame_bytes_s_min:
-            self._slow_checks_count = 0
-            return False
-        is_slow = self._decoder.buffered_bytes < (now_s - begun_at) * limits.frame_bytes_s_min
-        self._slow_checks_count = self._slow_checks_count + 1 if is_slow else 0
-        return self._slow_checks_count >= limits.slow_checks_max
+    def _work(self) -> None:
+        """Works on what was read until nothing is left or the share is used."""
+        inbox = self._inbox
+        # What is sent meanwhile goes out below, not at the end of the turn.
+        self._is_flush_due = True
+        try:
+            self._work_off()
+        except Exception:
+            _log.failure("closing {peer}: receiver failed", peer=self.peer)
+            self.abort("internal error")
+        before_s = self._active_at
+        self.flush()
+        if self._share is not None:
+            # Where something was sent, the time is known.
+            now_s = self._active_at if self._active_at != before_s else self._clock.seconds()
+            self._share.end(now_s)
+        if not self._is_open:
+            inbox.clear(self)
+        elif inbox.is_waiting or self._is_reading_paused or self._held_call is not None:
+            self._pause_or_read()
+
+    def _work_off(self) -> None:
+        inbox = self._inbox
+        frames, taken = inbox.frames, 0
+        piece_max = len(frames) if self._shares is None else _PIECE_FRAMES
+        while True:
+            if not inbox.commands:
+                piece = frames[taken : taken + piece_max]
+                quick = 0 if self.take_frames is None else self.take_frames(self, piece)
+                taken += quick
+                if quick < len(piece) and (not quick or self.goes_on()):
+                    taken += len(piece) - quick
+                    inbox.commands = self._requests_among(self._decoded(piece[quick:]))
+            if inbox.commands and self._is_open:
+                count = self._receiver.commands_received(self, inbox.commands)
+                inbox.commands = [] if count is None else inbox.commands[count:]
+            if not inbox.commands and taken == len(frames):
+                break
+            if not self.goes_on():
+                break
+        del frames[:taken]
+
+    def _judge_large(self) -> None:
+        """Closes when an unknown peer begins a larger frame than it may."""
+        try:
+            head = self._inbox.find_large()
+            if head is None or not self._is_open:
+                return
+            command = decode(head)
+        except RemoteProtocolError as error:
+            self._refuse_bytes(error)
+            return
+        if self.admits_large is not None and self.admits_large(self, command):
+            self._inbox.admit_large()
+            return
+        size_max = self._limits.unknown_frame_bytes_max
+        size = self._inbox.wanted_bytes
+        refusal = RemoteProtocolError("frame length before a valid signature", size, size_max)
+        if not command.is_one_way and not command.is_response:
+            self.send(command.response(ResponseCode.SYSTEM_ERROR, str(refusal)))
+        self._refuse_bytes(refusal)
+
+    def _pause_or_read(self) -> None:
+        """Reads on, or not, as the outbox and the requests that wait have it."""
+        is_waiting = self._inbox.is_waiting
+        is_held = self._held_call is not None
+        if is_waiting and not self._is_full and not self._is_in_line and not is_held:
+            assert self._shares is not None and self._share is not None
+            self._is_in_line = True
+            self._shares.wait(self, is_heavy=self._share.is_heavy)
+        is_paused = self._is_full or is_waiting or is_held
+        if is_paused == self._is_reading_paused or self._is_lost:
+            return
+        self._is_reading_paused = is_paused
+        if is_paused:
+            self._link.pauseProducing()
+        else:
+            self._inbox.begin_anew(self._clock.seconds())
+            self._link.resumeProducing()
 
     def _decoded(self, frames: list[bytes]) -> list[RemotingCommand]:
         """Returns the commands of some frames; none, and closes, when one cannot be read."""
@@ -400,14 +554,14 @@ class CommandProtocol(Protocol):
         _log.warn("closing {peer}: bad bytes: {error}", peer=self.peer, error=error)
         self.close(f"bad bytes: {error}")
 
-    def _hand_on(self, commands: list[RemotingCommand]) -> None:
+    def _requests_among(self, commands: list[RemotingCommand]) -> list[RemotingCommand]:
+        """Gives answers to those who wait for them; returns the requests."""
         requests = [command for command in commands if not command.flag & RESPONSE_FLAG]
         if len(requests) != len(commands):
             for command in commands:
                 if command.flag & RESPONSE_FLAG and not self._requests.resolve(command):
                     self.unmatched_responses_count += 1
-        if requests and self._is_open:
-            self._receiver.commands_received(self, requests)
+        return requests
 
     def _flush_early(self) -> None:
         """Sends before the turn ends and applies the marks to what is left."""
@@ -421,10 +575,9 @@ class CommandProtocol(Protocol):
                 limit_bytes=self._limits.unsent_bytes_max,
             )
             self.abort(f"slow peer: {unsent} bytes unsent")
-        elif unsent > self._limits.pause_bytes and not self._is_reading_paused:
-            self._is_reading_paused = True
-            if not self._is_lost:
-                self._link.pauseProducing()
+        elif unsent > self._limits.pause_bytes and not self._is_full:
+            self._is_full = True
+            self._pause_or_read()
 
     def _hand_over(self) -> None:
         """Gives Twisted the front of the outbox, so that it says when the socket takes more."""

@@ -15,6 +15,9 @@ class ConnectionLimits:
 
     # Greatest frame that is read, with its length bytes.
     frame_bytes_max: int = FRAME_BYTES_MAX
+    # The same until a peer is known, where the owner of the port finds that out; larger ones only
+    # as `admits_large` of the connection has it. 0: no such limit.
+    unknown_frame_bytes_max: int = 0
     # Unsent bytes at which a peer counts as too slow and the connection is closed.
     unsent_bytes_max: int = 64 * _MIB
     # Unsent bytes above which reading pauses; it resumes below half of it.
@@ -25,6 +28,9 @@ class ConnectionLimits:
     idle_timeout_s: float = 120.0
     # The first whole frame must come within this time of the connection.
     first_frame_timeout_s: float = 30.0
+    # After which one is closed whose peer is still not known to be allowed anything, where that
+    # matters (unknown_frame_bytes_max).
+    unknown_timeout_s: float = 60.0
     # A frame must be whole within this time of its first byte.
     frame_timeout_s: float = 30.0
     # A frame that comes more slowly, in this many checks in a row, is cut off before that.

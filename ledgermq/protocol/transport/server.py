@@ -13,13 +13,18 @@ from ledgermq.protocol.rate_limit import RateLimit
 from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.command_protocol import CommandProtocol, Receiver
 from ledgermq.protocol.transport.limits import ConnectionLimits
+from ledgermq.protocol.transport.receive_budget import ReceiveBudget
 from ledgermq.protocol.transport.tls_link import TlsLink
 from ledgermq.protocol.transport.turn import DelayedCall, TurnOutput
+from ledgermq.protocol.transport.turn_shares import TurnShares
 
 # Java's server backlog.
 _BACKLOG: Final = 1024
 # How often the times of the connections are checked.
 _CHECK_INTERVAL_S: Final = 1.0
+# So many of them in one turn, and when the next ones are.
+_CHECKED_MAX: Final = 200
+_CHECK_PAUSE_S: Final = 0.01
 # How long a stopping server waits for answers to go out.
 _STOP_TIMEOUT_S: Final = 2.0
 # One line in the log for all connections refused in this time.
@@ -67,6 +72,8 @@ class CommandServer:
         limits: ConnectionLimits | None = None,
         output: TurnOutput | None = None,
         tls: ServerTls | None = None,
+        shares: TurnShares | None = None,
+        budget: ReceiveBudget | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -83,6 +90,8 @@ class CommandServer:
             limits: of each connection.
             output: shared with other servers and clients on this reactor; None for one of its own.
             tls: lets clients use TLS on the same port; None without.
+            shares: shared with other servers whose clients count alike; None for one of its own.
+            budget: shared with others likewise.
         """
         self._reactor = reactor
         self._receiver = receiver
@@ -97,6 +106,9 @@ class CommandServer:
         # itself.
         self.output = output or TurnOutput(reactor)
         self._owns_output = output is None
+        self._owns_shares = shares is None
+        self._shares = shares or TurnShares(reactor)
+        self._budget = budget or ReceiveBudget()
         # Open connections.
         self.connections: set[CommandProtocol] = set()
         # Connections that were refused for a limit.
@@ -154,7 +166,14 @@ class CommandServer:
             and host_count < self._connections_per_host_max
             and self._new_connections.take(host, now_s)
         ):
-            return CommandProtocol(self._reactor, self, limits=self._limits, output=self.output)
+            return CommandProtocol(
+                self._reactor,
+                self,
+                limits=self._limits,
+                output=self.output,
+                shares=self._shares,
+                budget=self._budget,
+            )
         self.refused_count += 1
         if now_s - self._refusal_logged_at >= _REFUSAL_LOG_INTERVAL_S:
             self._refusal_logged_at = now_s
@@ -181,8 +200,8 @@ class CommandServer:
 
     def commands_received(
         self, connection: CommandProtocol, commands: list[RemotingCommand]
-    ) -> None:
-        self._receiver.commands_received(connection, commands)
+    ) -> int | None:
+        return self._receiver.commands_received(connection, commands)
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         self.connections.discard(connection)
@@ -197,10 +216,20 @@ class CommandServer:
                 self._finish(None)
 
     def _check(self) -> None:
+        """Checks each connection once a second; of ten thousand, some in each turn."""
+        self._check_next(tuple(self.connections), self._reactor.seconds() + _CHECK_INTERVAL_S)
+
+    def _check_next(self, connections: tuple[CommandProtocol, ...], again_at: float) -> None:
         now_s = self._reactor.seconds()
-        for connection in tuple(self.connections):
+        for connection in connections[:_CHECKED_MAX]:
             connection.check(now_s)
-        self._check_call = self._reactor.callLater(_CHECK_INTERVAL_S, self._check)
+        rest = connections[_CHECKED_MAX:]
+        if rest:
+            self._check_call = self._reactor.callLater(
+                _CHECK_PAUSE_S, self._check_next, rest, again_at
+            )
+        else:
+            self._check_call = self._reactor.callLater(max(again_at - now_s, 0.0), self._check)
 
     def _close_connections(self, _: object) -> None:
         if not self.connections:
@@ -221,5 +250,7 @@ class CommandServer:
             self._stop_call = None
         if self._owns_output:
             self.output.stop()
+        if self._owns_shares:
+            self._shares.stop()
         if self._stopped is not None and not self._stopped.called:
             self._stopped.callback(None)

@@ -1,0 +1,50 @@
+"""Files that hold a secret: read whole, and only when nobody but their owner may.
+
+A file of root's that this process's own group may read, and nobody else, counts as its own: so do
+orchestrators and packages give secrets to programs that are not root.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+_OTHERS_BITS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+class PrivateFileError(ValueError):
+    """A file that is not used; names it and says why, and shows nothing of what is in it."""
+
+
+def read_private_file(path: Path, what: str, bytes_max: int) -> bytes:
+    """Reads a file that others may neither read nor write.
+
+    Args:
+        path: of the file.
+        what: names it to people.
+        bytes_max: longer ones are no secrets but other files.
+
+    Raises:
+        PrivateFileError: no such file, no regular one, a longer one, or one that others may read.
+    """
+    try:
+        # Mode and bytes are of the same file, whatever the name becomes in between; a pipe that
+        # nobody writes to is not waited for.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            mode = status.st_mode
+            data = file.read(bytes_max + 1) if stat.S_ISREG(mode) else b""
+    except OSError as error:
+        raise PrivateFileError(f"{what} {path}: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        raise PrivateFileError(f"{what} {path}: no regular file")
+    is_given = status.st_uid == 0 and status.st_gid == os.getegid() != 0
+    if mode & (_OTHERS_BITS & ~stat.S_IRGRP if is_given else _OTHERS_BITS):
+        raise PrivateFileError(
+            f"{what} {path} has mode {mode & 0o777:04o}: others may read or write it;"
+            f" chmod 0600 {path}"
+        )
+    if len(data) > bytes_max:
+        raise PrivateFileError(f"{what} {path}: more than {bytes_max} bytes")
+    return data

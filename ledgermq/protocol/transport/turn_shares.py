@@ -1,0 +1,214 @@
+"""TurnShares: how much of one turn of the reactor goes into what connections ask for.
+
+What came in one read may take a millisecond or ten seconds, as its sender likes, and any number of
+connections may send. So all requests of a turn share a bounded part of it, in time, and each
+connection has a share of that: when it is used, what is left of its requests waits here, in a line
+with others like it, until the next turn. Between two turns the reactor serves all other sockets,
+and what was asked for is carried out: proposed, written, sent to the others, answered.
+
+An answer takes several turns. So that those who ask for little do not wait for those who ask for
+much, the latter get less of each turn while the former are there, and stand behind them in the
+line. A single request is never cut: whoever works on one for long must bound that itself; what it
+took beyond the part of its turn is missing from that of the next ones.
+
+A share ends by the clock. Who asks for much is told by processor time: on a busy machine a thread
+may stand still for longer than any request takes, and nobody is to blame for that.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ledgermq.protocol.transport.turn import Clock, DelayedCall
+
+# Seconds of a turn: for one connection, for all, and for all that ask for much while others are
+# there who do not.
+SHARE_S: Final = 0.005
+TURN_S: Final = 0.01
+CROWDED_S: Final = 0.002
+# Who owes this or more asks for much: what it used lately, of which a tenth of the time that passes
+# is taken off, and which never counts as more than the second number.
+LIGHT_S: Final = 0.001
+_DEBT_MAX_S: Final = 0.01
+_PAID_BACK: Final = 0.1
+# Of those who ask for much: what they took too much, and what never counts as more.
+_CARRIED_MAX_S: Final = 0.1
+# Those who ask for little are there for so long after the last of them was served.
+_MEMORY_S: Final = 1.0
+
+
+class Waiting(Protocol):
+    """A connection with requests left."""
+
+    def go_on(self) -> None:
+        """Works on them for one share, and comes back to the line when some are left."""
+
+
+class Share:
+    """That of one connection."""
+
+    __slots__ = ("_begun_s", "_debt_s", "_is_exact", "_noted_at", "_shares", "end_s", "is_heavy")
+
+    def __init__(self, shares: "TurnShares") -> None:
+        """Begins without debt."""
+        self._shares = shares
+        # Of the work under way: in processor time, or on the clock where nobody is in the way.
+        self._begun_s = 0.0
+        self._is_exact = False
+        self._debt_s = 0.0
+        self._noted_at = 0.0
+        # When that of this turn is used, seconds on the clock.
+        self.end_s = 0.0
+        # Whether the connection asks for much.
+        self.is_heavy = False
+
+    def begin(self, now_s: float) -> bool:
+        """Tells whether what was just read may be worked on, or waits in the line."""
+        shares = self._shares
+        if self.is_heavy:
+            self.is_heavy = self._debt_at(now_s) >= LIGHT_S
+        left_s = shares.left_s(now_s, is_heavy=self.is_heavy)
+        if left_s <= 0 or (self.is_heavy and shares.is_crowded):
+            return False
+        self._begin(now_s, left_s)
+        return True
+
+    def begin_anew(self, now_s: float) -> None:
+        """Begins the share of one that comes from the line: one request at least."""
+        self._begin(now_s, self._shares.left_s(now_s, is_heavy=self.is_heavy))
+
+    def _begin(self, now_s: float, left_s: float) -> None:
+        shares = self._shares
+        self.end_s = now_s + min(shares.share_s, left_s)
+        # Asking for processor time costs as much as a small request's tenth.
+        self._is_exact = shares.is_busy
+        self._begun_s = shares.processor_s() if self._is_exact else now_s
+
+    def end(self, now_s: float) -> None:
+        """Counts what was used."""
+        used_s = (self._shares.processor_s() if self._is_exact else now_s) - self._begun_s
+        was_heavy = self.is_heavy
+        self._debt_s = debt_s = min(self._debt_at(now_s) + used_s, _DEBT_MAX_S)
+        self._noted_at = now_s
+        self.is_heavy = debt_s >= LIGHT_S
+        self._shares.note(used_s, now_s, is_heavy=self.is_heavy, was_heavy=was_heavy)
+
+    def _debt_at(self, now_s: float) -> float:
+        return max(self._debt_s - (now_s - self._noted_at) * _PAID_BACK, 0.0)
+
+
+class TurnShares:
+    """The turns of one reactor and the line of one server; all in the reactor's thread.
+
+    Invariant: while somebody waits, and while something of this turn is used that is worth a call,
+    a call for the next turn is due.
+    """
+
+    __slots__ = (
+        "_call", "_carried_s", "_clock", "_crowded_s", "_heavy", "_heavy_used_s", "_light",
+        "_light_at", "_turn_s", "_used_s", "processor_s", "share_s",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        share_s: float = SHARE_S,
+        turn_s: float = TURN_S,
+        crowded_s: float = CROWDED_S,
+        processor_s: Callable[[], float] | None = None,
+    ) -> None:
+        """Begins with nobody in the line.
+
+        Args:
+            clock: the reactor.
+            share_s: seconds of a turn that one connection may use.
+            turn_s: the same for all together.
+            crowded_s: the same for those that ask for much while there are others.
+            processor_s: tells the processor time of this thread in seconds; None: the clock's.
+        """
+        assert share_s > 0 and 0 < crowded_s <= turn_s
+        self._clock = clock
+        self.processor_s = processor_s or clock.seconds
+        self.share_s = share_s
+        self._turn_s = turn_s
+        self._crowded_s = crowded_s
+        # What this turn, and those before it that used next to nothing, used; and of that those
+        # who ask for much.
+        self._used_s = self._heavy_used_s = 0.0
+        # What those who ask for much took beyond their part of former turns.
+        self._carried_s = 0.0
+        # Seconds on the clock: when one that asks for little was last served.
+        self._light_at = float("-inf")
+        # The line: those that ask for little stand before the others.
+        self._light: deque[Waiting] = deque()
+        self._heavy: deque[Waiting] = deque()
+        self._call: DelayedCall | None = None
+
+    def __len__(self) -> int:
+        return len(self._light) + len(self._heavy)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether one that asks for much stands in the line."""
+        return bool(self._heavy)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether so much of this turn is used that who asks for much makes a difference."""
+        return self._call is not None
+
+    def left_s(self, now_s: float, *, is_heavy: bool) -> float:
+        """Returns what a connection may use of what is left of this turn, in seconds."""
+        if is_heavy:
+            return self._heavy_s(now_s) - self._used_s - self._carried_s
+        return self._turn_s - self._used_s
+
+    def note(self, used_s: float, now_s: float, *, is_heavy: bool, was_heavy: bool) -> None:
+        """Counts what a connection used of this turn; it asks, and asked, for much, or not."""
+        self._used_s += used_s
+        if is_heavy or was_heavy:
+            self._heavy_used_s += used_s
+        if not is_heavy:
+            self._light_at = now_s
+        if self._used_s >= LIGHT_S:
+            self._call_next_turn()
+
+    def wait(self, connection: Waiting, *, is_heavy: bool) -> None:
+        """Puts a connection into the line; it must not stand there already."""
+        (self._heavy if is_heavy else self._light).append(connection)
+        self._call_next_turn()
+
+    def stop(self) -> None:
+        """Leaves no delayed call; those in the line wait for ever."""
+        self._light.clear()
+        self._heavy.clear()
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _heavy_s(self, now_s: float) -> float:
+        return self._crowded_s if now_s - self._light_at < _MEMORY_S else self._turn_s
+
+    def _call_next_turn(self) -> None:
+        if self._call is None:
+            self._call = self._clock.callLater(0, self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Lets those who stand in the line go on, each once, until the turn's part is used."""
+        self._call = None
+        heavy_s = self._heavy_s(self._clock.seconds())
+        carried_s = self._carried_s + self._heavy_used_s - heavy_s
+        self._carried_s = min(max(carried_s, 0.0), _CARRIED_MAX_S)
+        self._used_s = self._heavy_used_s = 0.0
+        # Whoever comes back to the line is served in another turn.
+        light_count, heavy_count = len(self._light), len(self._heavy)
+        self._serve(self._light, light_count, self._turn_s)
+        self._serve(self._heavy, heavy_count, heavy_s - self._carried_s)
+        if self._light or self._heavy:
+            self._call_next_turn()
+
+    def _serve(self, line: deque[Waiting], count: int, limit_s: float) -> None:
+        while count and line and self._used_s < limit_s:
+            line.popleft().go_on()
+            count -= 1
