@@ -13,12 +13,14 @@ know of it: topics and groups that are on their way (`coming.py`), offsets that 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
+from ledgermq.protocol.group_keys import group_key
 from ledgermq.state import names
+from ledgermq.state.access_changes import AccessChanges, AccessRules
 from ledgermq.state.coming import Coming
 from ledgermq.state.commands import (
-    AccessChanged,
     Command,
     DeliveriesPlanned,
     GroupsChanged,
@@ -31,7 +33,6 @@ from ledgermq.state.consumer_offsets import ConsumerOffsetTable, OffsetsByKey
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import (
     BrokerError,
-    CommitTimeoutError,
     GroupNotFoundError,
     InvalidRequestError,
     ServiceUnavailableError,
@@ -39,12 +40,12 @@ from ledgermq.state.errors import (
 )
 from ledgermq.state.formats import StateFormats
 from ledgermq.state.lock_requests import LockRequests
-from ledgermq.state.machine import AccessRules, Events, StateMachine
+from ledgermq.state.machine import Events, StateMachine
 from ledgermq.state.offset_commits import OffsetCommits
 from ledgermq.state.offset_expiry import OffsetExpiry
 from ledgermq.state.proposals import StateProposals, StateWriter
 from ledgermq.state.queue_progress import Run
-from ledgermq.state.records import cut_bytes
+from ledgermq.state.records import cut_bytes, entry_bytes_max
 from ledgermq.state.refusals import Refusals
 from ledgermq.state.subscriptions import (
     SubscriptionGroup,
@@ -54,6 +55,10 @@ from ledgermq.state.subscriptions import (
 from ledgermq.state.sweep import STEP_BYTES, StateSweep
 from ledgermq.state.topics import PERM_INHERIT, TopicConfig, TopicTable
 from ledgermq.state.under_way import OnCommitted
+
+# Told of a topic or group that is made by its use, when it is committed or why it is not: its
+# kind, its name, and its maker.
+OnMade = Callable[[str, str, Any, BrokerError | None], None]
 
 
 class CreationLimits(Protocol):
@@ -114,6 +119,7 @@ class BrokerState:
         machine = self._machine = StateMachine(topics, groups, offsets)
         self.topics, self.groups, self.offsets = topics, groups, offsets
         self.locks, self.progress, self.pulled = machine.locks, machine.progress, machine.pulled
+        self.access_record = machine.rules
         self._now_ms = now_ms
         self._clock_ms = clock_ms
         self._auto_create_groups = auto_create_groups
@@ -122,17 +128,13 @@ class BrokerState:
         self._cut_bytes = cut_bytes(body_bytes_max)
         self._proposals = StateProposals(write, body_bytes_max, clock_ms)
         self._sweeps = Refusals("the broker's state", clock_ms)
-        self._access_records = Refusals("the rules of access control", clock_ms)
-        self._is_access_wanted = False
-        self._sweep = StateSweep(
-            machine,
-            self._proposals,
-            self._sweeps,
-            self.formats,
-            self._cut_bytes,
-            sweep_step_bytes,
+        self.access_changes = self._new_access_changes(body_bytes_max)
+        self._sweep = self._new_sweep(sweep_step_bytes)
+        # Whether this member leads now, for answers without a proposal; the ledger's owner sets it.
+        self.confirm_lead: Callable[[OnCommitted], None] = _lead_alone
+        self.lock_requests = LockRequests(
+            self.locks, self._proposals, self._propose, self._confirm_lead, clock_ms
         )
-        self.lock_requests = LockRequests(self.locks, self._proposals, self._propose, clock_ms)
         self.expiry = OffsetExpiry(offsets, self.find_topic, self._propose, clock_ms)
         self.commits = self._new_commits(call_at_end_of_turn)
         # Of tables with changes that were proposed in this leadership: what the last one leads to.
@@ -142,9 +144,28 @@ class BrokerState:
         self._groups_coming = Coming(groups, body_bytes_max)
         # Of those for whom topics and groups come into being; None where nobody is counted.
         self.creations: CreationLimits | None = None
+        # None: nobody wants to know.
+        self.on_made: OnMade | None = None
         # Names of tables that are newer than their files; whoever writes these takes them out.
         self.unsaved: set[str] = set()
-        # Tables that are newer than their files; cleared by whoever writes them.
+
+    def _new_sweep(self, step_bytes: int) -> StateSweep:
+        return StateSweep(
+            self._machine,
+            self._proposals,
+            self._sweeps,
+            self.formats,
+            self._cut_bytes,
+            step_bytes,
+        )
+
+    def _new_access_changes(self, body_bytes_max: int) -> AccessChanges:
+        return AccessChanges(
+            self._machine.rules, self._propose, entry_bytes_max(body_bytes_max), self._clock_ms
+        )
+
+    def _confirm_lead(self, done: OnCommitted) -> None:
+        self.confirm_lead(done)
 
     def _new_commits(
         self, call_at_end_of_turn: Callable[[Callable[[], None]], object]
@@ -163,11 +184,11 @@ class BrokerState:
     @property
     def access(self) -> AccessRules | None:
         """Rules of access control; None while it is off."""
-        return self._machine.access
+        return self.access_changes.rules
 
     @access.setter
     def access(self, rules: AccessRules | None) -> None:
-        self._machine.access = rules
+        self.access_changes.rules = rules
 
     @property
     def is_leading(self) -> bool:
@@ -184,7 +205,7 @@ class BrokerState:
         """What of the state the log refuses, or who cannot read it, for operators; None while all
         is well.
         """
-        refused = (self._sweeps.alarm, self.commits.alarm, self._access_records.alarm)
+        refused = (self._sweeps.alarm, self.commits.alarm, self.access_changes.alarm)
         alarms = (*refused, self.formats.alarm)
         return next((alarm for alarm in alarms if alarm is not None), None)
 
@@ -202,13 +223,13 @@ class BrokerState:
         self.lock_requests.lead()
         self.expiry.lead()
         self._sweep.begin()
-        if self.access is not None:
-            self.write_access()
+        self.access_changes.lead()
 
     def follow(self) -> None:
         """This member proposes no more."""
         if self.is_leading:
             # First, so that what is held back is not taken for refused by the log.
+            self.access_changes.follow()
             self.commits.follow(ServiceUnavailableError("another member leads, or is about to"))
             self._proposals.follow()
         self.progress.follow()
@@ -220,9 +241,7 @@ class BrokerState:
         self._groups_coming.clear()
         self.commits.forget()
         self._sweep.follow()
-        self._is_access_wanted = False
-        for refusals in (self._sweeps, self._access_records):
-            refusals.forget()
+        self._sweeps.forget()
 
     def adopt(
         self,
@@ -335,7 +354,14 @@ class BrokerState:
             As `check_topic`.
         """
         self.check_topic(topic, maker)
-        self.put_topic(topic)
+        self.put_topic(topic, self._made("topic", topic.name, maker))
+
+    def _made(self, kind: str, name: str, maker: object) -> OnCommitted | None:
+        """Returns who is told what becomes of a topic or group that is made by its use."""
+        on_made = self.on_made
+        if on_made is None or maker is None:
+            return None
+        return partial(on_made, kind, name, maker)
 
     def group_for_use(self, name: str, maker: object = None) -> SubscriptionGroup:
         """Returns a group; one that is missing is made by a leader when that is allowed. A follower
@@ -362,7 +388,7 @@ class BrokerState:
         group = SubscriptionGroup(name)
         if self.is_leading:
             self.check_group(group, maker)
-            self.put_group(group)
+            self.put_group(group, self._made("group", group.name, maker))
         return group
 
     def topic_for_group(
@@ -435,49 +461,18 @@ class BrokerState:
         Raises:
             BrokerError: it is refused.
         """
-        key = f"{topic}@{group}"
+        key = group_key(topic, group)
         self.offsets.check(key, queue_id, offset)
         self.offsets.room_for(key, queue_id)
         self.offsets.put({key: {queue_id: offset}})
         self.unsaved.add("offsets")
 
-    # Rules of access control, and sweeps.
-
-    def write_access(self, done: OnCommitted | None = None) -> None:
-        """Proposes the rules of access control that are in force here."""
-        assert self.access is not None
-        self._is_access_wanted = False
-        writer = self._proposals.writer
-
-        def ended(error: BrokerError | None) -> None:
-            if self._proposals.writer == writer:
-                if error is None:
-                    self._access_records.stored()
-                elif not isinstance(error, CommitTimeoutError):
-                    self._is_access_wanted = True
-                    self._access_records.refused(error)
-            if done is not None:
-                done(error)
-
-        self._propose(AccessChanged(self.access.to_record()), ended)
-
-    def reload_access(self) -> None:
-        """Looks whether the file of access rules was changed; a leader tells all members, and
-        tells again what the log refused.
-        """
-        if self.access is None:
-            return
-        is_other = self.access.reload()
-        is_due = self._is_access_wanted and not self._access_records.is_waiting
-        if self.is_leading and (is_other or is_due):
-            self.write_access()
+    # Sweeps.
 
     def begin_sweep(self) -> None:
         """Has all tables proposed once more, a little at a time."""
         if self.is_leading:
             self._sweep.begin()
-            if self.access is not None:
-                self.write_access()
 
     def sweep(self) -> None:
         """Takes the next step of a sweep; called many times a second."""
@@ -523,10 +518,6 @@ class BrokerState:
         self.formats.note(proposed.version)
         command = proposed.command
         is_own = self.is_leading and proposed.writer == self._proposals.writer
-        if is_own and isinstance(command, AccessChanged):
-            # The leader's file is where they come from.
-            self._proposals.applied(proposed.writer)
-            return
         self._tell(self._machine.apply(command, index))
         if is_own:
             self._end(command)
@@ -548,6 +539,8 @@ class BrokerState:
         for name in events.removed_topics:
             self._on_topic_removed(name)
         self.unsaved |= events.changed
+        if events.are_rules_told:
+            self.access_changes.applied(self.access_record.record)
         if "topics" in events.changed:
             self._on_topics_changed()
 
@@ -576,3 +569,8 @@ class BrokerState:
         if offsets:
             self.offsets.put(offsets)
             self.unsaved.add("offsets")
+
+
+def _lead_alone(done: OnCommitted) -> None:
+    """Without a ledger nobody else could lead."""
+    done(None)

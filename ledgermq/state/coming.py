@@ -6,7 +6,7 @@ stored for one of them stands behind it in the log.
 
 from typing import Generic
 
-from ledgermq.state.errors import BrokerError, CommitTimeoutError, InvalidRequestError
+from ledgermq.state.errors import BrokerError, InvalidRequestError, is_refused
 from ledgermq.state.named_table import Config, NamedTable
 from ledgermq.state.records import entry_bytes_max
 from ledgermq.state.under_way import OnCommitted
@@ -69,8 +69,7 @@ class Coming(Generic[Config]):
 
         def ended(error: BrokerError | None) -> None:
             # One that takes long may come yet.
-            is_refused = error is not None and not isinstance(error, CommitTimeoutError)
-            if is_refused and self._entries.get(entry.name) is entry:
+            if is_refused(error) and self._entries.get(entry.name) is entry:
                 self._forget(entry.name)
             if done is not None:
                 done(error)

@@ -13,7 +13,7 @@ version 1 are
     {"v":1,"by":B,"kind":"sweep","id":text,"part":i,"last":bool,"table":name,"after":name,
      "upto":name or null,"put":{...},"version":{...},"progress":{...}}
     {"v":1,"kind":"plan","runs":[[queue, next offset, count], ...]}
-    {"v":1,"by":B,"kind":"access",...}, which `access/rules_table.py` explains
+    {"v":1,"by":B,"kind":"access","changed":MS,"sealed":TEXT}, which only members can open
 
 Records are cut by their bytes (`records.py`): changes of many offsets are several commands.
 """
@@ -26,15 +26,15 @@ from ledgermq.state.consumer_offsets import OffsetsByKey, offsets_from_json
 from ledgermq.state.data_version import DataVersion, truth
 from ledgermq.state.queue_locks import LockRow, rows_from_json
 from ledgermq.state.queue_progress import Run, runs_from_json
-from ledgermq.state.records import Entry, cut
+from ledgermq.state.records import cut
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
 
 # Makes the body of a record: of its members, and of those that are encoded already.
 WriteRecord = Callable[[Mapping[str, Any], Mapping[str, str] | None], bytes]
 
-# What a sweep goes through, in its order.
-SWEPT: Final = ("topics", "groups", "offsets", "locks")
+# What a sweep goes through, in its order; `StateSweep` knows that the rules are last.
+SWEPT: Final = ("topics", "groups", "offsets", "locks", "rules")
 
 
 # Of a name that is told.
@@ -98,7 +98,7 @@ class DeliveriesPlanned:
 
 @dataclass(frozen=True, slots=True)
 class AccessChanged:
-    """The rules of access control are these, whole."""
+    """The rules of access control are these, whole and sealed."""
 
     record: Mapping[str, Any]
 
@@ -188,8 +188,7 @@ def _changes(command: TopicsChanged | GroupsChanged) -> dict[str, Any]:
 def _divided(
     record: Mapping[str, Any], put: Mapping[str, Any], cut_bytes: int, write: WriteRecord
 ) -> list[bytes]:
-    entries = [Entry("put", name, value, is_divisible=True) for name, value in put.items()]
-    return [write(record, part) for part in cut(entries, cut_bytes)]
+    return [write(record, {"put": entries}) for entries in cut(put, cut_bytes)]
 
 
 def sweep_body(

@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from ledgermq.protocol.group_keys import SEPARATOR, group_key, split_group_key
 from ledgermq.state.document import Document
 from ledgermq.state.errors import InvalidRequestError, SystemBusyError
 from ledgermq.state.names import LIGHT_QUEUE_PREFIX
 from ledgermq.state.ordered_names import OrderedNames
 from ledgermq.state.topics import QUEUES_MAX
 
-SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
 # Of all offsets as JSON: below what a state file may have, and read within seconds at a start.
 OFFSETS_BYTES_MAX: Final = 128 << 20
@@ -81,7 +81,7 @@ class ConsumerOffsetTable:
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """Returns the committed offset, or None when the group never committed one."""
-        queues = self._offsets.get(f"{topic}{SEPARATOR}{group}")
+        queues = self._offsets.get(group_key(topic, group))
         return None if queues is None else queues.get(queue_id)
 
     def of_key(self, key: str) -> Mapping[int, int]:
@@ -90,7 +90,7 @@ class ConsumerOffsetTable:
 
     def of_topic(self, group: str, topic: str) -> dict[int, int]:
         """Returns the offsets of one group by queue id; empty when there are none."""
-        return dict(self.of_key(f"{topic}{SEPARATOR}{group}"))
+        return dict(self.of_key(group_key(topic, group)))
 
     def check(self, key: str, queue_id: int, offset: int) -> None:
         """Raises InvalidRequestError for a number that no offset or queue can have.
@@ -211,12 +211,12 @@ class ConsumerOffsetTable:
     def remove_group(self, group: str) -> None:
         """Forgets all offsets of a group."""
         for topic in self.topics_of(group):
-            self._remove(f"{topic}{SEPARATOR}{group}")
+            self._remove(group_key(topic, group))
 
     def remove_topic(self, topic: str) -> None:
         """Forgets all offsets for a topic."""
         for group in self.groups_of(topic):
-            self._remove(f"{topic}{SEPARATOR}{group}")
+            self._remove(group_key(topic, group))
 
     def _remove(self, key: str) -> None:
         self.json_bytes -= _key_bytes(key) + len(self._offsets.pop(key)) * _QUEUE_BYTES
@@ -257,7 +257,7 @@ def _key_bytes(key: str) -> int:
 
 
 def _is_of_light_group(key: str) -> bool:
-    return key.rpartition(SEPARATOR)[2].startswith(LIGHT_QUEUE_PREFIX)
+    return split_group_key(key)[1].startswith(LIGHT_QUEUE_PREFIX)
 
 
 def offsets_of_document(value: Mapping[str, Any]) -> OffsetsByKey:

@@ -5,6 +5,8 @@ the wire. The text of an error is the remark that the client sees, so it names t
 measured value, the limit and, where there is one, the key to change.
 """
 
+from typing import TypeGuard
+
 
 class BrokerError(Exception):
     """Anything the broker refuses or cannot do; the text is fit for a response remark."""
@@ -55,6 +57,11 @@ class ServiceUnavailableError(BrokerError):
 
 class CommitTimeoutError(BrokerError):
     """No majority confirmed a message in time; it may still be stored."""
+
+
+def is_refused(error: BrokerError | None) -> TypeGuard[BrokerError]:
+    """Tells whether a change is refused, and not only late: what is late may come yet."""
+    return error is not None and not isinstance(error, CommitTimeoutError)
 
 
 class IllegalMessageError(BrokerError):

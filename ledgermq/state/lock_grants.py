@@ -19,7 +19,8 @@ from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks, row_bytes
 # `rocketmq.broker.rebalance.lockMaxLiveTime`.
 LOCK_LIFE_MS: Final = 60_000
 # Life of a lock under a leader that has not been asked for it yet: what its client counts on, and
-# what a former leader may have granted until it knew that it leads no longer.
+# the time that an answer of the former leader may take. That one renews a lock only when a majority
+# confirms, after the client asked, that it leads (`lock_requests.py`).
 INHERITED_LIFE_MS: Final = 35_000
 
 # Locks that one look goes through, and those of the group in which it ends; in ms some tens.

@@ -1,12 +1,14 @@
 """LockRequests: what clients ask of a leader about the locks of queues, on its way through the log.
 
-Who asks is told when the change is applied. Pure.
+Who asks is told when the change is applied. Where nothing is to be changed, as when a client renews
+its locks, it is told when it is certain that this member still leads: a later leader may have given
+the queues to others. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ledgermq.state.commands import LocksChanged
-from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.errors import BrokerError, is_refused
 from ledgermq.state.lock_grants import LockGrants
 from ledgermq.state.proposals import StateProposals
 from ledgermq.state.queue_locks import LockRow, QueueKey, QueueLocks
@@ -24,6 +26,7 @@ class LockRequests:
         locks: QueueLocks,
         proposals: StateProposals,
         propose: Callable[[LocksChanged, OnCommitted], None],
+        confirm: Callable[[OnCommitted], None],
         clock_ms: Callable[[], float],
     ) -> None:
         """Binds the parts.
@@ -32,11 +35,13 @@ class LockRequests:
             locks: those that are applied.
             proposals: on their way; a lock that is renewed may be among them.
             propose: brings a change into the log.
+            confirm: tells whether this member leads when it is called, or why that is not known.
             clock_ms: monotonic time.
         """
         self._grants = LockGrants(locks)
         self._proposals = proposals
         self._propose = propose
+        self._confirm = confirm
         self._clock_ms = clock_ms
 
     def lead(self) -> None:
@@ -65,7 +70,9 @@ class LockRequests:
 
     def expire(self) -> None:
         """Gives up locks that nobody renewed; called now and then."""
-        self._change(self._grants.expire(self._clock_ms()), _ignore)
+        changes = self._grants.expire(self._clock_ms())
+        if changes:
+            self._change(changes, _ignore)
 
     def applied(self, changes: Mapping[str, Sequence[LockRow]]) -> None:
         """What was proposed is applied."""
@@ -73,17 +80,25 @@ class LockRequests:
 
     def _change(self, changes: Mapping[str, Sequence[LockRow]], done: OnCommitted) -> None:
         if not any(changes.values()):
-            self._proposals.join(done)
+            self._proposals.join(lambda error: self._settled(error, done))
             return
         writer = self._proposals.writer
 
         def ended(error: BrokerError | None) -> None:
-            is_refused = error is not None and not isinstance(error, CommitTimeoutError)
-            if is_refused and self._proposals.writer == writer:
+            if is_refused(error) and self._proposals.writer == writer:
                 self._grants.ended(changes)
             done(error)
 
         self._propose(LocksChanged(changes), ended)
+
+    def _settled(self, error: BrokerError | None, done: OnCommitted) -> None:
+        """What was proposed before is applied. That a majority has it says nothing of now: it may
+        have acknowledged it before the client asked, and elected another leader since then.
+        """
+        if error is None:
+            self._confirm(done)
+        else:
+            done(error)
 
 
 def _ignore(_: BrokerError | None) -> None:

@@ -14,6 +14,7 @@ of the state at its end.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from ledgermq.state.access_record import AccessRecord
 from ledgermq.state.commands import (
     SWEPT,
     AccessChanged,
@@ -45,23 +46,6 @@ class Swept(Protocol):
     def merge(self, put: Mapping[str, Any]) -> bool: ...
 
 
-class AccessRules(Protocol):
-    """Rules of access control, which have a file of their own."""
-
-    @property
-    def alarm(self) -> str | None:
-        """Why the file cannot be used, for operators; None while it can."""
-
-    def follow(self, record: Mapping[str, Any]) -> None:
-        """Takes over a leader's rules."""
-
-    def to_record(self) -> Mapping[str, Any]:
-        """Returns the rules as a command has them."""
-
-    def reload(self) -> bool:
-        """Looks at the file; tells whether the rules are other ones now."""
-
-
 class Events(NamedTuple):
     """What others have to know of a command that was applied."""
 
@@ -69,6 +53,8 @@ class Events(NamedTuple):
     changed: frozenset[str] = frozenset()
     # Topics whose removal is committed: what is behind the command belongs to new ones.
     removed_topics: tuple[str, ...] = ()
+    # Whether rules of access control were told: those that count now, once more perhaps.
+    are_rules_told: bool = False
 
 
 _NOTHING = Events()
@@ -76,6 +62,7 @@ _TOPICS = frozenset({"topics"})
 _GROUPS = frozenset({"groups"})
 _OFFSETS = frozenset({"offsets"})
 _LOCKS = frozenset({"locks"})
+_RULES = frozenset({"rules"})
 
 
 class StateMachine:
@@ -97,10 +84,10 @@ class StateMachine:
         self.progress = QueueProgress()
         # What this member answered pulls with; only forgotten here.
         self.pulled = PullOffsets()
-        # Rules of access control; None while it is off.
-        self.access: AccessRules | None = None
+        # Rules of access control, also where it is off.
+        self.rules = AccessRecord()
         # What a sweep goes through, in its order.
-        tables: tuple[Swept, ...] = (topics, groups, offsets, self.locks)
+        tables: tuple[Swept, ...] = (topics, groups, offsets, self.locks, self.rules)
         self.swept = dict(zip(SWEPT, tables, strict=True))
         # Where the last whole sweep begins, -1 while none was seen: a member whose log begins
         # behind it knows less than the whole state.
@@ -140,8 +127,9 @@ class StateMachine:
             case DeliveriesPlanned(runs=runs):
                 self.progress.planned(runs, index)
             case AccessChanged(record=record):
-                if self.access is not None:
-                    self.access.follow(record)
+                return Events(
+                    _RULES if self.rules.put(record) else frozenset(), are_rules_told=True
+                )
             case SweepPart():
                 return self._take_part(command, index)
         return _NOTHING
@@ -178,7 +166,8 @@ class StateMachine:
                 self.topics.version = part.version
             elif part.table == "groups":
                 self.groups.version = part.version
-        return Events(frozenset({part.table})) if has_changed else _NOTHING
+        changed = frozenset({part.table}) if has_changed else _NOTHING.changed
+        return Events(changed, are_rules_told=part.table == "rules")
 
     def _note_part(self, part: SweepPart, index: int) -> None:
         """Follows sweeps part by part: one that lacks a part is none."""

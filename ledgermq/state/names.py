@@ -56,6 +56,7 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
 )
+_GROUP_TOPIC_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -86,11 +87,25 @@ def is_light_group(group: str) -> bool:
 def check_topic_name(topic: str) -> None:
     """Raises InvalidRequestError when the name may not be that of a topic."""
     _check_name("topic", topic, TOPIC_CHARS_MAX)
+    for prefix in _GROUP_TOPIC_PREFIXES:
+        if topic.startswith(prefix):
+            _check_of_group("topic", topic, topic[len(prefix) :])
 
 
 def check_group_name(group: str) -> None:
     """Raises InvalidRequestError when the name may not be that of a consumer group."""
     _check_name("group", group, GROUP_CHARS_MAX)
+    _check_of_group("group", group, group)
+
+
+def _check_of_group(kind: str, name: str, group: str) -> None:
+    """A group is none of the topics that groups have: those would have topics, too, without end."""
+    if not group or group.startswith(_GROUP_TOPIC_PREFIXES):
+        prefixes = " and ".join(_GROUP_TOPIC_PREFIXES)
+        raise InvalidRequestError(
+            f"The specified {kind}[{name[:TOPIC_CHARS_MAX]}] is not allowed: {prefixes} stand"
+            " before the name of a group, once"
+        )
 
 
 def _check_name(kind: str, name: str, chars_max: int) -> None:

@@ -10,9 +10,9 @@ it, and nobody sees an offset that is lost with its leader.
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from ledgermq.protocol.group_keys import group_key
 from ledgermq.state.consumer_offsets import (
     NO_ROOM,
-    SEPARATOR,
     ConsumerOffsetTable,
     OffsetsByKey,
     Room,
@@ -105,7 +105,7 @@ class OffsetCommits:
             InvalidRequestError: a number that no offset or queue can have.
             SystemBusyError: there are too many.
         """
-        key = f"{topic}{SEPARATOR}{group}"
+        key = group_key(topic, group)
         self._offsets.check(key, queue_id, offset)
         queues = self._told.get(key)
         if queues is None or queue_id not in queues:
@@ -139,7 +139,7 @@ class OffsetCommits:
 
     def is_on_its_way(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a queue's offset in the table is not the last one that was told."""
-        key = f"{topic}{SEPARATOR}{group}"
+        key = group_key(topic, group)
         if queue_id in self._told.get(key, ()):
             return True
         return any(queue_id in one.told.get(key, ()) for one in self._proposed)

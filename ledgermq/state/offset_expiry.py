@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final
 
+from ledgermq.protocol.group_keys import split_group_key
 from ledgermq.state.commands import OffsetsExpired
-from ledgermq.state.consumer_offsets import SEPARATOR, ConsumerOffsetTable
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.errors import BrokerError
 from ledgermq.state.names import SYSTEM_GROUP_PREFIX
 from ledgermq.state.topics import TopicConfig
@@ -94,7 +95,7 @@ class OffsetExpiry:
         """Notes commits, by topic@group."""
         now_ms = self._clock_ms()
         for key in keys:
-            group = key.rpartition(SEPARATOR)[2]
+            _, group = split_group_key(key)
             if self._used.find(group) != inf:
                 self._used.keep(group, now_ms)
 
@@ -148,7 +149,7 @@ class OffsetExpiry:
         return expired
 
     def _used_ms(self, key: str, is_live: Callable[[str], bool], now_ms: float) -> float:
-        topic, _, group = key.rpartition(SEPARATOR)
+        topic, group = split_group_key(key)
         if group.startswith(SYSTEM_GROUP_PREFIX):
             return now_ms
         used_ms = self._used.find(group)

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, Protocol
 
 from ledgermq.state.errors import (
     BrokerError,
-    CommitTimeoutError,
     IllegalMessageError,
     ServiceUnavailableError,
+    is_refused,
 )
 from ledgermq.state.under_way import OnCommitted, UnderWay
 
@@ -109,11 +109,10 @@ class StateProposals:
         self._in_log += len(bodies)
 
         def told(error: BrokerError | None) -> None:
-            is_refused = error is not None and not isinstance(error, CommitTimeoutError)
-            if is_refused and self.writer == writer:
+            if is_refused(error) and self.writer == writer:
                 self._in_log -= len(bodies)
             ended(error)
-            if is_refused:
+            if is_refused(error):
                 self._look()
 
         size = max(map(len, bodies))

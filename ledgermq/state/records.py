@@ -8,9 +8,9 @@ pieces together.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ledgermq.commitlog import RECORD_BYTES_MAX
 
@@ -25,16 +25,6 @@ _AROUND_ENTRY_BYTES: Final = 4096
 
 # With escapes, so that there is no text that cannot be written.
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-
-
-class Entry(NamedTuple):
-    """One entry of a table."""
-
-    table: str
-    name: str
-    value: Any
-    # Its value is a dict or a list that may be divided among records.
-    is_divisible: bool = False
 
 
 def body_bytes_max(segment_bytes: int) -> int:
@@ -68,40 +58,29 @@ def body_of(record: Mapping[str, Any], part: Mapping[str, str] | None = None) ->
     return body.encode("ascii")
 
 
-def cut(entries: Iterable[Entry], bytes_max: int) -> list[dict[str, str]]:
+def cut(put: Mapping[str, Any], bytes_max: int) -> list[str]:
     """Divides entries among records.
 
     Args:
-        entries: in the order in which they are to stand.
+        put: in the order in which they are to stand; dicts and lists are divided, where needed.
         bytes_max: of the entries of one record; an entry that cannot be divided may have more.
 
     Returns:
-        For each record its entries by table, encoded; no record for no entries.
+        For each record its entries, encoded; no record for no entries.
     """
-    parts: list[dict[str, str]] = []
-    texts: dict[str, list[str]] = {}
-    count = size = 0
-    for table, text in _texts(entries, bytes_max):
-        if count and (count == _ENTRIES_MAX or size + len(text) > bytes_max):
-            parts.append(_joined(texts))
-            texts, count, size = {}, 0, 0
-        texts.setdefault(table, []).append(text)
-        count += 1
-        size += len(text) + 1
-    if count:
-        parts.append(_joined(texts))
+    parts: list[str] = []
+    texts: list[str] = []
+    size = 0
+    for name, value in put.items():
+        for text in encoded(name, value, bytes_max, is_divisible=True):
+            if texts and (len(texts) == _ENTRIES_MAX or size + len(text) > bytes_max):
+                parts.append(",".join(texts))
+                texts, size = [], 0
+            texts.append(text)
+            size += len(text) + 1
+    if texts:
+        parts.append(",".join(texts))
     return parts
-
-
-def _joined(texts: Mapping[str, list[str]]) -> dict[str, str]:
-    return {table: ",".join(entries) for table, entries in texts.items()}
-
-
-def _texts(entries: Iterable[Entry], bytes_max: int) -> Iterator[tuple[str, str]]:
-    """Encodes entries, divided where they are too large."""
-    for table, name, value, is_divisible in entries:
-        for text in encoded(name, value, bytes_max, is_divisible=is_divisible):
-            yield table, text
 
 
 def encoded(name: str, value: Any, bytes_max: int, *, is_divisible: bool) -> Iterator[str]:

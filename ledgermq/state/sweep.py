@@ -10,7 +10,7 @@ changes behind that place is a command of its own.
 from typing import Final
 
 from ledgermq.state.commands import SweepPart, sweep_body
-from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.errors import BrokerError, is_refused
 from ledgermq.state.formats import StateFormats
 from ledgermq.state.machine import StateMachine
 from ledgermq.state.proposals import StateProposals
@@ -116,7 +116,7 @@ class StateSweep:
                 self._bytes += size
                 if self._place is None:
                     self.bytes = self._bytes
-            elif not isinstance(error, CommitTimeoutError):
+            elif is_refused(error):
                 # What takes long stands in the log, and stays there.
                 self._place = before
                 self._refusals.refused(error)
@@ -129,7 +129,7 @@ class StateSweep:
         number, after, part = self._place
         table, writer = self._tables[number], self._proposals.writer
         entries, upto = self._range_behind(table, after)
-        is_last = upto is None and number == len(self._tables) - 1
+        is_last = upto is None and number == self._last_number
         bodies = [
             sweep_body(
                 SweepPart(
@@ -156,6 +156,11 @@ class StateSweep:
         else:
             self._place = (number, upto, part + len(bodies))
         return bodies
+
+    @property
+    def _last_number(self) -> int:
+        """Of the last table to go through: the rules, or the one before while there are none."""
+        return len(self._tables) - (2 if self._machine.rules.record is None else 1)
 
     def _range_behind(self, table: str, after: str) -> tuple[list[str], str | None]:
         """Encodes what is behind a name, as much as suits a part.
