@@ -21,6 +21,7 @@ from ledgermq.commitlog.errors import (
     SegmentLackingError,
     StoreInUseError,
     StoreLostError,
+    StoreUnsafeError,
     UnreadRecordError,
 )
 from ledgermq.commitlog.flush import FlushJob
@@ -51,6 +52,7 @@ from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percen
 from ledgermq.commitlog.rows import delay_level, may_be_delivery_time
 from ledgermq.commitlog.run_loops import Run, read_run
 from ledgermq.commitlog.store import MessageStore
+from ledgermq.commitlog.store_access import find_open_to_others
 from ledgermq.commitlog.store_lock import StoreLock
 
 __all__ = [
@@ -91,6 +93,8 @@ __all__ = [
     "SegmentLackingError",
     "StoreConfig",
     "StoreInUseError",
+    "StoreUnsafeError",
+    "find_open_to_others",
     "StoreLostError",
     "StoreLock",
     "StoreReport",

@@ -156,6 +156,21 @@ class StoreInUseError(CommitLogError):
         return f"another broker uses this store: {self.path} is locked"
 
 
+class StoreUnsafeError(CommitLogError):
+    """Somebody else has put a link into the store directory."""
+
+    def __init__(self, path: str, user_id: int) -> None:
+        super().__init__(path, user_id)
+        self.path = path
+        self.user_id = user_id
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is a link that the user with the id {self.user_id} has made: it could"
+            " lead anywhere; remove it, and close the directory to others (chmod 0700)"
+        )
+
+
 class StoreLostError(CommitLogError):
     """The store directory is not the one that this broker locked: what it writes is lost, and
     another broker may use the directory that is there now.

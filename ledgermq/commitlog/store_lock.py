@@ -12,7 +12,7 @@ import fcntl
 import os
 
 from ledgermq.commitlog.errors import StoreInUseError, StoreLostError
-from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.dledger.store.filesystem import FILE_MODE, RealFileSystem, open_new
 
 
 class StoreLock:
@@ -33,7 +33,8 @@ class StoreLock:
         # Durably: else all that is made durable in it could go with its name.
         RealFileSystem().make_directory(self._root)
         path = os.path.join(self._root, "lock")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, FILE_MODE)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
@@ -43,7 +44,7 @@ class StoreLock:
         os.pwrite(descriptor, b"lock", 0)
         abort = os.path.join(self._root, "abort")
         was_clean = not os.path.exists(abort)
-        with open(abort, "wb") as file:
+        with os.fdopen(open_new(abort), "wb") as file:
             file.write(str(os.getpid()).encode("ascii"))
         return was_clean
 

@@ -5,7 +5,7 @@ begins after the last colon. All members must be given the same list.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final, NamedTuple
 
@@ -77,3 +77,22 @@ def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
             allowed = "an address, or a network as 10.0.0.0/8"
             raise ConfigValueError("member_networks", text, allowed) from error
     return tuple(networks)
+
+
+def parse_java_members(
+    texts: Iterable[str], member_ids: Sequence[str]
+) -> dict[str, tuple[Network, ...]]:
+    """Reads "n1" and "n1-10.0.0.0/8" as id -> networks; an id may stand several times.
+
+    Raises:
+        ConfigValueError: no id of a member, or what follows the dash is no network.
+    """
+    networks: dict[str, tuple[Network, ...]] = {}
+    for text in texts:
+        member_id, _, network = text.partition("-")
+        if member_id not in member_ids:
+            allowed = f"{', '.join(member_ids)}, alone or as {member_ids[0]}-10.0.0.0/8"
+            raise ConfigValueError("java_members", text, allowed)
+        parsed = parse_networks((network,)) if network else ()
+        networks[member_id] = (*networks.get(member_id, ()), *parsed)
+    return networks

@@ -17,8 +17,10 @@ from ledgermq.dledger.messages import (
     CompareRequest,
     HeartBeatRequest,
     HeartBeatResponse,
-    Message,
+    LinkMessage,
     PushResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
     TransferRequest,
     TransferResponse,
     TruncateRequest,
@@ -45,7 +47,7 @@ class Excess(NamedTuple):
     limit: str
 
 
-def excess_of(message: Message, own_term: int) -> Excess | None:
+def excess_of(message: LinkMessage, own_term: int) -> Excess | None:
     """Returns the first number in a message that is out of its bounds; None when all are in.
 
     Args:
@@ -93,7 +95,7 @@ def _is_append_usual(message: AppendRequest, term_max: int) -> bool:
     )
 
 
-def _terms_of(message: Message) -> tuple[tuple[str, int], ...]:
+def _terms_of(message: LinkMessage) -> tuple[tuple[str, int], ...]:
     """Terms besides that of the message itself."""
     match message:
         case VoteRequest():
@@ -110,11 +112,11 @@ def _terms_of(message: Message) -> tuple[tuple[str, int], ...]:
             return ()
 
 
-def _indexes_of(message: Message) -> tuple[tuple[str, int], ...]:
+def _indexes_of(message: LinkMessage) -> tuple[tuple[str, int], ...]:
     match message:
         case VoteRequest() | TransferRequest():
             return (("last_index", message.last_index),)
-        case HeartBeatRequest():
+        case HeartBeatRequest() | ReadIndexResponse():
             commit_index = message.commit_index
             return () if commit_index is None else (("commit_index", commit_index),)
         case AppendRequest() | CompareRequest() | TruncateRequest() | CommitRequest():
@@ -127,11 +129,13 @@ def _indexes_of(message: Message) -> tuple[tuple[str, int], ...]:
                 ("begin_index", message.begin_index),
                 ("end_index", message.end_index),
             )
-        case VoteResponse() | HeartBeatResponse() | TransferResponse() | BirthReport():
+        case ReadIndexRequest() | TransferResponse() | BirthReport():
+            return ()
+        case VoteResponse() | HeartBeatResponse():
             return ()
 
 
-def _entries_of(message: Message) -> EntrySlice | None:
+def _entries_of(message: LinkMessage) -> EntrySlice | None:
     match message:
         case AppendRequest():
             return message.entries

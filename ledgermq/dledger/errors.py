@@ -32,6 +32,21 @@ class DropReason(Enum):
     TRANSFERRING = "the leadership is being handed over"
 
 
+class UnconfirmedReason(Enum):
+    """Why it is not known whether a leader still leads."""
+
+    TOO_MANY = "too many wait to know it"
+    TOO_LATE = "no majority has answered in time, in ms"
+
+
+class UncertainReason(Enum):
+    """Why a follower cannot tell whether it knows all that its group has granted."""
+
+    TOO_MANY = "too many wait to know it"
+    TOO_LATE = "no leader has answered in time, or what it told is not applied yet, in ms"
+    NO_WAY = "who leads cannot be asked"
+
+
 class TransferRefusal(Enum):
     """Why a leader does not begin to hand over."""
 
@@ -55,6 +70,34 @@ class ProposalDroppedError(LedgerError):
         self.value = value
         self.limit = limit
         super().__init__(f"proposal refused: {reason.value} ({value}, limit {limit})")
+
+
+class LeadUnconfirmedError(LedgerError):
+    """A leader cannot tell now whether it leads; it may be that another member does."""
+
+    def __init__(self, reason: UnconfirmedReason, term: int, value: int, limit: int) -> None:
+        self.reason = reason
+        self.term = term
+        # What was measured, and the limit, in the unit of the reason (a count, or ms).
+        self.value = value
+        self.limit = limit
+        super().__init__(
+            f"it is not certain that this member still leads term {term}:"
+            f" {reason.value} ({value}, limit {limit})"
+        )
+
+
+class ReadUncertainError(LedgerError):
+    """A follower cannot tell now whether it knows all that was granted; it may be behind."""
+
+    def __init__(self, reason: UncertainReason, value: int, limit: int) -> None:
+        self.reason = reason
+        # What was measured, and the limit, in the unit of the reason (a count, or ms).
+        self.value = value
+        self.limit = limit
+        super().__init__(
+            f"this member may be behind its leader: {reason.value} ({value}, limit {limit})"
+        )
 
 
 class TransferRefusedError(LedgerError):
@@ -139,6 +182,13 @@ class BrokenInvariantError(LedgerError):
         self.expected = expected
         self.found = found
         super().__init__(f"broken invariant: {invariant} (expected {expected}, found {found})")
+
+
+class ContradictionError(BrokenInvariantError):
+    """A leader says of a committed entry, or of one verified against it, what is known otherwise.
+
+    Nothing of its message was taken; one of the two is damaged, or the sender is no member.
+    """
 
 
 class AppliedEntriesCutError(LedgerError):

@@ -16,7 +16,7 @@ Source: DLedgerEntryPusher.EntryHandler; Raft 5.3.
 """
 
 from ledgermq.dledger.entry import EntryId, EntrySlice
-from ledgermq.dledger.errors import BrokenInvariantError
+from ledgermq.dledger.errors import ContradictionError
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import Follower, MemberState, Outbox
 from ledgermq.dledger.messages import (
@@ -111,7 +111,7 @@ class EntryHandler:
             unless it is SUCCESS.
 
         Raises:
-            BrokenInvariantError: the leader contradicts a committed entry.
+            ContradictionError: the leader contradicts a committed entry.
         """
         from_java = self._is_java(request)
         match request:
@@ -145,7 +145,7 @@ class EntryHandler:
         if previous.index >= log.first_index and log.term_at(previous.index) != previous.term:
             if previous.index <= commit_index:
                 own_term = log.term_at(previous.index)
-                raise BrokenInvariantError(
+                raise ContradictionError(
                     f"committed entry {previous.index} keeps its term", own_term, previous.term
                 )
             return DLedgerCode.INCONSISTENT_STATE
@@ -207,7 +207,7 @@ class EntryHandler:
         index = entry.first_index
         is_held = index < log.first_index or log.holds(entry)
         if index <= commit_index and not is_held:
-            raise BrokenInvariantError("a committed entry is never truncated", commit_index, index)
+            raise ContradictionError("a committed entry is never truncated", commit_index, index)
         if is_held and index <= log.last_index:
             follower.verified_index = max(follower.verified_index, index)
             own_end = max(follower.verified_index, commit_index)
@@ -235,7 +235,7 @@ class EntryHandler:
         log = self._log
         if new_index <= log.last_index:
             if new_index <= max(commit_index, follower.verified_index):
-                raise BrokenInvariantError(
+                raise ContradictionError(
                     "an entry that is committed or was verified against this leader is never cut",
                     max(commit_index, follower.verified_index) + 1,
                     new_index,

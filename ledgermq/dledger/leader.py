@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ledgermq.dledger.birth import is_agreed, is_same
 from ledgermq.dledger.config import Timing
+from ledgermq.dledger.confirmations import Confirmations
 from ledgermq.dledger.dispatcher import EntryDispatcher
 from ledgermq.dledger.entry import BLANK_BYTES_MIN, EntrySlice, check_fits
 from ledgermq.dledger.errors import (
@@ -74,6 +75,7 @@ class Leader:
         log: RaftLog,
         outbox: Outbox,
         preferred: PreferredLeaders,
+        reads: Confirmations,
         pace: Pace,
         voters: Collection[str],
         commit_index: int,
@@ -125,6 +127,8 @@ class Leader:
         self._transfer: Transfer | None = None
         self._preferred = preferred
         preferred.will_look(now_ms)
+        self._reads = reads
+        reads.lead()
 
     def open_term(self) -> None:
         """Appends the record that opens the term, which all older entries commit with (Raft 8)."""
@@ -167,7 +171,7 @@ class Leader:
         match_indexes = [log.persisted_index]
         if self._recovering or self._unproven:
             for peer_id, dispatcher in self._dispatchers.items():
-                match_indexes.append(dispatcher.match_index if self._counts(peer_id) else -1)
+                match_indexes.append(dispatcher.match_index if self.counts(peer_id) else -1)
         else:
             match_indexes += [peer.match_index for peer in self._dispatchers.values()]
         found = self._checker.commit_index(
@@ -181,10 +185,18 @@ class Leader:
         """Tells how far a peer durably holds the log, as far as it is known; -1 if it is not."""
         return self._dispatchers[peer_id].match_index
 
+    def silent_ms(self, peer_id: str, now_ms: float) -> float:
+        """Tells for how long nothing was heard of a peer."""
+        return max(now_ms - self._heard_ms[peer_id], 0.0)
+
+    def is_live(self, peer_id: str, now_ms: float) -> bool:
+        """Tells whether a peer answers: it missed one heart beat at most."""
+        return now_ms - self._heard_ms[peer_id] < self._live_silence_ms()
+
     def deadline_ms(self) -> float:
         """Tells when `tick` is due."""
         deadline_ms = min(
-            self._next_heart_beat_ms, self._silence_look_ms, self._preferred.next_look_ms
+            self._heart_beat_due_ms(), self._silence_look_ms, self._preferred.next_look_ms
         )
         if self._transfer is not None:
             deadline_ms = min(deadline_ms, self._transfer.deadline_ms)
@@ -206,7 +218,7 @@ class Leader:
             # Not later than a patience without a stretch: that may have become shorter by then.
             timeout_ms = self._state.timing.election_timeout_ms
             self._silence_look_ms = min(end_ms, now_ms + timeout_ms)
-        if now_ms >= self._next_heart_beat_ms:
+        if now_ms >= self._heart_beat_due_ms():
             self._send_heart_beats(commit_index, now_ms)
         for dispatcher in self._dispatchers.values():
             dispatcher.tick(now_ms)
@@ -232,7 +244,7 @@ class Leader:
         if under_way is not None:
             waited_ms, limit = int(now_ms - under_way.started_ms), config.transfer_timeout_ms
             raise TransferRefusedError(TransferRefusal.UNDER_WAY, target_id, waited_ms, limit)
-        if not self._counts(target_id):
+        if not self.counts(target_id):
             raise TransferRefusedError(TransferRefusal.RECOVERING, target_id, 0, 0)
         silent_ms, limit = int(now_ms - self._heard_ms[target_id]), self._live_silence_ms()
         if silent_ms >= limit:
@@ -262,6 +274,8 @@ class Leader:
                 self._pace.answered(sent_ms)
             self._prove(response)
             self._heard(response.sender, response.recovering, now_ms, response.life)
+            if self.counts(response.sender):
+                self._reads.echoed(response.sender, response.round)
         elif response.code == DLedgerCode.TERM_NOT_READY:
             # It has entered the term by now, and follows at the next heart beat.
             soon_ms = now_ms + NOT_READY_RETRY_MS
@@ -328,7 +342,7 @@ class Leader:
             Standing(
                 peer_id,
                 self._lag_of(peer_id),
-                self._counts(peer_id) and now_ms - self._heard_ms[peer_id] < limit_ms,
+                self.counts(peer_id) and now_ms - self._heard_ms[peer_id] < limit_ms,
             )
             for peer_id in self._dispatchers
         ]
@@ -336,7 +350,8 @@ class Leader:
         if target_id is not None:
             self.transfer(target_id, now_ms)
 
-    def _counts(self, peer_id: str) -> bool:
+    def counts(self, peer_id: str) -> bool:
+        """Tells whether a peer is counted: it has not lost state, and holds the group's birth."""
         return peer_id not in self._recovering and peer_id not in self._unproven
 
     def _prove(self, response: HeartBeatResponse) -> None:
@@ -403,13 +418,17 @@ class Leader:
         return self._silence.end_ms(patience_ms)
 
     def _majority_ms(self) -> float:
-        heard_ms = [heard for peer_id, heard in self._heard_ms.items() if self._counts(peer_id)]
+        heard_ms = [heard for peer_id, heard in self._heard_ms.items() if self.counts(peer_id)]
         return self._checker.silence_deadline_ms(heard_ms, 0)
+
+    def _heart_beat_due_ms(self) -> float:
+        return min(self._next_heart_beat_ms, self._reads.beat_due_ms(self._last_heart_beat_ms))
 
     def _send_heart_beats(self, commit_index: int, now_ms: float) -> None:
         self._last_heart_beat_ms = now_ms
         self._next_heart_beat_ms = now_ms + self._state.timing.heart_beat_ms
         self._round += 1
+        self._reads.round_began(self._round)
         self._sent_ms[self._round] = self._pace.own_ms
         self._sent_ms.pop(self._round - _ROUNDS_KEPT, None)
         for peer_id, dialect in self._state.dialects.items():

@@ -44,6 +44,8 @@ class Follower:
     # index and bounds what the leader's commit index may commit. Falls back only when the leader
     # turns out to have lost its log (a Java leader after a restart).
     verified_index: int
+    # How far this leader says that its log is committed; -1 when it did not say.
+    told_index: int = -1
 
     def silence_end_ms(self, timing: Timing, stretch: float) -> float:
         """Tell when the patience with the leader is over."""

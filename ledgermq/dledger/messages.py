@@ -317,6 +317,38 @@ class BirthReport:
     birth: Birth | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadIndexRequest:
+    """A follower asks its leader how much of the log it has to apply before it may answer a
+    question that it got before (ReadIndex, Raft thesis 6.4).
+
+    It raises no term, and the core does not see it.
+    """
+
+    term: int
+    sender: str
+    target: str
+    # Of the questions of this sender's process, from 1.
+    number: int
+    # As in VoteRequest.
+    asked_on: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadIndexResponse:
+    """The answer to a question of this number; it goes to `asked_on` or nowhere, so that no later
+    life of who asked takes it for one to a question of its own.
+    """
+
+    term: int
+    sender: str
+    target: str
+    number: int
+    # What was committed when the question came; None from a member that cannot tell.
+    commit_index: int | None
+    asked_on: int = field(default=0, compare=False)
+
+
 PushRequest = CompareRequest | TruncateRequest | AppendRequest | CommitRequest
 Message = (
     VoteRequest
@@ -332,3 +364,6 @@ Message = (
     | TransferResponse
     | BirthReport
 )
+ReadMessage = ReadIndexRequest | ReadIndexResponse
+# All that goes from member to member; the core sees the former.
+LinkMessage = Message | ReadMessage

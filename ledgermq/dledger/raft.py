@@ -17,6 +17,7 @@ from typing import assert_never
 from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.census import Census
 from ledgermq.dledger.config import NEVER, Config
+from ledgermq.dledger.confirmations import Confirmations
 from ledgermq.dledger.election import LeaderElector
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
 from ledgermq.dledger.errors import NotLeaderError
@@ -32,6 +33,7 @@ from ledgermq.dledger.member_state import (
     Role,
     first_state,
 )
+from ledgermq.dledger.member_view import MemberView, view_of
 from ledgermq.dledger.messages import (
     AppendRequest,
     BirthReport,
@@ -89,13 +91,12 @@ class Raft:
             hard_state: as saved; None when there is none.
             rng: source of election jitter.
             now_ms: monotonic time.
-            opening_body: makes the record that opens a term this member leads; None when there is
-                none to make.
-            recovering: this member has lost state. It gives no votes, does not stand for election
-                and tells leaders not to count it, until it has caught up (`end_recovery`). A log
-                without a hard state to match makes it so, too.
-            is_new: this member holds no entry and no agreed birth, and has voted for nobody: it
-                waits for the birth of its group, or for a leader that brings it.
+            opening_body: makes the record that opens a term this member leads; None: there is none.
+            recovering: it has lost state: it gives no votes, does not stand for election and tells
+                leaders not to count it, until it has caught up (`end_recovery`). A log without a
+                hard state to match makes it so, too.
+            is_new: it holds no entry and no agreed birth, and has voted for nobody: it waits for
+                the birth of its group, or for a leader that brings it.
         """
         hard_state, is_lost = first_state(hard_state, store)
         recovering = recovering or is_lost
@@ -112,8 +113,9 @@ class Raft:
         self._handler = EntryHandler(self._state, self._log, self._outbox)
         self.census = Census(self._state, self._log, rng, self._outbox)
         self._takeover = Takeover(config, self._outbox)
-        # The driver tells it, too, whether this member can do a leader's work.
+        # The driver tells the one whether this member can do a leader's work, and asks the other.
         self.preferred = PreferredLeaders(config)
+        self.reads = Confirmations(self._state, self._log)
         # Under a Java leader, a committed entry of a later term than this ends the recovery: the
         # term of the first leader that was met, None before.
         self._recovery_term: int | None = None
@@ -171,19 +173,19 @@ class Raft:
     @property
     def is_ready_leader(self) -> bool:
         """Whether this member leads and all that older leaders left is committed (Raft 8)."""
-        duty = self._duty
-        return isinstance(duty, Leader) and self.commit_index >= duty.ready_index
+        return isinstance(self._duty, Leader) and self.commit_index >= self._duty.ready_index
 
     def needed_index(self, now_ms: float) -> int:
-        """Tells the first entry that retention should keep while the disk allows it.
-
-        A leader keeps what a follower lacks that was heard of lately; for without it the follower
-        would have to begin its log anew. All keep what is not committed.
+        """Tells the first entry that retention should keep while the disk allows it: what is not
+        committed, and what a live follower lacks, which would begin its log anew without it.
         """
-        duty = self._duty
-        if isinstance(duty, Leader):
-            return duty.needed_index(self.commit_index, now_ms)
+        if isinstance(self._duty, Leader):
+            return self._duty.needed_index(self.commit_index, now_ms)
         return self.commit_index + 1
+
+    def view(self, now_ms: float) -> MemberView:
+        """Tells what this member knows of its group."""
+        return view_of(self._state, self._log, self._duty, now_ms)
 
     def deadline_ms(self) -> float:
         """Tells when `tick` is due: within a heart beat, so that lateness is measured (pace.py)."""
@@ -218,7 +220,7 @@ class Raft:
         """Takes one message of a peer.
 
         Raises:
-            BrokenInvariantError: the member must stop; its state is to be thrown away.
+            ContradictionError: a leader contradicts what is committed; nothing of it was taken.
         """
         self._enter(now_ms)
         term, commit_index, voted_for = self.term, self.commit_index, self._state.voted_for
@@ -341,8 +343,8 @@ class Raft:
     def peer_ended(self, peer_id: str, now_ms: float) -> None:
         """Takes the news that the process of a peer has ended: a dead leader is not waited for.
 
-        Whoever still hears of that leader refuses the pre-vote, so that a mistake costs nothing.
-        With a Java member in the group there is no pre-vote, and the times are DLedger's.
+        Whoever still hears of it refuses the pre-vote: a mistake costs nothing. With a Java member
+        in the group there is no pre-vote, and the times are DLedger's.
         """
         is_followed = isinstance(self._duty, Follower) and self.leader_id == peer_id
         if is_followed and not self._state.is_mixed:
@@ -426,8 +428,7 @@ class Raft:
         if self._recovery_term is None:
             self._recovery_term = self.term
         jitter_ms = self._elector.draw_patience_ms()
-        silence = Wait(self._now_ms)
-        self._duty = Follower(silence, jitter_ms, verified_index=self.commit_index)
+        self._duty = Follower(Wait(self._now_ms), jitter_ms, verified_index=self.commit_index)
         return self._duty
 
     def _become_leader(self) -> None:
@@ -442,6 +443,7 @@ class Raft:
             self._log,
             self._outbox,
             self.preferred,
+            self.reads,
             self._pace,
             [id_ for id_, (result, _) in duty.tally.items() if result is VoteResult.ACCEPT],
             self.commit_index,
@@ -500,8 +502,8 @@ class Raft:
     def _on_heart_beat(self, request: HeartBeatRequest) -> None:
         """Follows the leader of the term (Raft 5.2; DLedgerLeaderElector.handleHeartBeat).
 
-        A heart beat of a higher term comes here only with a Java member in the group: it is
-        answered 416 as in DLedger, but the term is entered at once and not in a later step.
+        One of a higher term comes here only with a Java member in the group: it is answered 416 as
+        in DLedger, but the term is entered at once.
         """
         self.census.note_birth(request.sender, request.birth)
         code, term = refuse_heart_beat(request, self._state)
@@ -514,6 +516,7 @@ class Raft:
             if follower is None:
                 code = DLedgerCode.INCONSISTENT_LEADER
             elif request.commit_index is not None:
+                follower.told_index = request.commit_index
                 self._commit_to(min(request.commit_index, follower.verified_index))
                 is_known = self.recovering and request.life == self.census.life
                 if is_known and self.commit_index >= request.commit_index:

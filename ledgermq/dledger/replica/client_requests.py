@@ -9,7 +9,7 @@ Source: DLedgerServer.handleAppend, handleGet, handleMetadata, handleLeadershipT
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -87,6 +87,10 @@ class _WaitingTransfer:
     command: RemotingCommand
 
 
+# Told of a hand-over that was asked for: the address that asked, to whom, and why it failed; None
+# when that member leads.
+OnHandOver = Callable[[str, str, str | None], None]
+
 # What a Java leader answers for the same reason.
 _REFUSALS: Final = {
     TransferRefusal.UNKNOWN_MEMBER: DLedgerCode.UNKNOWN_MEMBER,
@@ -111,6 +115,8 @@ class ClientRequests:
         # In the order of their indexes; as many as the core lets wait for a majority, at most.
         self._waiting: deque[_WaitingAppend] = deque()
         self._transfer: _WaitingTransfer | None = None
+        # None: nobody wants to know.
+        self.on_hand_over: OnHandOver | None = None
 
     def receive(
         self, connection: CommandProtocol, code: int, command: RemotingCommand, request: RequestBody
@@ -127,6 +133,8 @@ class ClientRequests:
                 answer = MetadataAnswerBody(
                     group=self._config.group,
                     leader_id=self._ledger.leader_id,
+                    # Java's members do not tell it.
+                    term=self._ledger.term,
                     peers={
                         peer_id: str(address)
                         for peer_id, address in self._config.addresses().items()
@@ -202,6 +210,14 @@ class ClientRequests:
             term=ledger.term,
         )
         _send(connection, command, answer, remark)
+        self._handed_over(connection, request.transferee_id or "", code, remark)
+
+    def _handed_over(
+        self, connection: CommandProtocol, target_id: str, code: DLedgerCode, remark: str | None
+    ) -> None:
+        if self.on_hand_over is not None:
+            reason = None if code is DLedgerCode.SUCCESS else f"{code.name}: {remark or ''}"
+            self.on_hand_over(connection.peer, target_id, reason)
 
     def _finish_transfer(self, code: DLedgerCode) -> None:
         waiting, self._transfer = self._transfer, None
@@ -212,6 +228,7 @@ class ClientRequests:
             remark = f"{target_id!r} did not take over; the leader is {ledger.leader_id!r}"
         answer = RpcBody(code=code, leader_id=ledger.leader_id, term=ledger.term)
         _send(waiting.connection, waiting.command, answer, remark)
+        self._handed_over(waiting.connection, target_id, code, remark)
 
     def _append(
         self, connection: CommandProtocol, command: RemotingCommand, request: AppendBody

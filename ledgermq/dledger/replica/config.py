@@ -2,9 +2,21 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
-from ledgermq.dledger.addresses import ConfigValueError, PeerAddress, parse_networks, parse_peers
+from ledgermq.dledger.addresses import (
+    ConfigValueError,
+    PeerAddress,
+    parse_java_members,
+    parse_networks,
+    parse_peers,
+)
 from ledgermq.dledger.config import FAST_TIMING, JAVA_TIMING, KIB, MIB, Config, Timing
+from ledgermq.dledger.replica.member_tls import MemberTls
+from ledgermq.protocol.group_secret import GroupSecret
+
+# What DLedger's own tools ask for.
+TOOL_REQUESTS: Final = ("METADATA", "GET", "APPEND", "LEADERSHIP_TRANSFER")
 
 
 class FlushDiskType(Enum):
@@ -28,6 +40,19 @@ class ReplicaConfig:
     peers: str
     # Where members may speak from besides the addresses of their hosts, as parse_networks reads it.
     member_networks: tuple[str, ...] = ()
+    # What members prove to each other that they know; None: nothing is asked for.
+    group_secret: GroupSecret | None = None
+    # Whether who does not prove the secret is refused; else it is let in, and named.
+    requires_secret: bool = True
+    # Certificates of the members; None: no TLS between them.
+    tls: MemberTls | None = None
+    # Members that may speak Java's JSON: "n1" from its host in `peers`, "n1-10.0.0.0/8" from there,
+    # too. None: nobody in a closed group, else all.
+    java_members: tuple[str, ...] | None = None
+    # Addresses and networks from which DLedger's tools are served, and which of their requests.
+    # None: nowhere in a closed group, else everywhere.
+    tool_networks: tuple[str, ...] | None = None
+    tool_requests: tuple[str, ...] = TOOL_REQUESTS
     # Interface to listen on; empty: all of them.
     listen_host: str = ""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
@@ -93,7 +118,22 @@ class ReplicaConfig:
             allowed = f"{self.reconnect_min_ms} or more"
             raise ConfigValueError("reconnect_max_ms", self.reconnect_max_ms, allowed)
         parse_networks(self.member_networks)
+        parse_networks(self.tool_networks or ())
+        parse_java_members(self.java_members or (), ids)
+        for name in self.tool_requests:
+            if name not in TOOL_REQUESTS:
+                raise ConfigValueError("tool_requests", name, ", ".join(TOOL_REQUESTS))
         self.core()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether only who proves to be a member, and who is named, is let in."""
+        return self.requires_proof or (self.tls is not None and self.tls.is_required)
+
+    @property
+    def requires_proof(self) -> bool:
+        """Whether members prove the group's secret."""
+        return self.group_secret is not None and self.requires_secret
 
     def addresses(self) -> dict[str, PeerAddress]:
         """Returns the address of each member, this one included."""

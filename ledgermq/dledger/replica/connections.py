@@ -11,12 +11,14 @@ from typing import Any, Final, Protocol
 from twisted.internet.defer import Deferred, DeferredList
 
 from ledgermq.dledger.entry import EntryCodec
+from ledgermq.dledger.errors import ContradictionError
 from ledgermq.dledger.messages import (
     BirthReport,
     HeartBeatResponse,
-    Message,
+    LinkMessage,
     PeerDialect,
     PushResponse,
+    ReadIndexResponse,
     TransferResponse,
     VoteResponse,
 )
@@ -31,7 +33,13 @@ from ledgermq.protocol.transport import CommandServer, ConnectionLimits, TurnOut
 
 # Members and a few tools; whoever else connects is refused by what it says first.
 _CONNECTIONS_MAX: Final = 256
-_ANSWERS: Final = (PushResponse, HeartBeatResponse, VoteResponse, TransferResponse)
+_ANSWERS: Final = (
+    PushResponse,
+    HeartBeatResponse,
+    VoteResponse,
+    TransferResponse,
+    ReadIndexResponse,
+)
 
 
 class Links(Protocol):
@@ -39,10 +47,11 @@ class Links(Protocol):
 
     def listen(self) -> Deferred[int]: ...
     def connect(self) -> None: ...
-    def send(self, message: Message) -> None: ...
+    def send(self, message: LinkMessage) -> None: ...
     def flush(self) -> None: ...
     def name_leader(self, leader_id: str | None) -> None: ...
     def dialect_of(self, peer_id: str) -> PeerDialect: ...
+    def contradicted(self, sender: str, error: ContradictionError) -> None: ...
     def stop(self) -> Deferred[None]: ...
 
 
@@ -102,6 +111,7 @@ class Connections:
             connections_max=_CONNECTIONS_MAX,
             limits=ConnectionLimits(tcp_times=MEMBER_TIMES),
             output=self._output,
+            tls=None if config.tls is None else config.tls.server,
         )
 
     def listen(self) -> Deferred[int]:
@@ -113,7 +123,7 @@ class Connections:
         for peer in self._peers.values():
             peer.start()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: LinkMessage) -> None:
         """Sends a message to its target, or drops it when there is no way."""
         if isinstance(message, _ANSWERS):
             self._listener.answer(message)
@@ -134,6 +144,10 @@ class Connections:
     def dialect_of(self, peer_id: str) -> PeerDialect:
         """How a peer is spoken to now; UNKNOWN while there is no connection to it."""
         return self._peers[peer_id].dialect
+
+    def contradicted(self, sender: str, error: ContradictionError) -> None:
+        """Ends the connections that a member has made: one of them brought what cannot be."""
+        self._listener.end(sender, str(error))
 
     def _refused(self, peer_id: str) -> None:
         """Nobody listens at a peer's address: unless it is still connected itself, it has ended."""

@@ -27,7 +27,6 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.config import NEVER
 from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.entry import EntryCodec, EntryId, EntrySlice
@@ -35,14 +34,17 @@ from ledgermq.dledger.errors import AppliedEntriesCutError, NotLeaderError
 from ledgermq.dledger.formats import Formats, GroupFormats
 from ledgermq.dledger.leader import MakeOpening
 from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.messages import Message, PeerDialect, PushResponse
+from ledgermq.dledger.member_view import MemberView
+from ledgermq.dledger.messages import LinkMessage, Message, PeerDialect, PushResponse, ReadMessage
 from ledgermq.dledger.raft import Raft
 from ledgermq.dledger.ready import Ready, RoleChange
 from ledgermq.dledger.replica.applying import Applier, Applying, ApplyTimes
 from ledgermq.dledger.replica.birth_log import BirthLog, birth_text
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import FlushDiskType, ReplicaConfig
+from ledgermq.dledger.replica.confirming import Confirming
 from ledgermq.dledger.replica.connections import Connections, MakeLinks
+from ledgermq.dledger.replica.contradictions import Contradictions
 from ledgermq.dledger.replica.disk_steps import ROOM_RETRY_S, DiskSteps
 from ledgermq.dledger.replica.durability import Durability
 from ledgermq.dledger.replica.recollection import Recollection
@@ -51,6 +53,7 @@ from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
 from ledgermq.dledger.store.repair_mark import RepairMark
 from ledgermq.dledger.transfer import Transfer
+from ledgermq.protocol.transport.refusals import Refusals
 
 # Ready values taken in one turn: each may follow from `persisted` of the one before.
 _READIES_MAX: Final = 4
@@ -99,13 +102,12 @@ class Replica:
             repair_mark: of the same store; None: what was forgotten is forgotten by a restart.
             formats: tells what the applier reads and needs; asked when members connect.
         """
-        self._config, self._reactor = config, reactor
+        self.config, self._reactor = config, reactor
         self._vote_store, self._codec = vote_store, codec
         self._recollection = Recollection(config.self_id, vote_store, repair_mark)
         self._rng, self._opening_body = rng, opening_body
         # Readers must stay at or below `commit_index`.
-        self.store = store
-        self.self_id = config.self_id
+        self.store, self.self_id = store, config.self_id
         self.peer_ids = tuple(sorted(set(config.addresses()) - {config.self_id}))
         # Why the member stopped by itself; None while it is well.
         self.failure: BaseException | None = None
@@ -121,17 +123,18 @@ class Replica:
         )
         self._applying = Applying(applier, config.apply_count_max)
         self.formats = GroupFormats(config.self_id, self.peer_ids, formats)
-        self._clients = ClientRequests(config, self)
-        self._connections = make_links(reactor, config, store, codec, self, self._clients)
-        # None before `start`.
-        self._raft: Raft | None = None
+        self.refusals = Refusals(config.self_id, reactor.seconds)
+        self.contradictions = Contradictions(config.self_id, config.core().quorum_count)
+        self.clients = ClientRequests(config, self)
+        self.confirming = Confirming(self, self._schedule_turn)
+        self._connections = make_links(reactor, config, store, codec, self, self.clients)
+        self._raft: Raft | None = None  # Before `start`.
         # Messages of this turn, in the order of their arrival.
         self._inbox: list[Message] = []
         no_call: Any = None
         self._turn_call = self._tick_call = self._upkeep_call = no_call
-        self._apply_times = ApplyTimes(reactor, self._schedule_turn)
-        self._tick_at_ms = 0.0
-        self._is_running = False
+        self._apply_times, self._tick_at_ms = ApplyTimes(reactor, self._schedule_turn), 0.0
+        self._is_running, self._flush_s = False, config.flush_interval_ms / 1000
         self._disk_steps = DiskSteps(
             reactor, self._keeper, no_room=self._no_room, failed=self._fail_if_running
         )
@@ -184,10 +187,9 @@ class Replica:
         """True while this member neither votes nor counts, as it lost what it may have promised."""
         return self._recollection.is_recovering
 
-    @property
-    def birth(self) -> Birth | None:
-        """Birth of the group, as far as this member holds one."""
-        return self._raft.birth if self._raft is not None else None
+    def view(self) -> MemberView | None:
+        """What this member knows of its group; None before start."""
+        return self._raft.view(self.now_ms) if self._raft is not None else None
 
     @property
     def birth_text(self) -> str:
@@ -233,14 +235,14 @@ class Replica:
             fails, and then the member does not run.
         """
         self._applying.begin_after(applied_index)
-        is_syncing = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        is_syncing = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         synced: Deferred[Any] = self._durability.begin() if is_syncing else succeed(None)
         return synced.addCallback(self._begin, recovering).addCallback(lambda _: None)
 
     def _begin(self, _: object, recovering: bool) -> Deferred[int]:
         former = self._recollection.load(self.store, is_recovering=recovering)
         raft = self._raft = Raft(
-            self._config.core(),
+            self.config.core(),
             self.store,
             self._codec,
             former.state,
@@ -252,6 +254,7 @@ class Replica:
         )
         self._recollection.note_loss(raft)
         self._birth_log = BirthLog(raft, self.now_ms)
+        self.confirming.begin(raft, self._connections.send)
         # What the checkpoint says to be committed may be behind the applier, or before it.
         self._applying.advance(raft.commit_index + 1)
         raft.applied(min(self.applied_index, raft.commit_index))
@@ -260,8 +263,7 @@ class Replica:
     def _run(self, port: int) -> int:
         self._is_running = True
         self._connections.connect()
-        interval_s = self._config.flush_interval_ms / 1000
-        self._upkeep_call = self._reactor.callLater(interval_s, self._keep_up)
+        self._upkeep_call = self._reactor.callLater(self._flush_s, self._keep_up)
         self._schedule_turn()
         return port
 
@@ -316,11 +318,8 @@ class Replica:
             self._turn()
 
     def _not_stopped_well(self, failure: Failure) -> None:
-        _log.error(
-            "{self_id}: last sync failed: {reason}",
-            self_id=self.self_id,
-            reason=failure.getErrorMessage(),
-        )
+        reason = failure.getErrorMessage()
+        _log.error("{self_id}: last sync failed: {reason}", self_id=self.self_id, reason=reason)
 
     def _leave(self) -> Deferred[None]:
         """Stops all that calls us; fires when the connections are closed."""
@@ -331,7 +330,8 @@ class Replica:
         self._turn_call = self._tick_call = self._upkeep_call = None
         self._apply_times.stop()
         self._disk_steps.stop()
-        self._clients.term_changed()
+        self.clients.term_changed()
+        self.confirming.end()
         self._durability.drop()
         return self._connections.stop()
 
@@ -359,9 +359,11 @@ class Replica:
 
     # MemberEvents: what the connections tell.
 
-    def message_received(self, message: Message) -> None:
+    def message_received(self, message: LinkMessage) -> None:
         """Puts a message into this turn's inbox."""
-        if len(self._inbox) < _INBOX_MAX:
+        if isinstance(message, ReadMessage):
+            self.confirming.follower_reads.receive(message)
+        elif len(self._inbox) < _INBOX_MAX:
             self._inbox.append(message)
         self._schedule_turn()
 
@@ -401,9 +403,10 @@ class Replica:
             # A follower's answers are on their way while it applies.
             self._connections.flush()
             self._apply(raft)
-            self._clients.look_at_transfer()
-            if self._clients.deadline_ms() <= now_ms:
-                self._clients.expire(now_ms)
+            self.clients.look_at_transfer()
+            self.confirming.look()
+            if self.clients.deadline_ms() <= now_ms:
+                self.clients.expire(now_ms)
             self._arm(raft, now_ms)
         except Exception as error:
             self._fail(error)
@@ -413,7 +416,7 @@ class Replica:
         """Gives the core what came, and carries out what it wants until the disk is in the way."""
         inbox, self._inbox = self._inbox, []
         for message in inbox:
-            raft.receive(message, now_ms)
+            self.contradictions.receive(raft, message, now_ms, self._connections)
         if now_ms >= self._tick_at_ms and now_ms >= raft.deadline_ms():
             raft.tick(now_ms)
         for _ in range(_READIES_MAX):
@@ -474,7 +477,7 @@ class Replica:
         self._tell_full(error)
         if not self._is_full:
             self._is_full = True
-            self._clients.term_changed()
+            self.clients.term_changed()
             change = RoleChange(role=Role.CANDIDATE, term=self.term, leader_id=None)
             self._applying.change_role(change, None)
 
@@ -509,7 +512,7 @@ class Replica:
             else:
                 # First it is over, then comes what is committed: where this member's own proposals
                 # stood, another leader may have put its entries in this very step.
-                self._clients.term_changed()
+                self.clients.term_changed()
             self._connections.name_leader(ready.role.leader_id)
             self._applying.change_role(ready.role, raft.opening_index)
 
@@ -555,7 +558,7 @@ class Replica:
             return
         if is_told:
             raft.applied(applying.applied_index)
-            self._clients.committed(applying.applied_index + 1)
+            self.clients.committed(applying.applied_index + 1)
             if applying.has_more:
                 self._apply_times.goes_on()
                 self._schedule_turn()
@@ -574,7 +577,7 @@ class Replica:
         if not self._is_running:
             return
         core_due_ms = NEVER if self._disk_steps.is_waiting else raft.deadline_ms()
-        due_ms = min(core_due_ms, self._clients.deadline_ms())
+        due_ms = min(core_due_ms, self.clients.deadline_ms(), self.confirming.deadline_ms())
         if self._tick_call is not None:
             if self._tick_at_ms <= due_ms:
                 return
@@ -591,7 +594,6 @@ class Replica:
 
     def _keep_up(self) -> None:
         """Background sync of ASYNC_FLUSH, and the checkpoint."""
-        interval_s = self._config.flush_interval_ms / 1000
-        self._upkeep_call = self._reactor.callLater(interval_s, self._keep_up)
+        self._upkeep_call = self._reactor.callLater(self._flush_s, self._keep_up)
         self._durability.keep_up(self.commit_index, self.now_ms)
         self._birth_log.look(self.now_ms)

@@ -1,14 +1,15 @@
 """Incoming RPC of peers in both dialects, and of DLedger's own tools.
 
-A connection begins to speak binary with HELLO; from then on it belongs to the member that HELLO
-named. The member pings it at each heart beat; when nothing came on it for many of them, it is
-closed. Answers to votes go back on the connection that asked, others on the newest one of their
-member. A JSON request names its group and both ids itself, and is answered on its own connection
-under its opaque.
+A connection begins to speak binary with HELLO (`greetings.py`); once that was taken it belongs to
+the member that HELLO named. The member pings it at each heart beat; when nothing came on it for
+many of them, it is closed. Answers to votes go back on the connection that asked, others on the
+newest one of their member. A JSON request names its group and both ids itself, and is answered on
+its own connection under its opaque.
 
 A member is believed to be one only where it comes from an address of its own
 (`member_addresses.py`): else HELLO is answered 401 and its connection closed, and a vote, heart
-beat, push or hand-over in JSON is refused with 401.
+beat, push or hand-over in JSON is refused with 401. In a closed group, and where the configuration
+says so, only some members may speak JSON, and only some tools are served (`admission.py`).
 
 Whoever names another group or an unknown member, or has a program that does not read what this one
 wrote (`formats.py`), is told so (400, 401, 303) and logged once a connection;
@@ -32,18 +33,22 @@ from ledgermq.dledger.messages import (
     HeartBeatResponse,
     JsonCode,
     PushResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
     TransferResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
 from ledgermq.dledger.replica import wire_binary, wire_json
+from ledgermq.dledger.replica.admission import Admission
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.greetings import Greetings, Key, Link
 from ledgermq.dledger.replica.json_bodies import RequestBody, TransferBody
 from ledgermq.dledger.replica.member_addresses import MemberAddresses
 from ledgermq.dledger.replica.peers import MemberEvents, check_bounds, send_binary
-from ledgermq.dledger.replica.wire_binary import PING_ANSWER_FRAME, WIRE_VERSION, BinaryCode, Hello
+from ledgermq.dledger.replica.wire_binary import PING_ANSWER_FRAME, BinaryCode
 from ledgermq.dledger.replica.wire_json import MemberAnswer, MemberRequest
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.protocol.command import RemotingCommand
@@ -65,29 +70,6 @@ _MEMBER_CODES: Final = frozenset({JsonCode.VOTE, JsonCode.HEART_BEAT, JsonCode.P
 
 _log = Logger()
 
-# Under which a waiting JSON request is found by its answer: a vote by candidate and term, all else
-# by the number it was given.
-_Key = tuple[str, int] | int
-
-
-class _Link:
-    """What is known of one connection."""
-
-    __slots__ = ("has_complained", "last_chain_crc", "last_id", "number", "peer_id", "waiting")
-
-    def __init__(self, number: int) -> None:
-        # Of this connection, from 1.
-        self.number = number
-        # Member at the other end, once HELLO named it.
-        self.peer_id: str | None = None
-        # Last entry that came here, and its chain checksum: what the next run must continue.
-        self.last_id: EntryId | None = None
-        self.last_chain_crc = 0
-        # JSON requests that wait for their answers, oldest first.
-        self.waiting: dict[_Key, tuple[int, RemotingCommand, RequestBody]] = {}
-        # A refusal was logged for this connection.
-        self.has_complained = False
-
 
 class Listener:
     """The Receiver of all incoming connections of one member."""
@@ -106,6 +88,10 @@ class Listener:
         `sources` knows from where each member may speak.
         """
         self._sources = sources
+        self._admission = Admission(config)
+        self._greetings = Greetings(
+            config, store.segment_bytes, events, sources, self._admission, self._welcome
+        )
         self._config = config
         self._store = store
         self._codec = codec
@@ -118,21 +104,21 @@ class Listener:
         self._by_number: dict[int, CommandProtocol] = {}
         self._connection_count = 0
         # JSON requests that wait for their answers, and where they came from.
-        self._waiting: dict[_Key, CommandProtocol] = {}
+        self._waiting: dict[Key, CommandProtocol] = {}
         # Numbers given to JSON requests are negative: those of LedgerMQ leaders are not.
         self._next_request_id = -1
-        # Members and addresses that were logged as not belonging together.
-        self._refused_sources: set[tuple[str, str]] = set()
         # The leader that is named in refusals.
         self.leader_id: str | None = None
 
-    def answer(self, message: MemberAnswer) -> None:
+    def answer(self, message: MemberAnswer | ReadIndexResponse) -> None:
         """Sends an answer to where its request came from; drops it when that is gone.
 
-        Of answers in the binary dialect, only those to votes know; the others go to the newest
-        connection of their member, for what they say is as true there.
+        Of answers in the binary dialect, only those to votes and reads know; the others go to the
+        newest connection of their member, for what they say is as true there.
         """
-        if isinstance(message, VoteResponse) and message.asked_on:
+        if isinstance(message, ReadIndexResponse) or (
+            isinstance(message, VoteResponse) and message.asked_on
+        ):
             connection = self._by_number.get(message.asked_on)
             if connection is not None:
                 send_binary(connection, message)
@@ -158,16 +144,33 @@ class Listener:
         """Whether there is a binary connection that the peer has made."""
         return peer_id in self._connections
 
+    def end(self, peer_id: str, reason: str) -> None:
+        """Ends all connections on which a member speaks, in both dialects."""
+        speaking = [
+            connection
+            for connection in self._by_number.values()
+            if connection.context.peer_id == peer_id
+        ]
+        for connection in set(self._waiting.values()):
+            requests = connection.context.waiting.values()
+            if any(request.leader_id == peer_id for _, _, request in requests):
+                speaking.append(connection)
+        for connection in speaking:
+            self._events.refusals.note(peer_id, connection.peer_host, reason)
+            connection.abort(reason)
+
     # Receiver of the connections.
 
     def connection_made(self, connection: CommandProtocol) -> None:
         """Nothing is known of it yet."""
         self._connection_count += 1
-        connection.context = _Link(self._connection_count)
+        connection.context = Link(self._connection_count)
+        self._greetings.begin(connection)
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         """Forgets what waited for it."""
-        link: _Link = connection.context
+        link: Link = connection.context
+        self._greetings.end(connection)
         for key in link.waiting:
             del self._waiting[key]
         link.waiting.clear()
@@ -182,11 +185,15 @@ class Listener:
         for command in commands:
             code = command.code & _CODE_MASK
             if code == BinaryCode.HELLO:
-                self._greet(connection, command)
+                self._greetings.hello(connection, command)
+            elif code == BinaryCode.PROOF:
+                self._greetings.proof(connection, command)
             elif code in _BINARY_CODES:
                 self._receive_binary(connection, code, command.body)
             elif code in _JSON_CODES:
                 self._receive_json(connection, code, command)
+            elif self._admission.is_closed and connection.context.peer_id is None:
+                self._greetings.close(connection, f"request {code} of nobody knows whom")
             elif not command.is_one_way:
                 remark = f"request type {command.code} not supported"
                 connection.send(command.response(_NOT_SUPPORTED, remark))
@@ -195,76 +202,18 @@ class Listener:
         # A leader pushes once a turn: there is nothing more to gather.
         self._events.take_turn()
 
-    def _greet(self, connection: CommandProtocol, command: RemotingCommand) -> None:
-        config, code, reason = self._config, DLedgerCode.SUCCESS, ""
-        try:
-            hello = wire_binary.decode_hello(command.body)
-        except RemoteProtocolError as error:
-            self._complain(connection, str(error))
-            connection.send(command.response(DLedgerCode.UNEXPECTED_ARGUMENT, str(error)))
-            return
-        if hello.group != config.group:
-            code = DLedgerCode.UNKNOWN_GROUP
-            reason = f"group is {hello.group!r}, here it is {config.group!r}"
-        elif hello.target != config.self_id:
-            code = DLedgerCode.UNKNOWN_MEMBER
-            reason = f"member {hello.target!r} was asked for, here is {config.self_id!r}"
-        elif hello.sender not in self._peer_ids:
-            code = DLedgerCode.UNKNOWN_MEMBER
-            reason = f"member {hello.sender!r} is none of {sorted(self._peer_ids)}"
-        elif hello.version != WIRE_VERSION:
-            code = DLedgerCode.UNSUPPORTED
-            reason = f"wire version is {hello.version}, here it is {WIRE_VERSION}"
-        elif hello.segment_bytes != self._store.segment_bytes:
-            code = DLedgerCode.UNEXPECTED_ARGUMENT
-            reason = f"segments have {hello.segment_bytes} bytes, here {self._store.segment_bytes}"
-        if reason:
-            self._complain(connection, reason)
-            connection.send(command.response(code, reason))
-        elif self._sources.may_be(hello.sender, connection):
-            self._welcome(connection, command, hello)
-        else:
-            looked = self._sources.look_again(hello.sender)
-            looked.addCallback(lambda _: self._greet_again(connection, command, hello))
-
-    def _greet_again(
-        self, connection: CommandProtocol, command: RemotingCommand, hello: Hello
-    ) -> None:
-        """Takes a greeting, or not, now that the names of its sender were looked up.
-
-        A connection that is refused is closed: the sender comes again, perhaps when its name says
-        where it is.
-        """
-        if not connection.is_open:
-            return
-        if self._sources.may_be(hello.sender, connection):
-            self._welcome(connection, command, hello)
-            return
-        reason = self._sources.refusal(hello.sender, connection)
-        self._complain_of_source(connection, hello.sender)
-        connection.send(command.response(DLedgerCode.UNKNOWN_MEMBER, reason))
-        connection.close(reason)
-
-    def _welcome(self, connection: CommandProtocol, command: RemotingCommand, hello: Hello) -> None:
-        """Takes a member for one, unless one of the two does not read what the other has."""
-        config, formats = self._config, self._events.formats
-        told = wire_binary.encode_hello_answer(formats.own)
-        mismatch = formats.asked_by(hello.sender, hello.formats)
-        if mismatch is not None:
-            self._complain(connection, mismatch)
-            connection.send(command.response(DLedgerCode.UNSUPPORTED, mismatch, body=told))
-            return
-        connection.context.peer_id = hello.sender
-        connection.limit_silence(_SILENT_BEATS_MAX * config.timing.heart_beat_ms / 1000)
-        self._connections[hello.sender] = connection
-        self._by_number[connection.context.number] = connection
-        connection.send(command.response(_SUCCESS, body=told))
+    def _welcome(self, connection: CommandProtocol, peer_id: str) -> None:
+        """Takes a connection for one of a member that was greeted."""
+        link: Link = connection.context
+        link.peer_id = peer_id
+        connection.limit_silence(_SILENT_BEATS_MAX * self._config.timing.heart_beat_ms / 1000)
+        self._connections[peer_id] = connection
+        self._by_number[link.number] = connection
 
     def _receive_binary(self, connection: CommandProtocol, code: int, body: bytes) -> None:
-        link: _Link = connection.context
+        link: Link = connection.context
         if link.peer_id is None:
-            self._complain(connection, f"frame {code} before HELLO")
-            connection.close("frame before HELLO")
+            self._greetings.close(connection, f"frame {code} before HELLO")
             return
         if code == BinaryCode.PING:
             connection.send_frame(PING_ANSWER_FRAME)
@@ -280,17 +229,17 @@ class Listener:
             )
             check_bounds(message, self._events)
         except RemoteProtocolError as error:
-            self._complain(connection, str(error))
+            self._greetings.complain(connection, str(error))
             connection.close(str(error))
             return
         if isinstance(message, AppendRequest):
             link.last_id = message.entries.last_id
             link.last_chain_crc = message.entries.last_chain_crc
-        elif isinstance(message, VoteRequest):
+        elif isinstance(message, VoteRequest | ReadIndexRequest):
             message = replace(message, asked_on=link.number)
         self._events.message_received(message)
 
-    def _chain_crc_of(self, link: _Link, entry_id: EntryId) -> int | None:
+    def _chain_crc_of(self, link: Link, entry_id: EntryId) -> int | None:
         if entry_id == link.last_id:
             return link.last_chain_crc
         try:
@@ -302,18 +251,32 @@ class Listener:
     def _receive_json(
         self, connection: CommandProtocol, code: int, command: RemotingCommand
     ) -> None:
+        link: Link = connection.context
+        if link.peer_id is not None or link.hello is not None:
+            self._greetings.close(connection, f"request {code} of a member that greeted")
+            return
         try:
             request = wire_json.decode_request(code, command.body)
         except RemoteProtocolError as error:
-            self._complain(connection, str(error))
+            self._greetings.complain(connection, str(error))
             body = b'{"code":411,"term":-1}'
             connection.send(command.response(_SYSTEM_ERROR, str(error), body=body))
+            if self._admission.is_closed:
+                connection.close(str(error))
+            return
+        reason = self._find_reason(connection, code, request)
+        if reason is not None:
+            self._greetings.complain(connection, reason, self._name_of(request))
+            unknown = DLedgerCode.UNKNOWN_MEMBER
+            self._refuse(connection, code, command, request, unknown, names_leader=False)
+            connection.close(reason)
             return
         refusal = self._refusal_of(code, request)
         if refusal is None and self._is_from_elsewhere(connection, code, request):
             self._refuse(connection, code, command, request, DLedgerCode.UNKNOWN_MEMBER)
             return
         if refusal is None and not self._is_of_member(code, request):
+            self._greetings.end(connection)
             self._clients.receive(connection, code, command, request)
             return
         if refusal is None:
@@ -327,12 +290,12 @@ class Listener:
                     request_id=self._next_request_id,
                 )
             except RemoteProtocolError as error:
-                self._complain(connection, str(error))
+                self._greetings.complain(connection, str(error))
                 refusal = DLedgerCode.UNEXPECTED_ARGUMENT
             else:
                 self._receive_bounded(connection, code, command, request, message)
                 return
-        self._complain(connection, f"request {code} is refused: {refusal.name}")
+        self._greetings.complain(connection, f"request {code} is refused: {refusal.name}")
         self._refuse(connection, code, command, request, refusal)
 
     def _receive_bounded(
@@ -347,7 +310,7 @@ class Listener:
         try:
             check_bounds(message, self._events)
         except RemoteProtocolError as error:
-            self._complain(connection, str(error))
+            self._greetings.complain(connection, str(error))
             refusal = DLedgerCode.UNEXPECTED_ARGUMENT
             self._refuse(connection, code, command, request, refusal)
             connection.close(str(error))
@@ -371,11 +334,30 @@ class Listener:
         if not self._is_of_member(code, request) or sender not in self._peer_ids:
             return False
         assert isinstance(sender, str)
-        if self._sources.may_be(sender, connection):
+        if self._admission.is_java_source(sender, connection, self._sources):
             return False
         looked = self._sources.look_again(sender)
-        looked.addCallback(lambda _: self._complain_of_source(connection, sender))
-        return not self._sources.may_be(sender, connection)
+        looked.addCallback(lambda _: self._greetings.complain_of_source(connection, sender))
+        return not self._admission.is_java_source(sender, connection, self._sources)
+
+    def _find_reason(
+        self, connection: CommandProtocol, code: int, request: RequestBody
+    ) -> str | None:
+        """Says why nobody is served who speaks JSON and asks for this; None when some are."""
+        if self._is_of_member(code, request):
+            sender = self._name_of(request)
+            if not self._admission.is_closed and sender is None:
+                # Refused as Java's members refuse it.
+                return None
+            if sender is None or not self._admission.may_be_java(sender):
+                return f"{sender or 'it'} may not speak JSON (key dLegerJavaMembers)"
+            return None
+        return self._admission.refusal_of_tool(code, connection)
+
+    def _name_of(self, request: RequestBody) -> str | None:
+        """The member that a request says it is from; None when it is none of the group."""
+        sender = request.leader_id
+        return sender if isinstance(sender, str) and sender in self._peer_ids else None
 
     def _refusal_of(self, code: int, request: RequestBody) -> DLedgerCode | None:
         """Checks ids in Java's order (DLedgerRpcNettyService, DLedgerServer)."""
@@ -422,15 +404,16 @@ class Listener:
                 result=result,
                 round_term=message.term,
             )
-            self._complain(connection, f"candidate {message.sender!r} is no peer")
+            self._greetings.complain(connection, f"candidate {message.sender!r} is no peer")
             body = wire_json.encode_answer(refused, request)
             connection.send(command.response(DLedgerCode.SUCCESS, body=body))
             return
+        self._greetings.end(connection)
         key = _key_of_request(message)
         former = self._waiting.pop(key, None)
         if former is not None:
             former.context.waiting.pop(key)
-        link: _Link = connection.context
+        link: Link = connection.context
         if len(link.waiting) >= self._config.waiting_requests_max:
             oldest = next(iter(link.waiting))
             del self._waiting[oldest]
@@ -448,34 +431,15 @@ class Listener:
         command: RemotingCommand,
         request: RequestBody,
         result: DLedgerCode,
+        *,
+        names_leader: bool = True,
     ) -> None:
-        body = wire_json.encode_refusal(code, request, result, self.leader_id)
+        leader_id = self.leader_id if names_leader else None
+        body = wire_json.encode_refusal(code, request, result, leader_id)
         connection.send(command.response(DLedgerCode.SUCCESS, body=body))
 
-    def _complain_of_source(self, connection: CommandProtocol, peer_id: str) -> None:
-        """Logs that a source may not be a member, if so, once however often it connects."""
-        source = peer_id, connection.peer_host
-        if source in self._refused_sources or self._sources.may_be(peer_id, connection):
-            return
-        if len(self._refused_sources) >= _REFUSED_SOURCES_MAX:
-            self._refused_sources.clear()
-        self._refused_sources.add(source)
-        self._complain(connection, self._sources.refusal(peer_id, connection))
 
-    def _complain(self, connection: CommandProtocol, reason: str) -> None:
-        """Logs the first refusal of a connection."""
-        link: _Link = connection.context
-        if not link.has_complained:
-            link.has_complained = True
-            _log.warn(
-                "{self_id}: refusing {peer}: {reason}",
-                self_id=self._config.self_id,
-                peer=connection.peer,
-                reason=reason,
-            )
-
-
-def _key_of_request(message: MemberRequest) -> _Key:
+def _key_of_request(message: MemberRequest) -> Key:
     match message:
         case VoteRequest():
             return message.sender, message.term
@@ -485,7 +449,7 @@ def _key_of_request(message: MemberRequest) -> _Key:
             return message.request_id
 
 
-def _key_of_answer(message: MemberAnswer) -> _Key:
+def _key_of_answer(message: MemberAnswer) -> Key:
     match message:
         case VoteResponse():
             return message.target, message.round_term

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.interfaces import IResolutionReceiver
 from zope.interface import implementer
 
-from ledgermq.dledger.addresses import parse_networks
+from ledgermq.dledger.addresses import Network, parse_networks
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.protocol.transport import CommandProtocol
 
@@ -78,13 +78,23 @@ class MemberAddresses:
         self._look_up = look_up
         self._seconds = seconds
 
-    def may_be(self, peer_id: str, connection: CommandProtocol) -> bool:
-        """Tells whether a connection comes from where a member of the list may speak."""
+    def may_be(
+        self,
+        peer_id: str,
+        connection: CommandProtocol,
+        networks: tuple[Network, ...] | None = None,
+    ) -> bool:
+        """Tells whether a connection comes from where a member of the list may speak.
+
+        Args:
+            networks: what is allowed besides the host of the member; None: as configured for all.
+        """
         source = address_of(connection.peer_host)
         if source is None:
             return False
         known = self._hosts[peer_id].addresses
-        if source in known or any(source in network for network in self._networks):
+        allowed = self._networks if networks is None else networks
+        if source in known or any(source in network for network in allowed):
             return True
         # Both on this machine: its own addresses are those of its own host in the list, that which
         # the connection came to, and the loopback.

@@ -1,9 +1,14 @@
 """An outgoing connection for each peer, and the dialect that is spoken on it.
 
-    connecting -> greeting -> binary     HELLO was answered: frames of wire_binary, both ways
+    connecting -> greeting -> binary     HELLO was answered, and PROOF where both have a secret:
+                                         frames of wire_binary, both ways
                            -> json       the peer does not know HELLO: DLedger's requests
-                           -> refused    wrong group, member or segment size, or formats that one
-                                         of the two does not read: logged, unused
+                           -> refused    wrong group, member, secret or segment size, or formats
+                                         that one of the two does not read: logged, unused
+
+What comes before that is not looked at. In a closed group a peer must prove that it knows the
+secret before it is told anything else, and JSON is spoken only with members that the configuration
+names.
 
 At each heart beat the link is looked at: what was asked on it must have brought something. HELLO
 asks, each heart beat a PING in the binary dialect, and DLedger's requests in the other one. A link
@@ -27,15 +32,36 @@ from twisted.python.failure import Failure
 from ledgermq.dledger.bounds import excess_of
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.formats import GroupFormats
-from ledgermq.dledger.messages import BirthReport, Message, PeerDialect, VoteRequest
+from ledgermq.dledger.messages import (
+    BirthReport,
+    LinkMessage,
+    PeerDialect,
+    ReadMessage,
+    VoteRequest,
+)
 from ledgermq.dledger.replica import wire_binary, wire_json
+from ledgermq.dledger.replica.admission import (
+    ANOTHER_SECRET,
+    GREETING_BYTES_MAX,
+    GREETING_S_MAX,
+    NO_SECRET,
+    Admission,
+)
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.link_watch import LinkWatch
-from ledgermq.dledger.replica.wire_binary import PING_FRAME, BinaryCode, Hello
+from ledgermq.dledger.replica.wire_binary import (
+    PING_FRAME,
+    BinaryCode,
+    Hello,
+    decode_hello_answer,
+    encode_hello,
+    encode_proof,
+)
 from ledgermq.dledger.replica.wire_json import MemberRequest
 from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ProtocolError, RemoteProtocolError
+from ledgermq.protocol.member_proof import Side, draw_nonce, is_nonce
 from ledgermq.protocol.tcp_times import MEMBER_TIMES
 from ledgermq.protocol.transport import (
     CommandClient,
@@ -43,6 +69,7 @@ from ledgermq.protocol.transport import (
     ConnectionLimits,
     TurnOutput,
 )
+from ledgermq.protocol.transport.refusals import Refusals
 
 # RemotingSysResponseCode: what a Java server answers to HELLO. SYSTEM_ERROR covers one with a
 # processor for all codes that fails on it.
@@ -66,7 +93,11 @@ class MemberEvents(Protocol):
     def formats(self) -> GroupFormats:
         """What the members' appliers read; connections tell it."""
 
-    def message_received(self, message: Message) -> None:
+    @property
+    def refusals(self) -> Refusals:
+        """Whom the member refuses, and who refuses it; connections tell it."""
+
+    def message_received(self, message: LinkMessage) -> None:
         """A peer sent this; in order for each connection."""
 
     def take_turn(self) -> None:
@@ -110,15 +141,20 @@ class Peer:
         self._codec = codec
         self._events = events
         self._hello = Hello(
-            group=config.group,
-            sender=config.self_id,
-            target=peer_id,
-            segment_bytes=segment_bytes,
+            group=config.group, sender=config.self_id, target=peer_id, segment_bytes=segment_bytes
         )
         # How the open connection is spoken on; UNKNOWN while there is none.
         self.dialect = PeerDialect.UNKNOWN
         # Messages that were dropped because the connection was not ready or too slow.
         self.dropped_count = 0
+        self._admission = Admission(config)
+        # It speaks JSON and no TLS, as the configuration says.
+        self._is_plain_java = self._admission.is_named_java(peer_id)
+        self._tls = None if self._is_plain_java else config.tls
+        # Where TLS is not required yet: whether the last connection was made with it.
+        self._was_tls_tried = True
+        # The peer of the open connection did not prove itself, and was let in all the same.
+        self._is_doubtful = False
         # The last refusal that was logged, so that it is logged once.
         self._logged_refusal = ""
         # The open connection, whether HELLO was answered on it or not.
@@ -146,6 +182,7 @@ class Peer:
             remembers_address=True,
             limits=_LIMITS,
             output=output,
+            tls=None if self._tls is None else self._tls.client,
         )
 
     def start(self) -> None:
@@ -166,7 +203,7 @@ class Peer:
         """Whether messages can be sent."""
         return self.dialect is not PeerDialect.UNKNOWN
 
-    def send(self, message: Message) -> None:
+    def send(self, message: LinkMessage) -> None:
         """Sends a message in the dialect of the connection, or drops it."""
         connection = self._client.connection
         if (
@@ -179,7 +216,7 @@ class Peer:
             # Answers of ours travel on the peer's own connection in this dialect; what was made
             # before the dialect was known may have no meaning there.
             is_pre_vote = isinstance(message, VoteRequest) and message.pre_vote
-            if not is_pre_vote and not isinstance(message, BirthReport):
+            if not is_pre_vote and not isinstance(message, BirthReport | ReadMessage):
                 self._request(connection, cast(MemberRequest, message))
         else:
             send_binary(connection, message)
@@ -209,19 +246,27 @@ class Peer:
             self._watch.asked()
 
     def _greet(self, connection: CommandProtocol) -> None:
+        admission = self._admission
+        self._is_doubtful = False
+        if admission.is_closed:
+            connection.begin_greeting(GREETING_S_MAX, GREETING_BYTES_MAX)
         self._hello.reads, self._hello.needs = self._events.formats.own
-        hello = RemotingCommand(
-            code=BinaryCode.HELLO,
-            language=LanguageCode.PYTHON,
-            body=wire_binary.encode_hello(self._hello),
-        )
-        answer = connection.request(hello, _HELLO_TIMEOUT_MS)
+        self._hello.nonce = draw_nonce() if admission.key is not None else ""
+        self._ask(connection, BinaryCode.HELLO, encode_hello(self._hello), self._greeted)
+
+    def _ask(
+        self,
+        connection: CommandProtocol,
+        code: BinaryCode,
+        body: bytes,
+        answered: Callable[[RemotingCommand, CommandProtocol], None],
+    ) -> None:
+        """Sends a request of the greeting."""
+        command = RemotingCommand(code=code, language=LanguageCode.PYTHON, body=body)
+        answer = connection.request(command, _HELLO_TIMEOUT_MS)
         self._watch.asked()
         answer.addCallbacks(
-            self._greeted,
-            self._not_greeted,
-            callbackArgs=(connection,),
-            errbackArgs=(connection,),
+            answered, self._not_greeted, callbackArgs=(connection,), errbackArgs=(connection,)
         )
 
     def _greeted(self, answer: RemotingCommand, connection: CommandProtocol) -> None:
@@ -229,37 +274,106 @@ class Peer:
             # Its host has another address now, and who is at the former one is no peer.
             connection.close("somebody else's address")
             return
-        if answer.code in _NOT_KNOWN:
-            self._events.formats.greeted(self.peer_id, None)
-            self.dialect = PeerDialect.JAVA
-            self._watch.bear(self._java_looks_max)
-        else:
-            refusal = self._find_refusal(answer, connection)
-            if refusal is not None:
-                self._refused(refusal)
+        refusal = self._admission.refusal_of_certificate(self.peer_id, connection)
+        if refusal is not None and not self._is_plain_java:
+            tls = self._admission.tls
+            if tls is not None and tls.is_required:
+                self._refused(connection, refusal)
                 return
-            self.dialect = PeerDialect.LEDGERMQ
-            self._watch.bear(self._looks_max)
+            self._is_doubtful = True
+            refusals = self._events.refusals
+            refusals.note(self.peer_id, connection.peer_host, f"let in: {refusal}")
+        if answer.code in _NOT_KNOWN:
+            if not self._admission.may_be_java(self.peer_id):
+                self._refused(connection, "it speaks Java's JSON only (key dLegerJavaMembers)")
+                return
+            self._events.formats.greeted(self.peer_id, None)
+            self._watch.bear(self._java_looks_max)
+            self._open(connection, PeerDialect.JAVA)
+            return
+        if answer.code != _SUCCESS:
+            self._not_taken(answer, connection, is_proven=not self._admission.is_closed)
+            return
+        try:
+            told = decode_hello_answer(answer.body)
+        except RemoteProtocolError as error:
+            connection.close(str(error))
+            self._refused(connection, str(error))
+            return
+        key, hello = self._admission.key, self._hello
+        if key is None:
+            self._taken(answer, connection)
+            return
+        challenge = self._admission.challenge(hello.sender, hello.target, hello.nonce, told.nonce)
+        is_proven = is_nonce(told.nonce) and challenge.is_proven(key, Side.ANSWERER, told.proof)
+        if not is_proven:
+            reason = ANOTHER_SECRET if told.nonce else NO_SECRET
+            if self._admission.requires_proof:
+                if self._client.forget_address():
+                    connection.close("somebody else's address")
+                else:
+                    self._refused(connection, reason)
+                return
+            self._is_doubtful = True
+            refusals = self._events.refusals
+            refusals.note(self.peer_id, connection.peer_host, f"let in: {reason}")
+        if not told.nonce:
+            # It has no secret and asks for none.
+            self._taken(answer, connection)
+            return
+        # Who did not prove itself gets no proof, either.
+        proof = challenge.proof(key, Side.OPENER) if is_proven else ""
+        self._ask(connection, BinaryCode.PROOF, encode_proof(proof), self._proof_answered)
+
+    def _proof_answered(self, answer: RemotingCommand, connection: CommandProtocol) -> None:
+        if answer.code == _SUCCESS:
+            self._taken(answer, connection)
+        else:
+            self._not_taken(answer, connection, is_proven=True)
+
+    def _not_taken(
+        self, answer: RemotingCommand, connection: CommandProtocol, *, is_proven: bool
+    ) -> None:
+        """Notes why a peer refuses this member; what it reads counts when it has proven itself."""
+        if is_proven and answer.body:
+            self._find_mismatch(answer, connection)
+        self._refused(connection, f"{answer.remark or 'no reason'} (code {answer.code})")
+
+    def _find_mismatch(self, answer: RemotingCommand, connection: CommandProtocol) -> str | None:
+        """Takes what the peer reads and needs; says why the two do not work together, if so."""
+        try:
+            formats = decode_hello_answer(answer.body).formats
+        except RemoteProtocolError as error:
+            connection.close(str(error))
+            return str(error)
+        return self._events.formats.greeted(self.peer_id, formats)
+
+    def _taken(self, answer: RemotingCommand, connection: CommandProtocol) -> None:
+        """The peer takes this member; now whether the two read what the other wrote."""
+        mismatch = self._find_mismatch(answer, connection)
+        if mismatch is not None:
+            self._refused(connection, mismatch)
+            return
+        self._watch.bear(self._looks_max)
+        self._open(connection, PeerDialect.LEDGERMQ)
+
+    def _open(self, connection: CommandProtocol, dialect: PeerDialect) -> None:
+        """Begins to speak."""
+        connection.end_greeting()
+        if not self._is_doubtful:
+            self._events.refusals.forget(self.peer_id, connection.peer_host)
+        self.dialect = dialect
         self._logged_refusal = ""
         self._fruitless_count = 0
-        self._events.dialect_found(self.peer_id, self.dialect)
+        self._events.dialect_found(self.peer_id, dialect)
 
-    def _find_refusal(self, answer: RemotingCommand, connection: CommandProtocol) -> str | None:
-        """Returns why the two do not work together, as either of them sees it."""
-        mismatch = None
-        if answer.code == _SUCCESS or answer.body:
-            try:
-                formats = wire_binary.decode_hello_answer(answer.body)
-            except RemoteProtocolError as error:
-                connection.close(str(error))
-                return str(error)
-            mismatch = self._events.formats.greeted(self.peer_id, formats)
-        if answer.code != _SUCCESS:
-            return f"{answer.remark or 'no reason'} (code {answer.code})"
-        return mismatch
+    def _refused(self, connection: CommandProtocol, reason: str) -> None:
+        """Leaves the connection open and unused: who restarts the peer to mend it closes it.
 
-    def _refused(self, reason: str) -> None:
-        """Leaves the connection open and unused: who restarts the peer to mend it closes it."""
+        In a closed group its time ends soon.
+        """
+        refusals = self._events.refusals
+        refusals.note(self.peer_id, connection.peer_host, reason, is_logged=False)
         if reason != self._logged_refusal:
             self._logged_refusal = reason
             _log.error(
@@ -309,7 +423,9 @@ class Peer:
     def commands_received(
         self, connection: CommandProtocol, commands: list[RemotingCommand]
     ) -> None:
-        """Takes the answers of a LedgerMQ peer."""
+        """Takes the answers of a LedgerMQ peer; nothing of one that was not taken for it."""
+        if self.dialect is not PeerDialect.LEDGERMQ:
+            return
         for command in commands:
             if command.code == BinaryCode.PING_ANSWER:
                 continue
@@ -333,12 +449,17 @@ class Peer:
         """Tells the member when the way was open."""
         if self._connection is connection:
             self._connection = None
+        if self._tls is not None and not self._tls.is_required:
+            # What led nowhere is tried the other way; what worked, with TLS first.
+            is_tls_next = self.is_open or not self._was_tls_tried
+            self._client.use_tls(self._tls.client if is_tls_next else None)
+            self._was_tls_tried = is_tls_next
         if self.dialect is not PeerDialect.UNKNOWN:
             self.dialect = PeerDialect.UNKNOWN
             self._events.peer_lost(self.peer_id)
 
 
-def check_bounds(message: Message, member: MemberEvents) -> None:
+def check_bounds(message: LinkMessage, member: MemberEvents) -> None:
     """Looks at the numbers of a message before the member hears of it.
 
     Raises:
@@ -349,7 +470,7 @@ def check_bounds(message: Message, member: MemberEvents) -> None:
         raise RemoteProtocolError(excess.field, excess.value, excess.limit)
 
 
-def send_binary(connection: CommandProtocol, message: Message) -> None:
+def send_binary(connection: CommandProtocol, message: LinkMessage) -> None:
     """Sends one binary frame; a run of entries goes to the socket at once and is not copied."""
     parts = wire_binary.encode(message)
     if len(parts) == 1:

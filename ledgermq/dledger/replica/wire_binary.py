@@ -12,7 +12,9 @@ is not copied. All frames but HELLO are one-way; answers travel back on the conn
 requests came, as frames of their own codes. Who sends and who is meant is settled once, by HELLO,
 which opens a connection: it names group, both members, the format's version and the segment size,
 and tells what the sender's applier reads of the log and needs (`formats.py`); so does its answer.
-PING is answered on the connection on which it came, by the connection's owner and not by the core.
+Where both have the group's secret, its answer is a challenge, and PROOF follows before anything
+else (`protocol/member_proof.py`). PING is answered on the connection on which it came, by the
+connection's owner and not by the core.
 A Java peer answers HELLO with "not supported", and the connection goes on in JSON.
 
 `decode` takes any bytes and gives a message or raises RemoteProtocolError. No I/O.
@@ -37,9 +39,12 @@ from ledgermq.dledger.messages import (
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
-    Message,
+    LinkMessage,
     PushKind,
     PushResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    ReadMessage,
     TransferRequest,
     TransferResponse,
     TruncateRequest,
@@ -73,6 +78,9 @@ class BinaryCode(IntEnum):
     PING = 52013
     PING_ANSWER = 52014
     BIRTH = 52015
+    PROOF = 52016
+    READ_INDEX = 52017
+    READ_INDEX_ANSWER = 52018
 
 
 _Format = Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT_MAX)]
@@ -88,6 +96,8 @@ class Hello(msgspec.Struct, kw_only=True):
     segment_bytes: int
     reads: _Format = OLDEST
     needs: _Format = OLDEST
+    # Empty: the sender has no secret.
+    nonce: str = ""
 
     @property
     def formats(self) -> Formats:
@@ -100,6 +110,21 @@ class HelloAnswer(msgspec.Struct, kw_only=True):
 
     reads: _Format = OLDEST
     needs: _Format = OLDEST
+    # Its challenge, and its proof; both empty where one of the two has no secret.
+    nonce: str = ""
+    proof: str = ""
+
+    @property
+    def formats(self) -> Formats:
+        """What the applier of who answers reads and needs."""
+        return Formats(self.reads, self.needs)
+
+
+class Proof(msgspec.Struct, kw_only=True):
+    """What the opener of a connection answers to a challenge; the body of PROOF, as JSON."""
+
+    # Empty: the other end did not prove itself, so that it gets none.
+    proof: str
 
 
 # Tells the chain checksum of an entry that the receiver holds, or None when it does not know.
@@ -126,6 +151,9 @@ _PUSH_ANSWER: Final = Struct(">qqqqqihB?")
 _TRANSFER: Final = Struct(">qqq")
 # 8 term, 8 request_id, 2 code
 _TRANSFER_ANSWER: Final = Struct(">qqh")
+# 8 term, 8 number; in an answer 8 commit_index (-2: None)
+_READ_INDEX: Final = Struct(">qq")
+_READ_INDEX_ANSWER: Final = Struct(">qqq")
 # 8 term, 8 life, 8 number, 8 answers, 1 wants_answer, 1 standing
 _BIRTH: Final = Struct(">qqqq?B")
 # 1 is_agreed, 16 id; then ids of members
@@ -155,6 +183,7 @@ PING_ANSWER_FRAME: Final = (
 _encode_hello = msgspec.json.Encoder().encode
 _decode_hello = msgspec.json.Decoder(Hello).decode
 _decode_hello_answer = msgspec.json.Decoder(HelloAnswer).decode
+_decode_proof = msgspec.json.Decoder(Proof).decode
 
 _VOTE_RESULTS: Final = {int(result): result for result in VoteResult}
 _CODES: Final = {int(code): code for code in DLedgerCode}
@@ -179,25 +208,42 @@ def decode_hello(body: bytes) -> Hello:
         raise RemoteProtocolError("body of HELLO", str(error), "a JSON object") from error
 
 
-def encode_hello_answer(formats: Formats) -> bytes:
-    """Returns the body of an answer to HELLO."""
-    return _encode_hello(HelloAnswer(reads=formats.reads, needs=formats.needs))
+def encode_hello_answer(formats: Formats, nonce: str = "", proof: str = "") -> bytes:
+    """Returns the body of an answer to HELLO or PROOF."""
+    answer = HelloAnswer(reads=formats.reads, needs=formats.needs, nonce=nonce, proof=proof)
+    return _encode_hello(answer)
 
 
-def decode_hello_answer(body: bytes) -> Formats:
-    """Reads the body of an answer to HELLO; one that is empty tells nothing.
+def decode_hello_answer(body: bytes) -> HelloAnswer:
+    """Reads the body of an answer to HELLO or PROOF; one that is empty tells nothing.
 
     Raises:
         RemoteProtocolError: it is not a JSON object with these members.
     """
     try:
-        answer = _decode_hello_answer(body) if body else HelloAnswer()
+        return _decode_hello_answer(body) if body else HelloAnswer()
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RemoteProtocolError("answer to HELLO", str(error), "a JSON object") from error
-    return Formats(answer.reads, answer.needs)
 
 
-def encode(message: Message) -> list[bytes | memoryview]:
+def encode_proof(proof: str) -> bytes:
+    """Returns the body of PROOF."""
+    return _encode_hello(Proof(proof=proof))
+
+
+def decode_proof(body: bytes) -> str:
+    """Reads the body of PROOF.
+
+    Raises:
+        RemoteProtocolError: it is not a JSON object with these members.
+    """
+    try:
+        return _decode_proof(body).proof
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise RemoteProtocolError("body of PROOF", str(error), "a JSON object") from error
+
+
+def encode(message: LinkMessage) -> list[bytes | memoryview]:
     """Returns a message as the pieces of one whole frame; a run of entries is not copied."""
     match message:
         case AppendRequest():
@@ -255,6 +301,12 @@ def encode(message: Message) -> list[bytes | memoryview]:
                 message.standing,
             )
             return _frame(BinaryCode.BIRTH, fixed + _pack_birth(message.birth))
+        case ReadIndexRequest():
+            return _frame(BinaryCode.READ_INDEX, _READ_INDEX.pack(message.term, message.number))
+        case ReadIndexResponse():
+            commit_index = _NONE if message.commit_index is None else message.commit_index
+            fixed = _READ_INDEX_ANSWER.pack(message.term, message.number, commit_index)
+            return _frame(BinaryCode.READ_INDEX_ANSWER, fixed)
 
 
 def decode(
@@ -265,7 +317,7 @@ def decode(
     target: str,
     codec: EntryCodec,
     chain_crc_of: ChainCrcOf,
-) -> Message:
+) -> LinkMessage:
     """Reads the body of one frame.
 
     Args:
@@ -314,6 +366,8 @@ def decode(
                 code=_CODES.get(answer_code) or _refuse("code", answer_code, DLedgerCode),
                 request_id=request_id,
             )
+        case BinaryCode.READ_INDEX | BinaryCode.READ_INDEX_ANSWER:
+            return _decode_read(code, body, sender, target)
         case _:
             return _decode_voice(code, body, sender, target)
 
@@ -324,7 +378,18 @@ def _frame(code: int, fixed: bytes, data: bytes | memoryview = b"") -> list[byte
     return [head, data] if data else [head]
 
 
-def _decode_voice(code: int, body: bytes, sender: str, target: str) -> Message:
+def _decode_read(code: int, body: bytes, sender: str, target: str) -> ReadMessage:
+    if code == BinaryCode.READ_INDEX:
+        term, number = _unpack(_READ_INDEX, code, body)
+        return ReadIndexRequest(term=term, sender=sender, target=target, number=number)
+    term, number, index = _unpack(_READ_INDEX_ANSWER, code, body)
+    commit_index = None if index == _NONE else index
+    return ReadIndexResponse(
+        term=term, sender=sender, target=target, number=number, commit_index=commit_index
+    )
+
+
+def _decode_voice(code: int, body: bytes, sender: str, target: str) -> LinkMessage:
     """Reads what tells of its sender's birth: heart beats, votes and reports."""
     match code:
         case BinaryCode.HEART_BEAT:
@@ -461,9 +526,8 @@ def _decode_push_answer(body: bytes, sender: str, target: str) -> PushResponse:
 def _decode_one_entry(
     code: int, body: bytes, sender: str, target: str, codec: EntryCodec
 ) -> CompareRequest | TruncateRequest:
-    data = _data_after(_ONE_ENTRY, code, body)
+    entry = _parse(codec, _data_after(_ONE_ENTRY, code, body), None, 0)
     term, commit_index, request_id = _ONE_ENTRY.unpack_from(body, 0)
-    entry = _parse(codec, data, None, 0)
     if entry.count != 1:
         raise RemoteProtocolError("count of entries", entry.count, 1)
     request = CompareRequest if code == BinaryCode.COMPARE else TruncateRequest

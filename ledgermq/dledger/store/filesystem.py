@@ -14,8 +14,9 @@ order until `sync` returned; a name that was made, replaced or removed may be th
 import errno
 import mmap
 import os
+import stat
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from ledgermq.dledger.store.errors import DiskFullError
 
@@ -217,6 +218,11 @@ class _RealMappedFile(_RealFile):
             pass
 
 
+# What is made is for the user of this process alone: messages, names and votes stand in it.
+FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+
+
 class RealFileSystem:
     """The operating system's files."""
 
@@ -231,7 +237,7 @@ class RealFileSystem:
             missing.append(path)
             path = os.path.dirname(path)
         for directory in reversed(missing):
-            os.makedirs(directory, exist_ok=True)
+            os.makedirs(directory, mode=_FOLDER_MODE, exist_ok=True)
         return [os.path.dirname(directory) for directory in reversed(missing)]
 
     def names(self, directory: str) -> list[str]:
@@ -250,14 +256,14 @@ class RealFileSystem:
         return _RealMappedFile(_reserve(path, size_bytes), size_bytes)
 
     def map(self, path: str) -> MappedFile:
-        number = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        number = _open_known(path)
         return _RealMappedFile(number, os.fstat(number).st_size)
 
     def reserve(self, path: str, size_bytes: int) -> File:
         return _RealFile(_reserve(path, size_bytes))
 
     def open(self, path: str) -> File:
-        return _RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return _RealFile(_open_known(path))
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -269,7 +275,7 @@ class RealFileSystem:
     def replace(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         try:
-            with open(temporary, "wb") as file:
+            with os.fdopen(open_new(temporary), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -291,14 +297,36 @@ class RealFileSystem:
             os.close(number)
 
 
+def open_new(path: str) -> int:
+    """Makes a file, or empties the one that is there; for this user alone, and never by way of a
+    link that somebody has put under that name.
+
+    Returns:
+        Its descriptor, for reading and writing.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, FILE_MODE)
+
+
+def _open_known(path: str) -> int:
+    """Opens what has to be a file; returns its descriptor."""
+    number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "no regular file", path)
+    return number
+
+
 def _reserve(path: str, size_bytes: int) -> int:
     """Makes a file of zeros with its blocks; returns its descriptor."""
     # Beside the directory, not in it: every name inside a segment directory must be a segment.
     directory = os.path.dirname(path)
     temporary = f"{directory}-{os.path.basename(path)}.tmp"
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
-        number = os.open(temporary, flags, 0o644)
+        number = open_new(temporary)
     except OSError as error:
         # There may be room for bytes and none for one more file.
         raise disk_error(error, path, size_bytes) from error

@@ -17,6 +17,7 @@ of a job is final: nobody knows what is on the disk, so that every waiting and e
 with it and the disk is not asked again.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, cast
@@ -28,6 +29,7 @@ from twisted.python.failure import Failure
 from ledgermq.dledger.disk_job import Begin, DiskJob
 from ledgermq.dledger.store.disk_thread import DiskThread, WorkerThread
 from ledgermq.dledger.store.errors import DiskFullError
+from ledgermq.measures.histogram import Histogram
 
 # Steps that are done between two jobs: each may be a sync of one file.
 _STEPS_MAX: Final = 4
@@ -52,11 +54,20 @@ class Keeper:
         self._queue: deque[tuple[Begin, _Waiter]] = deque()
         self._steps: deque[tuple[Iterator[Callable[[], None]], _Waiter]] = deque()
         self._is_running = False
+        # Jobs and parts of steps that were given to the thread: one that hangs is the last one.
+        self.begun_count = 0
+        # Of syncs, as the thread measured them.
+        self.sync_seconds = Histogram()
         # The last thing that ran was a part of the steps, so that a job comes next.
         self._was_steps = False
         # What ended all; None while the disk is well.
         self._failure: Failure | None = None
         self._stopped: _Waiter | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the thread has something to do; see `begun_count`."""
+        return self._is_running
 
     def run(self, begin: Begin) -> Deferred[None]:
         """Has a job done when all that were asked for before are.
@@ -85,6 +96,22 @@ class Keeper:
         if not self._is_running:
             self._go_on()
         return waiter
+
+    def timed(self, job: DiskJob) -> DiskJob:
+        """Returns a sync that is counted in `sync_seconds`; the thread hands its time over."""
+        seconds = 0.0
+
+        def run() -> None:
+            nonlocal seconds
+            begun = time.perf_counter()
+            job.run()
+            seconds = time.perf_counter() - begun
+
+        def end() -> DiskJob | None:
+            self.sync_seconds.observe(seconds)
+            return job.end()
+
+        return DiskJob(run, end)
 
     def stop(self) -> Deferred[None]:
         """Takes no more jobs; fires when those there are were done and the thread ended."""
@@ -141,6 +168,7 @@ class Keeper:
         failed: Callable[[Failure], None],
     ) -> None:
         self._is_running = True
+        self.begun_count += 1
 
         def answer(is_done: bool, result: Any) -> None:
             self._reactor.callFromThread(ended if is_done else failed, result)
@@ -239,7 +267,8 @@ class GroupCommit:
 
     def _begin(self) -> DiskJob | None:
         self._coming = None
-        return self._begin_sync()
+        job = self._begin_sync()
+        return None if job is None else self._keeper.timed(job)
 
     def _failed(self, failure: Failure, waiters: list[_Waiter]) -> None:
         # One that was asked for behind the failing one never begins.

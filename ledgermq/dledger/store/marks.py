@@ -13,8 +13,9 @@ claim in `durable` holds when its generation is not below that of `start`; else 
 does: a truncation below a claim writes `start` first, with the next generation and what is left of
 the claim. The checkpoint has no checksum of its own, and a flipped bit in it must not make entries
 committed that are not: what is taken as committed is the lower one of it and of `durable`. No claim
-holds when the checkpoint is neither of the two that `durable` names: Java ran here meanwhile. A
-store that Java wrote has neither of our files.
+holds when checkpoint and copy are none that `durable` names and can be read: Java ran here
+meanwhile. So each opening sees to it that both fit: one that was damaged may be the only one that
+is left when the disk errs again. A store that Java wrote has neither of our files.
 """
 
 import os
@@ -117,9 +118,10 @@ class Marks:
         the former checkpoint, too.
         """
         former = self._read(CHECKPOINT)
-        checkpoint = format_lines(
-            {"committedIndex": str(committed_index), "endIndex": str(durable_index)}
-        )
+        checkpoint = _checkpoint_of(durable_index, committed_index)
+        if former == checkpoint:
+            # Else the copy that Java makes of our checkpoint would be the one before this claim's.
+            former += b"\n"
         self._replace(
             DURABLE,
             seal(
@@ -136,6 +138,30 @@ class Marks:
             self._replace(CHECKPOINT + ".bak", former)
         self._replace(CHECKPOINT, checkpoint)
 
+    def mend_claim(self, start: Start | None) -> None:
+        """Writes the claim in force anew where only one of checkpoint and copy fits it.
+
+        The next claim would, but it waits for the next sync, maybe beyond further starts.
+
+        Raises:
+            DiskFullError: the claim holds as before.
+        """
+        claim = unseal(self._read(DURABLE)) or {}
+        fits_checkpoint, fits_copy = self._fits(claim)
+        if fits_checkpoint == fits_copy:
+            return  # Nothing to mend; or nothing to mend it by.
+        generation, durable_index, committed_index = (
+            parse_int(claim, key) for key in ("generation", "durable_index", "committed_index")
+        )
+        if generation is None or durable_index is None or committed_index is None:
+            return
+        if start is not None and generation < start.generation:
+            return
+        if fits_copy:
+            self._replace(CHECKPOINT, _checkpoint_of(durable_index, committed_index))
+        else:
+            self.write_claim(generation, durable_index, committed_index)
+
     def read_generation(self, start: Start | None) -> int:
         """Returns the highest generation that any mark names, 0 when none does."""
         return max(start.generation if start is not None else 0, self._claimed_generation())
@@ -147,13 +173,21 @@ class Marks:
         """Tells whether nobody else wrote a checkpoint since; Java knows no claims.
 
         Whoever writes one keeps the one before as a copy. So a checkpoint that fits nothing beside
-        a copy that is the one before this claim's is damaged, and no other's.
+        a copy that is the one before this claim's is damaged, and no other's; likewise one that
+        cannot be read.
         """
+        if any(self._fits(claim)):
+            return True
+        # Java may have stopped between its delete and its rename.
+        newest = self._read(CHECKPOINT) or self._read(CHECKPOINT + ".bak")
+        return parse_int(parse_lines(newest), "committedIndex") is None
+
+    def _fits(self, claim: Mapping[str, str]) -> tuple[bool, bool]:
+        """Tells whether the checkpoint and its copy are those that the claim names."""
         former = claim.get("former_checkpoint_crc32")
-        fitting = (claim.get("checkpoint_crc32"), former)
         return (
-            _crc_of(self._read(CHECKPOINT)) in fitting
-            or _crc_of(self._read(CHECKPOINT + ".bak")) == former
+            _crc_of(self._read(CHECKPOINT)) in (claim.get("checkpoint_crc32"), former),
+            _crc_of(self._read(CHECKPOINT + ".bak")) == former,
         )
 
     def _read(self, name: str) -> bytes:
@@ -161,6 +195,10 @@ class Marks:
 
     def _replace(self, name: str, data: bytes) -> None:
         self._file_system.replace(os.path.join(self._directory, name), data)
+
+
+def _checkpoint_of(durable_index: int, committed_index: int) -> bytes:
+    return format_lines({"committedIndex": str(committed_index), "endIndex": str(durable_index)})
 
 
 def _crc_of(checkpoint: bytes) -> str:

@@ -6,6 +6,7 @@ CorruptStoreError and changes nothing. Opening twice gives the same result as op
 the first one was killed.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,11 @@ from ledgermq.dledger.entry import (
     read_head,
 )
 from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
-from ledgermq.dledger.store.errors import CorruptStoreError, StoreFormatError
+from ledgermq.dledger.store.errors import (
+    CorruptStoreError,
+    DiskFullError,
+    StoreFormatError,
+)
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.marks import Marks, Start
 from ledgermq.dledger.store.recovery import (
@@ -155,6 +160,8 @@ class Opening:
         data.first_position, data.end_position = first_position, state.position
         rebuilt = self._mend_index(first_index, state)
         self._distrust_cache()
+        with contextlib.suppress(DiskFullError):
+            self._marks.mend_claim(self._start)
         report = RecoveryReport(
             first_index=first_index,
             last_index=state.next_index - 1,

@@ -170,11 +170,6 @@ class Segments:
 
         return DiskJob(run, end) if starts else None
 
-    def prepare_next(self) -> None:
-        """Makes the file behind the last one at once, unless that was done."""
-        start = self.next_start()
-        do_now(self.begin_create([] if start is None else [start]))
-
     def roll(self) -> Segment:
         """Adds the segment after the last one, or the one that holds `end_position` to an empty
         log: one made ahead where there is one.
