@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ledgermq.namesrv.errors import ConfigError, SettingsRefusedError
+from ledgermq.namesrv.registrations import RouteLimits
 from ledgermq.protocol.properties_file import parse_properties_file
 from ledgermq.protocol.tls.contexts import SERVER_MODES
 
@@ -50,8 +51,45 @@ KEYS: Final = {
         "120", 1, 86_400, "seconds without traffic after which a connection is closed"
     ),
     "serverConnectionsMax": Key("10000", 1, 1_000_000, "open connections at the most"),
-    "topicsMax": Key("50000", 1, 10_000_000, "topics in the route table at the most"),
+    "serverConnectionsPerAddressMax": Key(
+        "1000", 1, 1_000_000, "open connections of one address at the most"
+    ),
+    "receiveBudgetBytes": Key(
+        str(256 << 20),
+        1 << 20,
+        1 << 40,
+        "bytes of requests that came in and are not worked on, of all connections together",
+    ),
+    "topicsMax": Key("200000", 1, 10_000_000, "topics in the route table at the most"),
+    "topicEntriesMax": Key(
+        "1000000", 1, 100_000_000, "topics of each broker name, added up, at the most"
+    ),
+    "topicsPerRegistrantMax": Key(
+        "100000", 1, 100_000_000, "topics of the broker names of one account, or of one address"
+    ),
     "brokersMax": Key("10000", 1, 1_000_000, "brokers in the route table at the most"),
+    "brokersPerRegistrantMax": Key(
+        "1000", 1, 1_000_000, "brokers of one account, or of one address, at the most"
+    ),
+    "clustersPerRegistrantMax": Key(
+        "100", 1, 1_000_000, "cluster names of one account, or of one address, at the most"
+    ),
+    "registrationBytesMax": Key(
+        str(12 * 1024 * 1024), 65_536, 16 * 1024 * 1024, "bytes of the body of a registration"
+    ),
+    "aclEnable": Key(
+        "false", None, None, "registrations and all that changes something need an account"
+    ),
+    "aclFile": Key("~/namesrv/plain_acl.yml", None, None, "accounts, in a file of mode 0600"),
+    "routeNeedsAccount": Key(
+        "false", None, None, "with aclEnable, reading routes and lists needs an account, too"
+    ),
+    "auditLogFile": Key(
+        "", None, None, "where changes and refusals are noted, or none; beside kvConfigPath"
+    ),
+    "auditLogFileBytes": Key("16777216", 65_536, 2**31 - 1, "size of one file of the audit log"),
+    "auditLogFiles": Key("10", 1, 1000, "files of the audit log that are kept"),
+    "logFormat": Key("text", None, None, "lines of the log: text, or json for programs"),
     "tls.config.file": Key("", None, None, "certificates, as upstream's tls.properties names them"),
     "tls.server.mode": Key(
         "", None, None, "TLS: disabled, permissive (the default with a tls.config.file), enforcing"
@@ -72,8 +110,8 @@ WITHOUT_EFFECT: Final = frozenset(
 )  # fmt: skip
 
 
-# What a tool may change while the name server runs: read each time they are used, and harmless. It
-# asks nobody who they are, so paths, ports, times and limits are none of them.
+# What a tool may change while the name server runs: read each time they are used, and harmless.
+# Without accounts anybody may, so paths, ports, times and limits are none of them.
 CHANGEABLE_KEYS: Final = ("orderMessageEnable", "returnOrderTopicConfigToBroker")
 
 
@@ -90,8 +128,18 @@ class NamesrvConfig:
     broker_expired_ms: int
     idle_timeout_s: int
     connections_max: int
-    topics_max: int
-    brokers_max: int
+    connections_per_host_max: int
+    receive_budget_bytes: int
+    limits: RouteLimits
+    registration_bytes_max: int
+    is_acl_on: bool
+    acl_file: Path
+    route_needs_account: bool
+    # None: nothing is noted.
+    audit_file: Path | None
+    audit_file_bytes: int
+    audit_files: int
+    log_form: str
     tls_file: str
     tls_mode: str
     # Effective values by upstream's key, for GET_NAMESRV_CONFIG and `-p`.
@@ -100,8 +148,12 @@ class NamesrvConfig:
     unknown_keys: tuple[str, ...]
 
 
-def load_namesrv_config(path: Path | None, overrides: Mapping[str, str]) -> NamesrvConfig:
-    """Reads a properties file and puts the overrides over it.
+def load_namesrv_config(
+    path: Path | None,
+    overrides: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
+) -> NamesrvConfig:
+    """Reads a properties file, puts it over what the environment sets, and the overrides over both.
 
     Raises:
         ConfigError: a value is outside its range.
@@ -109,7 +161,7 @@ def load_namesrv_config(path: Path | None, overrides: Mapping[str, str]) -> Name
         ValueError: the file is no properties text.
     """
     given = {} if path is None else parse_properties_file(path.read_bytes())
-    return _read({**given, **overrides})
+    return _read({**(environment or {}), **given, **overrides})
 
 
 def with_settings(config: NamesrvConfig, settings: Mapping[str, str]) -> NamesrvConfig:
@@ -137,13 +189,47 @@ def _read(given: Mapping[str, str]) -> NamesrvConfig:
         broker_expired_ms=_number(texts, "brokerExpiredTimeout"),
         idle_timeout_s=_number(texts, "serverChannelMaxIdleTimeSeconds"),
         connections_max=_number(texts, "serverConnectionsMax"),
-        topics_max=_number(texts, "topicsMax"),
-        brokers_max=_number(texts, "brokersMax"),
+        connections_per_host_max=_number(texts, "serverConnectionsPerAddressMax"),
+        receive_budget_bytes=_number(texts, "receiveBudgetBytes"),
+        limits=RouteLimits(
+            topics_max=_number(texts, "topicsMax"),
+            topic_entries_max=_number(texts, "topicEntriesMax"),
+            topics_per_registrant_max=_number(texts, "topicsPerRegistrantMax"),
+            brokers_max=_number(texts, "brokersMax"),
+            brokers_per_registrant_max=_number(texts, "brokersPerRegistrantMax"),
+            clusters_per_registrant_max=_number(texts, "clustersPerRegistrantMax"),
+        ),
+        registration_bytes_max=_number(texts, "registrationBytesMax"),
+        is_acl_on=_boolean(texts, "aclEnable"),
+        acl_file=Path(texts["aclFile"]).expanduser(),
+        route_needs_account=_route_needs_account(texts),
+        audit_file=_audit_file(texts),
+        audit_file_bytes=_number(texts, "auditLogFileBytes"),
+        audit_files=_number(texts, "auditLogFiles"),
+        log_form=_one_of(texts, "logFormat", ("text", "json")),
         tls_file=texts["tls.config.file"],
         tls_mode=_one_of(texts, "tls.server.mode", SERVER_MODES),
         texts=texts,
         unknown_keys=tuple(sorted(set(given) - set(KEYS) - WITHOUT_EFFECT)),
     )
+
+
+def _audit_file(texts: Mapping[str, str]) -> Path | None:
+    """With accounts there is one unless it is refused."""
+    named = texts["auditLogFile"]
+    if named:
+        return None if named == "none" else Path(named).expanduser()
+    if not _boolean(texts, "aclEnable"):
+        return None
+    return Path(texts["kvConfigPath"]).expanduser().parent / "audit" / "audit.log"
+
+
+def _route_needs_account(texts: Mapping[str, str]) -> bool:
+    """Without accounts it would have everybody refused, or nobody."""
+    needs = _boolean(texts, "routeNeedsAccount")
+    if needs and not _boolean(texts, "aclEnable"):
+        raise ConfigError("routeNeedsAccount", "true", "with aclEnable=true and its aclFile")
+    return needs
 
 
 def _number(texts: Mapping[str, str], name: str) -> int:

@@ -35,6 +35,40 @@ class SettingsRefusedError(NamesrvError):
         self.allowed = allowed
 
 
+class AccountsError(NamesrvError):
+    """A file of accounts that cannot be used."""
+
+
+class NotAllowedError(NamesrvError):
+    """Nobody knows the caller, or its account may not do this."""
+
+    response_code = ResponseCode.NO_PERMISSION
+
+
+class HeldError(NamesrvError):
+    """A broker name, or an address, that somebody else holds; it stays with its holder."""
+
+    response_code = ResponseCode.NO_PERMISSION
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(
+            f"{what} is held: {reason}; it is free when its holder leaves or is silent for too long"
+        )
+        self.what = what
+        self.reason = reason
+
+
+class BusyError(NamesrvError):
+    """Too much waits already; to be tried again."""
+
+    response_code = ResponseCode.SYSTEM_BUSY
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{limit} {what} wait already; try again")
+        self.what = what
+        self.limit = limit
+
+
 class RouteNotFoundError(NamesrvError):
     """No live broker serves the topic."""
 
@@ -63,8 +97,9 @@ class ConfigItemNotFoundError(NamesrvError):
 class LimitError(NamesrvError):
     """A table would grow over its limit."""
 
-    def __init__(self, table: str, value: int, limit: int) -> None:
-        super().__init__(f"{table}: {value} is over the limit of {limit}")
+    def __init__(self, table: str, value: int, limit: int, whose: str = "") -> None:
+        of = f" of {whose}" if whose else ""
+        super().__init__(f"{table}{of}: {value} is over the limit of {limit}")
         self.table = table
         self.value = value
         self.limit = limit

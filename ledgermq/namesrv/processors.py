@@ -1,21 +1,40 @@
-"""The name server's requests: one function for each code, and the table of them.
+"""The name server's requests: one function for each code, what it needs, and the table of them.
 
-A processor takes the command and its connection and returns the answer. It raises this room's
-errors; only `answer` turns them into response codes. An unknown code is answered with 3 (4.9.x
-stays silent there, which leaves clients waiting).
+A processor takes the command and its caller and returns the answer, or a Deferred of one. It raises
+this room's errors; only `answer` turns them into response codes. An unknown code is answered with 3
+(4.9.x stays silent there, which leaves clients waiting).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from ledgermq.namesrv.config import NamesrvConfig, with_settings
-from ledgermq.namesrv.errors import BodyChecksumError, ConfigItemNotFoundError, NamesrvError
+from ledgermq.namesrv.audit import NameAudit
+from ledgermq.namesrv.bounds import (
+    check_address,
+    check_filter_servers,
+    check_name,
+    check_silence,
+    check_topic,
+)
+from ledgermq.namesrv.config import CHANGEABLE_KEYS, NamesrvConfig, with_settings
+from ledgermq.namesrv.errors import (
+    BodyChecksumError,
+    ConfigItemNotFoundError,
+    LimitError,
+    NamesrvError,
+    NotAllowedError,
+    RouteNotFoundError,
+)
+from ledgermq.namesrv.guard import Caller, Guard, Need, Peer, Refusals
 from ledgermq.namesrv.kv_table import ORDER_TOPIC_CONFIG, KvTable
-from ledgermq.namesrv.route_table import Registration, RouteTable
+from ledgermq.namesrv.registrations import Registration
+from ledgermq.namesrv.route_table import RouteTable
 from ledgermq.protocol.checksum import crc32_masked
 from ledgermq.protocol.codes import VERSION_4_9_4, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -42,12 +61,24 @@ from ledgermq.protocol.headers import (
 from ledgermq.protocol.properties_file import format_properties, parse_properties
 from ledgermq.protocol.route import DataVersion, KVTable, RegisterBrokerBody, TopicList
 
-Processor = Callable[[RemotingCommand, object], RemotingCommand]
+Answer = RemotingCommand | Deferred[RemotingCommand]
+Processor = Callable[[RemotingCommand, Caller], Answer]
+
+
+class Row(NamedTuple):
+    """One request code."""
+
+    need: Need
+    processor: Processor
+
 
 _log = Logger()
 # An address registers under one of these ids; -1 is a broker that does not know its role yet.
 _BROKER_ID_MIN: Final = 0
 _SETTINGS_BYTES_MAX: Final = 65_536
+# Lists that are kept encoded, one for each cluster among them.
+_LISTS_MAX: Final = 100
+_LISTS_BYTES_MAX: Final = 32 << 20
 
 
 class Processors:
@@ -58,54 +89,126 @@ class Processors:
         config: NamesrvConfig,
         routes: RouteTable,
         kv: KvTable,
+        guard: Guard,
         clock_ms: Callable[[], float],
+        audit: NameAudit | None = None,
     ) -> None:
+        """Binds the parts; `clock_ms` is monotonic, `audit` None where nothing is noted."""
+        self._audit = audit
         self._config = config
         self._routes = routes
         self._kv = kv
+        self._guard = guard
         self._clock_ms = clock_ms
+        self.refusals = Refusals(clock_ms)
+        # The answer to registrations, and the version of the key-value table that it was made of.
+        self._order: tuple[int, bytes] = (-1, b"")
+        # Bodies of lists by code and name, and the version of the routes that they were made of.
+        self._lists: dict[tuple[int, str], bytes] = {}
+        self._lists_version = -1
         self._unknown_codes: set[int] = set()
-        self._table: dict[int, Processor] = {
-            RequestCode.PUT_KV_CONFIG: self.put_kv_config,
-            RequestCode.GET_KV_CONFIG: self.get_kv_config,
-            RequestCode.DELETE_KV_CONFIG: self.delete_kv_config,
-            RequestCode.GET_KVLIST_BY_NAMESPACE: self.get_kv_list,
-            RequestCode.REGISTER_BROKER: self.register_broker,
-            RequestCode.UNREGISTER_BROKER: self.unregister_broker,
-            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
-            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.get_route,
-            RequestCode.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
-            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
-            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
-            RequestCode.GET_TOPICS_BY_CLUSTER: self.get_topics_by_cluster,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.get_system_topics,
-            RequestCode.GET_UNIT_TOPIC_LIST: self.get_unit_topics,
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.get_unit_sub_topics,
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.get_unit_sub_ununit_topics,
-            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
-            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+        self.table: dict[int, Row] = {
+            code: Row(need, processor)
+            for need, processors in self._processors().items()
+            for code, processor in processors.items()
         }
 
-    def answer(self, command: RemotingCommand, owner: object) -> RemotingCommand:
-        """Returns the answer to any request; never raises for what a peer sent."""
-        processor = self._table.get(command.code)
-        if processor is None:
-            self._report_unknown(command.code)
-            return command.response(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f" request type {command.code} not supported",
-            )
+    def _processors(self) -> dict[Need, dict[int, Processor]]:
+        """All codes by what they need; one that is not here is not supported."""
+        return {
+            Need.READ: {
+                RequestCode.GET_ROUTEINFO_BY_TOPIC: self.get_route,
+                RequestCode.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,
+                RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
+                RequestCode.GET_TOPICS_BY_CLUSTER: self.get_topics_by_cluster,
+                RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.get_system_topics,
+                RequestCode.GET_UNIT_TOPIC_LIST: self.get_unit_topics,
+                RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.get_unit_sub_topics,
+                RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.get_unit_sub_ununit_topics,
+            },
+            Need.REGISTER: {
+                RequestCode.REGISTER_BROKER: self.register_broker,
+                RequestCode.UNREGISTER_BROKER: self.unregister_broker,
+                RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+                # Applications have no use for these; brokers ask for settings.
+                RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+                RequestCode.GET_KV_CONFIG: self.get_kv_config,
+                RequestCode.GET_KVLIST_BY_NAMESPACE: self.get_kv_list,
+            },
+            Need.ADMIN: {
+                RequestCode.PUT_KV_CONFIG: self.put_kv_config,
+                RequestCode.DELETE_KV_CONFIG: self.delete_kv_config,
+                RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
+                RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+                RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+                RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+            },
+        }
+
+    def answer(self, command: RemotingCommand, peer: Peer) -> Answer:
+        """Returns the answer to any request; never raises for what a peer sent, nor does a Deferred
+        fail.
+        """
+        row = self.table.get(command.code)
         try:
-            return processor(command, owner)
-        except NamesrvError as error:
-            return command.response(error.response_code, str(error))
-        except RemoteProtocolError as error:
-            return command.response(ResponseCode.SYSTEM_ERROR, str(error))
-        except OSError as error:
+            # Nobody is told what is supported who may not even read.
+            caller = self._guard.admit(Need.READ if row is None else row.need, command, peer)
+            if row is None:
+                return self._not_supported(command)
+            answer = self._answer(row, command, caller)
+        except (NamesrvError, RemoteProtocolError, OSError) as error:
+            return self._failed(command, peer, error)
+        if isinstance(answer, Deferred):
+            answer.addErrback(self._late_failure, command, peer)
+        return answer
+
+    def _answer(self, row: Row, command: RemotingCommand, caller: Caller) -> Answer:
+        audit = self._audit
+        if audit is None or row.need is not Need.ADMIN:
+            return row.processor(command, caller)
+        return audit.watch(
+            command, caller, lambda: row.processor(command, caller), lambda: self._seen(command)
+        )
+
+    def _seen(self, command: RemotingCommand) -> object:
+        """What a request that changes something is about, as it is at the moment."""
+        fields = command.ext_fields or {}
+        if command.code in (RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG):
+            return self._kv.find(fields.get("namespace", ""), fields.get("key", ""))
+        if command.code == RequestCode.UPDATE_NAMESRV_CONFIG:
+            return {name: self._config.texts[name] for name in CHANGEABLE_KEYS}
+        return None
+
+    def _late_failure(
+        self, failure: Failure, command: RemotingCommand, peer: Peer
+    ) -> RemotingCommand:
+        error = failure.value
+        if isinstance(error, (NamesrvError, RemoteProtocolError, OSError)):
+            return self._failed(command, peer, error)
+        _log.failure("request {code} failed", failure, code=command.code)
+        return command.response(ResponseCode.SYSTEM_ERROR, "the name server failed; see its log")
+
+    def _failed(
+        self,
+        command: RemotingCommand,
+        peer: Peer,
+        error: NamesrvError | RemoteProtocolError | OSError,
+    ) -> RemotingCommand:
+        if isinstance(error, OSError):
             _log.error("request {code} failed: {reason}", code=command.code, reason=str(error))
             return command.response(ResponseCode.SYSTEM_ERROR, f"the name server's disk: {error}")
+        if not isinstance(error, (RouteNotFoundError, ConfigItemNotFoundError)):
+            self.refusals.note(command.code, peer, error)
+        if self._audit is not None and isinstance(error, NotAllowedError):
+            self._audit.refused(command, peer, error)
+        code = error.response_code if isinstance(error, NamesrvError) else ResponseCode.SYSTEM_ERROR
+        return command.response(code, str(error))
+
+    def _not_supported(self, command: RemotingCommand) -> RemotingCommand:
+        self._report_unknown(command.code)
+        return command.response(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
+        )
 
     def _report_unknown(self, code: int) -> None:
         # A peer chooses the numbers: at most a few of them are kept and told.
@@ -115,15 +218,20 @@ class Processors:
 
     # Brokers.
 
-    def register_broker(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def register_broker(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """REGISTER_BROKER: takes a broker, its topics, and tells it its master."""
         header = command.header(RegisterBrokerRequestHeader)
+        caller.check_broker_name(header.broker_name)
+        self._check_registration(header, len(command.body))
         if header.broker_id < _BROKER_ID_MIN:
             raise RemoteProtocolError("brokerId", header.broker_id, "0 for the master, or more")
         found = crc32_masked(command.body)
         if header.body_crc32 and found != header.body_crc32:
             raise BodyChecksumError(found, header.body_crc32)
         body = RegisterBrokerBody.decode(command.body, compressed=header.compressed)
+        check_filter_servers(body.filter_server_list)
+        for name, config in body.topic_config_table.items():
+            check_topic(name, config)
         told = Registration(
             cluster_name=header.cluster_name,
             broker_name=header.broker_name,
@@ -134,47 +242,71 @@ class Processors:
             topics=body.topic_config_table,
             filter_servers=tuple(body.filter_server_list),
             expires_after_ms=header.heartbeat_timeout_millis,
+            ledger_term=header.ledger_term,
         )
-        master = self._routes.register(told, owner, self._clock_ms())
+        master = self._routes.register(told, caller.registrant, caller.connection, self._clock_ms())
         answer = RegisterBrokerResponseHeader(
             ha_server_addr=master.ha_server_addr if master else None,
             master_addr=master.broker_addr if master else None,
         )
         return command.response(ResponseCode.SUCCESS, header=answer, body=self._order_config())
 
+    def _check_registration(self, header: RegisterBrokerRequestHeader, size_bytes: int) -> None:
+        """Lets what is told beside the topics pass."""
+        limit = self._config.registration_bytes_max
+        if size_bytes > limit:
+            raise LimitError("registrationBytesMax", size_bytes, limit)
+        check_name("brokerName", header.broker_name)
+        check_name("clusterName", header.cluster_name)
+        check_address("brokerAddr", header.broker_addr)
+        # Empty where nobody copies a log.
+        if header.ha_server_addr:
+            check_address("haServerAddr", header.ha_server_addr)
+        check_silence(header.heartbeat_timeout_millis)
+
     def _order_config(self) -> bytes:
+        """Encoded once for each state of the table: every broker asks twice a minute."""
         if not self._config.return_order_topic_config_to_broker:
             return b""
-        try:
-            return KVTable(table=self._kv.items(ORDER_TOPIC_CONFIG)).encode()
-        except ConfigItemNotFoundError:
-            return b""
+        if self._order[0] != self._kv.version:
+            try:
+                body = KVTable(table=self._kv.items(ORDER_TOPIC_CONFIG)).encode()
+            except ConfigItemNotFoundError:
+                body = b""
+            self._order = (self._kv.version, body)
+        return self._order[1]
 
-    def unregister_broker(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def unregister_broker(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """UNREGISTER_BROKER."""
         header = command.header(UnRegisterBrokerRequestHeader)
-        self._routes.unregister(header.broker_addr, header.broker_name, header.broker_id)
+        caller.check_broker_name(header.broker_name)
+        self._routes.unregister(
+            header.broker_addr, header.broker_name, caller.registrant, caller.connection
+        )
         return command.response(ResponseCode.SUCCESS)
 
-    def query_data_version(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def query_data_version(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """QUERY_DATA_VERSION: has the broker's topic table changed since it registered?"""
         header = command.header(QueryDataVersionRequestHeader)
+        caller.check_broker_name(header.broker_name)
         version = DataVersion.decode(command.body)
-        known = self._routes.refresh(header.broker_addr, version, self._clock_ms())
+        known = self._routes.refresh(
+            header.broker_addr, version, caller.registrant, self._clock_ms()
+        )
         return command.response(
             ResponseCode.SUCCESS,
             header=QueryDataVersionResponseHeader(changed=known != version),
             body=known.encode() if known is not None else b"",
         )
 
-    def wipe_write_perm(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def wipe_write_perm(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """WIPE_WRITE_PERM_OF_BROKER."""
         header = command.header(WipeWritePermOfBrokerRequestHeader)
         count = self._routes.set_write_perm(header.broker_name, writable=False)
         answer = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
         return command.response(ResponseCode.SUCCESS, header=answer)
 
-    def add_write_perm(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def add_write_perm(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """ADD_WRITE_PERM_OF_BROKER."""
         header = command.header(AddWritePermOfBrokerRequestHeader)
         count = self._routes.set_write_perm(header.broker_name, writable=True)
@@ -183,7 +315,7 @@ class Processors:
 
     # Routes and lists.
 
-    def get_route(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_route(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_ROUTEINFO_BY_TOPIC."""
         header = command.header(GetRouteInfoRequestHeader)
         order = None
@@ -193,39 +325,68 @@ class Processors:
         is_standard = command.version >= VERSION_4_9_4 or bool(header.accept_standard_json_only)
         return command.response(ResponseCode.SUCCESS, body=route.encode(standard=is_standard))
 
-    def get_cluster_info(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_cluster_info(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_BROKER_CLUSTER_INFO."""
-        return command.response(ResponseCode.SUCCESS, body=self._routes.clusters().encode())
+        return self._listed(command, lambda: self._routes.clusters().encode())
 
-    def get_all_topics(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_all_topics(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
-        return _topic_list(command, self._routes.topics())
+        return self._listed(command, lambda: _topic_list(self._routes.topics()))
 
-    def get_topics_by_cluster(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_topics_by_cluster(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_TOPICS_BY_CLUSTER."""
-        header = command.header(GetTopicsByClusterRequestHeader)
-        return _topic_list(command, self._routes.topics_of_cluster(header.cluster))
+        cluster = command.header(GetTopicsByClusterRequestHeader).cluster
+        return self._listed(
+            command, lambda: _topic_list(self._routes.topics_of_cluster(cluster)), cluster
+        )
 
-    def get_system_topics(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_system_topics(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS."""
-        topics, address = self._routes.system_topics()
-        return _topic_list(command, topics, address)
+        return self._listed(command, lambda: _topic_list(*self._routes.system_topics()))
 
-    def get_unit_topics(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_unit_topics(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_UNIT_TOPIC_LIST."""
-        return _topic_list(command, self._routes.unit_topics(unit=True, unit_sub=None))
+        return self._unit_topics(command, unit=True, unit_sub=None)
 
-    def get_unit_sub_topics(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_unit_sub_topics(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_HAS_UNIT_SUB_TOPIC_LIST."""
-        return _topic_list(command, self._routes.unit_topics(unit=None, unit_sub=True))
+        return self._unit_topics(command, unit=None, unit_sub=True)
 
     def get_unit_sub_ununit_topics(
-        self, command: RemotingCommand, owner: object
+        self, command: RemotingCommand, caller: Caller
     ) -> RemotingCommand:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
-        return _topic_list(command, self._routes.unit_topics(unit=False, unit_sub=True))
+        return self._unit_topics(command, unit=False, unit_sub=True)
 
-    def delete_topic(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def _unit_topics(
+        self, command: RemotingCommand, *, unit: bool | None, unit_sub: bool | None
+    ) -> RemotingCommand:
+        return self._listed(
+            command, lambda: _topic_list(self._routes.unit_topics(unit=unit, unit_sub=unit_sub))
+        )
+
+    def _listed(
+        self, command: RemotingCommand, make: Callable[[], bytes], name: str = ""
+    ) -> RemotingCommand:
+        """Answers with a list, which is made once for each state of the routes: with many topics it
+        is much work, and anybody may ask for it.
+        """
+        version = self._routes.version
+        lists = self._lists
+        if (
+            self._lists_version != version
+            or len(lists) >= _LISTS_MAX
+            or sum(map(len, lists.values())) > _LISTS_BYTES_MAX
+        ):
+            lists.clear()
+            self._lists_version = version
+        key = command.code, name
+        body = lists.get(key)
+        if body is None:
+            body = lists[key] = make()
+        return command.response(ResponseCode.SUCCESS, body=body)
+
+    def delete_topic(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """DELETE_TOPIC_IN_NAMESRV."""
         header = command.header(DeleteTopicFromNamesrvRequestHeader)
         self._routes.delete_topic(header.topic, header.cluster_name)
@@ -233,36 +394,36 @@ class Processors:
 
     # Key-value table and configuration.
 
-    def put_kv_config(self, command: RemotingCommand, owner: object) -> RemotingCommand:
-        """PUT_KV_CONFIG."""
+    def put_kv_config(self, command: RemotingCommand, caller: Caller) -> Answer:
+        """PUT_KV_CONFIG; answered when it is durable."""
         header = command.header(PutKVConfigRequestHeader)
-        self._kv.put(header.namespace, header.key, header.value)
-        return command.response(ResponseCode.SUCCESS)
+        done = self._kv.put(header.namespace, header.key, header.value)
+        return done.addCallback(lambda _: command.response(ResponseCode.SUCCESS))
 
-    def get_kv_config(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_kv_config(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_KV_CONFIG."""
         header = command.header(GetKVConfigRequestHeader)
         value = self._kv.get(header.namespace, header.key)
         return command.response(ResponseCode.SUCCESS, header=GetKVConfigResponseHeader(value=value))
 
-    def delete_kv_config(self, command: RemotingCommand, owner: object) -> RemotingCommand:
-        """DELETE_KV_CONFIG."""
+    def delete_kv_config(self, command: RemotingCommand, caller: Caller) -> Answer:
+        """DELETE_KV_CONFIG; answered when it is durable."""
         header = command.header(DeleteKVConfigRequestHeader)
-        self._kv.delete(header.namespace, header.key)
-        return command.response(ResponseCode.SUCCESS)
+        done = self._kv.delete(header.namespace, header.key)
+        return done.addCallback(lambda _: command.response(ResponseCode.SUCCESS))
 
-    def get_kv_list(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_kv_list(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_KVLIST_BY_NAMESPACE."""
         header = command.header(GetKVListByNamespaceRequestHeader)
         body = KVTable(table=self._kv.items(header.namespace)).encode()
         return command.response(ResponseCode.SUCCESS, body=body)
 
-    def get_config(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def get_config(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """GET_NAMESRV_CONFIG: the effective settings as properties text."""
         text = format_properties(self._config.texts)
         return command.response(ResponseCode.SUCCESS, body=text.encode())
 
-    def update_config(self, command: RemotingCommand, owner: object) -> RemotingCommand:
+    def update_config(self, command: RemotingCommand, caller: Caller) -> RemotingCommand:
         """UPDATE_NAMESRV_CONFIG: changes a few settings until the next start."""
         size = len(command.body)
         if size > _SETTINGS_BYTES_MAX:
@@ -277,8 +438,5 @@ class Processors:
         return command.response(ResponseCode.SUCCESS)
 
 
-def _topic_list(
-    command: RemotingCommand, topics: list[str], address: str | None = None
-) -> RemotingCommand:
-    body = TopicList(topic_list=topics, broker_addr=address).encode()
-    return command.response(ResponseCode.SUCCESS, body=body)
+def _topic_list(topics: list[str], address: str | None = None) -> bytes:
+    return TopicList(topic_list=topics, broker_addr=address).encode()

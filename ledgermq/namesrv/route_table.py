@@ -5,48 +5,38 @@ of one master and its replicas) and by addresses with broker ids; id 0 is the ma
 brings topics. An entry goes when its broker unregisters, when its connection closes, or when it is
 silent for too long; a broker name without addresses goes with all its topics.
 
+Who holds what:
+- Where brokers have accounts, a broker name and an address stay with the account that registered
+  them until all that it has there is gone. Among brokers of one account, one that leads in a later
+  term of its ledger takes the id of the master; one of an earlier or equal term does not.
+- Otherwise the last word counts, as upstream: a registration proves nothing. But only the
+  connection that registered an address takes it out again.
+
 Source: RouteInfoManager of RocketMQ 4.9.3 (rules); a broker id is freed only for the address that
 held it, so a late farewell of an old master does not remove its successor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
-from ledgermq.namesrv.errors import LimitError, RouteNotFoundError
+from ledgermq.namesrv.errors import HeldError, LimitError, RouteNotFoundError
+from ledgermq.namesrv.registrations import (
+    LiveBroker,
+    MasterAddress,
+    Registrant,
+    Registration,
+    RouteLimits,
+)
+from ledgermq.namesrv.topic_queues import TopicQueues
 from ledgermq.protocol.route import (
     MASTER_ID,
     BrokerData,
     ClusterInfo,
     DataVersion,
-    QueueData,
-    TopicConfig,
     TopicRouteData,
 )
-
-PERM_WRITE: Final = 2
-PERM_READ_WRITE: Final = 6
-UNIT_FLAG: Final = 1
-UNIT_SUB_FLAG: Final = 2
-
-
-@dataclass(slots=True, kw_only=True)
-class LiveBroker:
-    """One registered address."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    ha_server_addr: str
-    data_version: DataVersion
-    # Monotonic ms of the last registration or version query.
-    seen_ms: float
-    # Silence after which it is dropped.
-    expires_after_ms: int
-    # Whose connection brought it; any value that can be compared by identity.
-    owner: object
 
 
 @dataclass(slots=True)
@@ -56,49 +46,47 @@ class _BrokerName:
     cluster_name: str
     # Broker id to "ip:port".
     addresses: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Registration:
-    """What a broker says of itself."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    broker_addr: str
-    ha_server_addr: str
-    data_version: DataVersion
-    topics: Mapping[str, TopicConfig]
-    filter_servers: tuple[str, ...]
-    expires_after_ms: int | None
-
-
-@dataclass(slots=True, frozen=True)
-class MasterAddress:
-    """What a replica is told of its master."""
-
-    broker_addr: str
-    ha_server_addr: str
+    # All live addresses of this name, also those whose id another one took.
+    live: set[str] = field(default_factory=set)
 
 
 class RouteTable:
-    """All routes of one name server."""
+    """All routes of one name server.
 
-    def __init__(self, *, expires_after_ms: int, topics_max: int, brokers_max: int) -> None:
+    Invariants: each address in a name's `addresses` is in its `live`; a name's `live`, what an
+    owner brought, and what a registrant has, are exactly the live brokers of that name, owner or
+    registrant; none of these sets is empty.
+    """
+
+    def __init__(self, *, expires_after_ms: int, limits: RouteLimits) -> None:
+        """Begins empty.
+
+        Args:
+            expires_after_ms: silence after which a broker is dropped that says nothing else.
+            limits: how much is kept.
+        """
         self._expires_after_ms = expires_after_ms
-        self._topics_max = topics_max
-        self._brokers_max = brokers_max
+        self._limits = limits
+        # By address.
         self._live: dict[str, LiveBroker] = {}
         self._names: dict[str, _BrokerName] = {}
-        # Topic to broker name to its queues.
-        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._topics = TopicQueues(limits)
         self._filter_servers: dict[str, tuple[str, ...]] = {}
+        # Addresses by owner, and by the key of a registrant.
+        self._of_owner: dict[object, set[str]] = {}
+        self._of_registrant: dict[str, set[str]] = {}
+        # Counts up when lists of clusters, brokers or topics change; what is made of them is good
+        # as long as it stays.
+        self.version = 0
 
-    def register(self, told: Registration, owner: object, now_ms: float) -> MasterAddress | None:
+    def register(
+        self, told: Registration, registrant: Registrant, owner: object, now_ms: float
+    ) -> MasterAddress | None:
         """Takes a registration.
 
         Args:
             told: what the broker says.
+            registrant: who says it.
             owner: the connection it came on; its end removes the entry.
             now_ms: monotonic milliseconds.
 
@@ -106,83 +94,172 @@ class RouteTable:
             For a replica with a living master the master's addresses, else None.
 
         Raises:
-            LimitError: the broker or its topics would not fit; nothing was changed.
+            HeldError: somebody else holds the name, the address, or the master's id.
+            LimitError: the broker or its topics would not fit.
+            Nothing was changed then.
         """
-        self._check_limits(told)
-        self._move_broker_name(told)
+        before = self._live.get(told.broker_addr)
+        takes_topics = self._takes_topics(told, before)
+        if registrant.account is not None:
+            self._check_holder(told, registrant, before)
+        self._check_brokers(told, registrant, before)
+        if takes_topics:
+            self._topics.check(told.broker_name, registrant, told.topics)
+        if before is not None:
+            if before.broker_name == told.broker_name:
+                self._drop_live(told.broker_addr)
+            else:
+                # An address that comes back under another broker name leaves the old one.
+                self._remove(told.broker_addr)
         name = self._names.setdefault(told.broker_name, _BrokerName(told.cluster_name))
+        former = name.cluster_name, name.addresses.get(told.broker_id)
         name.cluster_name = told.cluster_name
-        is_new_id = told.broker_id not in name.addresses
         for broker_id in [i for i, addr in name.addresses.items() if addr == told.broker_addr]:
             if broker_id != told.broker_id:
                 del name.addresses[broker_id]
         name.addresses[told.broker_id] = told.broker_addr
-        before = self._live.get(told.broker_addr)
-        is_changed = before is None or before.data_version != told.data_version
-        was_replica = before is not None and before.broker_id != MASTER_ID
-        if told.broker_id == MASTER_ID and (is_changed or is_new_id or was_replica):
-            for topic, config in told.topics.items():
-                self._topics.setdefault(topic, {})[told.broker_name] = QueueData(
-                    broker_name=told.broker_name,
-                    read_queue_nums=config.read_queue_nums,
-                    write_queue_nums=config.write_queue_nums,
-                    perm=config.perm,
-                    topic_sys_flag=config.topic_sys_flag,
-                )
-        self._live[told.broker_addr] = LiveBroker(
+        if takes_topics:
+            self._topics.put(told.broker_name, registrant, told.topics)
+        is_known = before is not None and (before.broker_name, before.broker_id) == (
+            told.broker_name,
+            told.broker_id,
+        )
+        if not is_known or former != (told.cluster_name, told.broker_addr) or takes_topics:
+            self.version += 1
+        self._put_live(told, registrant, owner, now_ms)
+        self._restore_master(name)
+        if told.filter_servers:
+            self._filter_servers[told.broker_addr] = told.filter_servers
+        return self._master_of(told)
+
+    def _takes_topics(self, told: Registration, before: LiveBroker | None) -> bool:
+        """Upstream takes the topics of a master that is new, or has another version."""
+        if told.broker_id != MASTER_ID:
+            return False
+        name = self._names.get(told.broker_name)
+        return (
+            before is None
+            or before.broker_name != told.broker_name
+            or before.data_version != told.data_version
+            or before.broker_id != MASTER_ID
+            or name is None
+            or MASTER_ID not in name.addresses
+        )
+
+    def _check_holder(
+        self, told: Registration, registrant: Registrant, before: LiveBroker | None
+    ) -> None:
+        name = self._names.get(told.broker_name)
+        live = self._live[next(iter(name.live))] if name is not None else before
+        for holder in (live, before):
+            if holder is not None and holder.registrant.account != registrant.account:
+                is_name = holder.broker_name == told.broker_name
+                what = f"broker name {told.broker_name}" if is_name else told.broker_addr
+                raise HeldError(what, f"{holder.registrant.key} registered it")
+        if name is None or told.broker_id != MASTER_ID or told.ledger_term is None:
+            return
+        address = name.addresses.get(MASTER_ID, told.broker_addr)
+        held = self._live[address].ledger_term if address != told.broker_addr else None
+        if held is not None and told.ledger_term <= held:
+            raise HeldError(
+                f"broker id {MASTER_ID} of {told.broker_name}",
+                f"{address} leads term {held}, {told.broker_addr} says {told.ledger_term}",
+            )
+
+    def _check_brokers(
+        self, told: Registration, registrant: Registrant, before: LiveBroker | None
+    ) -> None:
+        limits = self._limits
+        if before is None and len(self._live) >= limits.brokers_max:
+            raise LimitError("brokersMax", len(self._live) + 1, limits.brokers_max)
+        if registrant.is_free:
+            return
+        others = self._of_registrant.get(registrant.key, set()) - {told.broker_addr}
+        if len(others) >= limits.brokers_per_registrant_max:
+            limit = limits.brokers_per_registrant_max
+            raise LimitError("brokersPerRegistrantMax", len(others) + 1, limit, registrant.key)
+        if before is not None and before.cluster_name == told.cluster_name:
+            return
+        clusters = {self._live[address].cluster_name for address in others} | {told.cluster_name}
+        if len(clusters) > limits.clusters_per_registrant_max:
+            limit = limits.clusters_per_registrant_max
+            raise LimitError("clustersPerRegistrantMax", len(clusters), limit, registrant.key)
+
+    def _put_live(
+        self, told: Registration, registrant: Registrant, owner: object, now_ms: float
+    ) -> None:
+        address = told.broker_addr
+        self._live[address] = LiveBroker(
             cluster_name=told.cluster_name,
             broker_name=told.broker_name,
             broker_id=told.broker_id,
             ha_server_addr=told.ha_server_addr,
             data_version=told.data_version,
+            ledger_term=told.ledger_term,
+            registrant=registrant,
             seen_ms=now_ms,
             expires_after_ms=told.expires_after_ms or self._expires_after_ms,
             owner=owner,
         )
-        self._restore_master(told.broker_name, name)
-        if told.filter_servers:
-            self._filter_servers[told.broker_addr] = told.filter_servers
-        else:
-            self._filter_servers.pop(told.broker_addr, None)
-        return self._master_of(told)
+        self._names[told.broker_name].live.add(address)
+        self._of_owner.setdefault(owner, set()).add(address)
+        self._of_registrant.setdefault(registrant.key, set()).add(address)
 
-    def _check_limits(self, told: Registration) -> None:
-        if told.broker_addr not in self._live and len(self._live) >= self._brokers_max:
-            raise LimitError("brokersMax", len(self._live) + 1, self._brokers_max)
-        count = len(self._topics) + sum(1 for topic in told.topics if topic not in self._topics)
-        if count > self._topics_max:
-            raise LimitError("topicsMax", count, self._topics_max)
-
-    def _move_broker_name(self, told: Registration) -> None:
-        """An address that comes back under another broker name leaves the old one."""
-        before = self._live.get(told.broker_addr)
-        if before is not None and before.broker_name != told.broker_name:
-            self.unregister(told.broker_addr, before.broker_name, before.broker_id)
+    def _drop_live(self, address: str) -> LiveBroker:
+        """Forgets an address; what it has in the table of names is the caller's business."""
+        live = self._live.pop(address)
+        self._filter_servers.pop(address, None)
+        self._names[live.broker_name].live.discard(address)
+        owned = self._of_owner[live.owner]
+        owned.remove(address)
+        if not owned:
+            del self._of_owner[live.owner]
+        own = self._of_registrant[live.registrant.key]
+        own.remove(address)
+        if not own:
+            del self._of_registrant[live.registrant.key]
+        return live
 
     def _master_of(self, told: Registration) -> MasterAddress | None:
         if told.broker_id == MASTER_ID:
             return None
         address = self._names[told.broker_name].addresses.get(MASTER_ID)
-        master = self._live.get(address) if address is not None else None
-        if address is None or master is None:
+        if address is None:
             return None
-        return MasterAddress(address, master.ha_server_addr)
+        return MasterAddress(address, self._live[address].ha_server_addr)
 
-    def unregister(self, broker_addr: str, broker_name: str, broker_id: int) -> None:
-        """Removes one address; an id that another address holds by now stays."""
-        self._live.pop(broker_addr, None)
-        self._filter_servers.pop(broker_addr, None)
-        name = self._names.get(broker_name)
-        if name is None:
+    def unregister(
+        self, broker_addr: str, broker_name: str, registrant: Registrant, owner: object
+    ) -> None:
+        """Removes one address; an id that another address holds by now stays.
+
+        An address that is not registered under this name changes nothing.
+
+        Raises:
+            HeldError: another account, or without accounts another connection, registered it.
+        """
+        live = self._live.get(broker_addr)
+        if live is None or live.broker_name != broker_name:
             return
-        if name.addresses.get(broker_id) == broker_addr:
-            del name.addresses[broker_id]
-        self._restore_master(broker_name, name)
-        if not name.addresses:
-            del self._names[broker_name]
-            self._drop_broker_name(broker_name)
+        if registrant.account is None:
+            if live.owner != owner:
+                raise HeldError(broker_addr, "it was registered on another connection")
+        elif live.registrant.account != registrant.account:
+            raise HeldError(broker_addr, f"{live.registrant.key} registered it")
+        self._remove(broker_addr)
 
-    def _restore_master(self, broker_name: str, name: _BrokerName) -> None:
+    def _remove(self, address: str) -> None:
+        self.version += 1
+        live = self._drop_live(address)
+        name = self._names[live.broker_name]
+        for broker_id in [i for i, addr in name.addresses.items() if addr == address]:
+            del name.addresses[broker_id]
+        self._restore_master(name)
+        if not name.live:
+            del self._names[live.broker_name]
+            self._topics.drop_broker(live.broker_name)
+
+    def _restore_master(self, name: _BrokerName) -> None:
         """Gives id 0, when nobody holds it, back to who said last that it is the master.
 
         1. A leader is cut off or held up. 2. Another one takes id 0. 3. The first one is back, and
@@ -192,22 +269,21 @@ class RouteTable:
         if MASTER_ID in name.addresses:
             return
         claims = [
-            (live.seen_ms, address)
-            for address, live in self._live.items()
-            if live.broker_name == broker_name and live.broker_id == MASTER_ID
+            (live.ledger_term, live.seen_ms, address)
+            for address in name.live
+            if (live := self._live[address]).broker_id == MASTER_ID
         ]
+        # Terms count where all of them have one.
+        has_terms = all(term is not None for term, _, _ in claims)
         if claims:
-            name.addresses[MASTER_ID] = max(claims)[1]
-
-    def _drop_broker_name(self, broker_name: str) -> None:
-        for topic in [t for t, queues in self._topics.items() if broker_name in queues]:
-            del self._topics[topic][broker_name]
-            if not self._topics[topic]:
-                del self._topics[topic]
+            name.addresses[MASTER_ID] = max(
+                (term if has_terms and term is not None else 0, seen_ms, address)
+                for term, seen_ms, address in claims
+            )[2]
 
     def owner_lost(self, owner: object) -> list[str]:
         """Removes all that came on a connection; returns the addresses removed."""
-        return self._remove_where(lambda live: live.owner is owner)
+        return self._remove_all(self._of_owner.get(owner, ()))
 
     def expire(self, now_ms: float) -> list[tuple[str, object]]:
         """Removes the silent; returns (address, owner) of each."""
@@ -216,17 +292,20 @@ class RouteTable:
             for address, live in self._live.items()
             if now_ms - live.seen_ms > live.expires_after_ms
         }
-        self._remove_where(lambda live: now_ms - live.seen_ms > live.expires_after_ms)
+        self._remove_all(silent)
         return list(silent.items())
 
-    def _remove_where(self, matches: Callable[[LiveBroker], bool]) -> list[str]:
-        gone = [(address, live) for address, live in self._live.items() if matches(live)]
-        for address, live in gone:
-            self.unregister(address, live.broker_name, live.broker_id)
-        return [address for address, _ in gone]
+    def _remove_all(self, addresses: Iterable[str]) -> list[str]:
+        gone = sorted(addresses)
+        for address in gone:
+            self._remove(address)
+        return gone
 
-    def refresh(self, broker_addr: str, version: DataVersion, now_ms: float) -> DataVersion | None:
-        """QUERY_DATA_VERSION: an equal version counts as a sign of life.
+    def refresh(
+        self, broker_addr: str, version: DataVersion, registrant: Registrant, now_ms: float
+    ) -> DataVersion | None:
+        """QUERY_DATA_VERSION: an equal version counts as a sign of life, but not from another
+        account.
 
         Returns:
             The version known for this address; None when it is not registered.
@@ -234,7 +313,7 @@ class RouteTable:
         live = self._live.get(broker_addr)
         if live is None:
             return None
-        if live.data_version == version:
+        if live.data_version == version and live.registrant.account == registrant.account:
             live.seen_ms = now_ms
         return live.data_version
 
@@ -244,7 +323,7 @@ class RouteTable:
         Raises:
             RouteNotFoundError: no live broker has it.
         """
-        queues = self._topics.get(topic)
+        queues = self._topics.of(topic)
         if not queues:
             raise RouteNotFoundError(topic)
         brokers = []
@@ -289,22 +368,16 @@ class RouteTable:
 
     def topics(self) -> list[str]:
         """All topics, sorted."""
-        return sorted(self._topics)
+        return self._topics.names()
 
     def topics_of_cluster(self, cluster_name: str) -> list[str]:
         """Topics with a queue on a broker of the cluster, sorted; empty for an unknown cluster."""
         members = {n for n, name in self._names.items() if name.cluster_name == cluster_name}
-        return sorted(topic for topic, queues in self._topics.items() if members & queues.keys())
+        return self._topics.names_with(members)
 
     def unit_topics(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
         """Topics whose unit flags are as asked (None: either), sorted."""
-        found = []
-        for topic, queues in sorted(self._topics.items()):
-            flags = next(iter(queues.values())).topic_sys_flag
-            is_unit, is_sub = bool(flags & UNIT_FLAG), bool(flags & UNIT_SUB_FLAG)
-            if unit in (None, is_unit) and unit_sub in (None, is_sub):
-                found.append(topic)
-        return found
+        return self._topics.names_with_flags(unit=unit, unit_sub=unit_sub)
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Cluster names and broker names, which are topics too, and one master's address."""
@@ -314,27 +387,14 @@ class RouteTable:
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
         """Forgets a topic on all brokers, or on those of one cluster."""
-        queues = self._topics.get(topic, {})
-        for broker_name in list(queues):
-            name = self._names.get(broker_name)
-            if cluster_name in (None, "") or (name and name.cluster_name == cluster_name):
-                del queues[broker_name]
-        if not queues:
-            self._topics.pop(topic, None)
+        broker_names = [
+            broker_name
+            for broker_name in self._topics.of(topic)
+            if not cluster_name or self._names[broker_name].cluster_name == cluster_name
+        ]
+        self._topics.delete(topic, broker_names)
+        self.version += 1
 
     def set_write_perm(self, broker_name: str, *, writable: bool) -> int:
         """Takes or gives the write permission of all topics of a broker name; returns how many."""
-        count = 0
-        for queues in self._topics.values():
-            data = queues.get(broker_name)
-            if data is not None:
-                perm = PERM_READ_WRITE if writable else data.perm & ~PERM_WRITE
-                queues[broker_name] = QueueData(
-                    broker_name=broker_name,
-                    read_queue_nums=data.read_queue_nums,
-                    write_queue_nums=data.write_queue_nums,
-                    perm=perm,
-                    topic_sys_flag=data.topic_sys_flag,
-                )
-                count += 1
-        return count
+        return self._topics.set_write_perm(broker_name, writable=writable)

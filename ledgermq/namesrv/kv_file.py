@@ -1,0 +1,113 @@
+"""The file of the key-value configuration: read whole, replaced whole; may wait for the disk.
+
+It is upstream's `kvConfig.json`: ``{"configTable": {"NAMESPACE": {"key": "value"}}}``.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+# What a start reads; more than the table ever writes, for files of upstream's.
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+# Items encoded in one call, during which no other thread of Python runs.
+_ITEMS_AT_ONCE: Final = 500
+# What stands around namespaces, and around the items of one.
+_FRAME_BYTES: Final = 32
+_NAMESPACE_BYTES: Final = 4
+
+Namespaces = dict[str, dict[str, str]]
+
+
+def namespace_bytes(namespace: str) -> int:
+    """Bytes that a namespace without items takes in the file, at the most."""
+    return len(msgspec.json.encode(namespace)) + _NAMESPACE_BYTES
+
+
+def item_bytes(key: str, value: str) -> int:
+    """Bytes that an item takes in the file, at the most."""
+    return len(msgspec.json.encode({key: value}))
+
+
+def file_bytes(namespaces: Mapping[str, Mapping[str, str]]) -> int:
+    """Bytes that a file has, at the most."""
+    return _FRAME_BYTES + sum(
+        namespace_bytes(namespace) + sum(item_bytes(key, value) for key, value in items.items())
+        for namespace, items in namespaces.items()
+    )
+
+
+def read_kv_file(path: Path) -> Namespaces:
+    """Reads the file; a missing one is an empty table.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is not such a table, or larger than it may be.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return {}
+    if len(data) > FILE_BYTES_MAX:
+        raise ValueError(f"{path} has more than {FILE_BYTES_MAX} bytes, which are allowed")
+    text = data.decode("utf-8")
+    try:
+        document = json.loads(text) if text.strip() else {}
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
+    table = document.get("configTable", {}) if isinstance(document, dict) else None
+    if not isinstance(table, dict) or not all(isinstance(items, dict) for items in table.values()):
+        raise ValueError(f"{path} holds no configTable object of objects")
+    return {
+        str(namespace): {str(key): str(value) for key, value in items.items()}
+        for namespace, items in table.items()
+    }
+
+
+def write_kv_file(path: Path, namespaces: Namespaces) -> None:
+    """Replaces the file, durably, readable by its owner only.
+
+    Commit point: the rename, of which the directory is synced.
+
+    Args:
+        path: of the file; its folder is made.
+        namespaces: nobody changes them meanwhile.
+
+    Raises:
+        OSError: the old file is untouched, or, when only the last sync failed, may be either.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = path.with_name(path.name + ".tmp")
+    partial.unlink(missing_ok=True)
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        for part in _encoded(namespaces):
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _encoded(namespaces: Namespaces) -> Iterator[bytes]:
+    """The document in parts, a line for some items."""
+    yield b'{"configTable":{'
+    comma = b""
+    for namespace, items in namespaces.items():
+        yield comma + b"\n" + msgspec.json.encode(namespace) + b":{"
+        comma, inner = b",", b""
+        rest = iter(items.items())
+        while some := dict(islice(rest, _ITEMS_AT_ONCE)):
+            yield inner + b"\n" + msgspec.json.encode(some)[1:-1]
+            inner = b","
+        yield b"}"
+    yield b"}}\n"
