@@ -1,0 +1,77 @@
+"""Refusals: equal ones are one line, however many there are. Pure.
+
+The first of its kind is told at once. What follows it within a window is counted, and told in one
+line with the number when the window ends. Who draws another name for each request gets a few lines
+as well; the rest of what comes from that address is one line, and so is the rest of all addresses.
+So neither a flood fills the disk, nor does it push what matters out of the files that are kept.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+WINDOW_MS: Final = 10_000
+# Kinds in one window: of one address, and of all together.
+KINDS_PER_HOST_MAX: Final = 10
+KINDS_MAX: Final = 100
+# Stand for what is told together.
+_MORE: Final = "*"
+
+
+class Refusals:
+    """Those of the present window."""
+
+    def __init__(self) -> None:
+        # By what makes them equal: the line of the first, and how many followed it.
+        self._lines: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
+        self._kinds_of: dict[str, int] = {}
+        self._end_ms = 0.0
+
+    def take(
+        self, host: str, kind: tuple[str, ...], line: Mapping[str, Any], now_ms: float
+    ) -> list[dict[str, Any]]:
+        """
+        Args:
+            host: address that was refused.
+            kind: what makes refusals of this address equal.
+            line: what there is to tell.
+            now_ms: monotonic time.
+
+        Returns:
+            What is to be told now.
+        """
+        told = self.due(now_ms)
+        key = (host, *kind)
+        if key not in self._lines and self._kinds_of.get(host, 0) >= KINDS_PER_HOST_MAX:
+            key = (host, _MORE)
+        if key not in self._lines and len(self._lines) >= KINDS_MAX:
+            key = (_MORE,)
+        if key in self._lines:
+            first, count = self._lines[key]
+            self._lines[key] = (first, count + 1)
+            return told
+        if not self._lines:
+            self._end_ms = now_ms + WINDOW_MS
+        if len(key) == len(kind) + 1 and key[1:] == kind:
+            self._lines[key] = (dict(line), 0)
+            self._kinds_of[host] = self._kinds_of.get(host, 0) + 1
+            return [*told, dict(line)]
+        # The first of many unequal ones is counted only: its window tells of it.
+        self._lines[key] = ({**line, **_joined(key)}, 1)
+        return told
+
+    def due(self, now_ms: float) -> list[dict[str, Any]]:
+        """Returns what is to be told of a window that has ended."""
+        return self.end() if self._lines and now_ms >= self._end_ms else []
+
+    def end(self) -> list[dict[str, Any]]:
+        """Returns what is still to be told; a new window begins with the next refusal."""
+        told = [{**line, "repeated": count} for line, count in self._lines.values() if count]
+        self._lines.clear()
+        self._kinds_of.clear()
+        return told
+
+
+def _joined(key: tuple[str, ...]) -> dict[str, Any]:
+    """What a line says of refusals that are told together."""
+    address = {"address": _MORE} if len(key) == 1 else {}
+    return {**address, "claims": _MORE, "code": _MORE, "name": _MORE, "reason": "unequal ones"}
