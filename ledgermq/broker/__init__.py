@@ -6,8 +6,8 @@ changes the broker's state goes through the ledger.
 
 Rooms by feature, each with its processors inside; each knows only those that stand before it:
 
-    *.py          codes of errors, who leads; files and copies of the state, which is a room of
-                  its own below (`ledgermq/state`)
+    *.py          codes of errors, who leads, delayed calls; copies of the state, which is a room
+                  of its own below (`ledgermq/state`)
     config        keys of upstream's files, parsed once
     selectors     which messages a consumer wants: tags and SQL92
     records       what the broker writes into the log for messages that wait, and who may see it
@@ -20,10 +20,10 @@ Rooms by feature, each with its processors inside; each knows only those that st
     waits         delay, retry, transactions
     pulls         reads, parked pulls
     registration  what name servers are told
-    ha            master and slaves without a ledger
-    storage       what is on disk, opened, flushed and closed
+    storage       what is on disk, opened, flushed and closed; what the ledger tells, carried out
     admin         topics and groups by hand, look-ups, the broker about itself
-    service       builds the parts in order, binds them, keeps time, starts and stops
+    ha            master and slaves without a ledger; what a follower asks its leader
+    service       builds the parts in order, binds them, starts and stops them
 
 A processor is a function that takes a request and returns its answer, or an awaitable of one, or
 None when the answer comes later or not at all. It raises errors of the room; `dispatch.py` gives
@@ -32,6 +32,6 @@ it declares what it asks of it. `service/processor_table.py` lists all codes.
 
 Follow one message: `dispatch.py` finds its processor, `sends/send.py` checks it,
 `sends/proposals.py` appends the messages of a turn and answers them when they are committed,
-`service/applier.py` hears of the commit and wakes parked pulls, `pulls/pull.py` gives the message
+`storage/applier.py` hears of the commit and wakes parked pulls, `pulls/pull.py` gives the message
 away.
 """

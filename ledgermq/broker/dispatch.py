@@ -24,6 +24,8 @@ Answer = RemotingCommand | None | Deferred[Any]
 Processor = Callable[[CommandProtocol, RemotingCommand], Answer]
 # Takes frames of a chunk from its front; returns how many.
 TakeFrames = Callable[[CommandProtocol, list[bytes]], int]
+# Whether a large request of a client that signed nothing yet may come, by its header.
+AdmitsLarge = Callable[[CommandProtocol, RemotingCommand], bool]
 
 # Address and port of a client as records hold them.
 BornHost = tuple[bytes, int]
@@ -89,12 +91,18 @@ class Dispatcher:
         """
         self._processors: dict[int, Processor] = {}
         self._take_frames: TakeFrames | None = None
+        self._admits_large: AdmitsLarge | None = None
         self._send_fields = dict(send_fields)
         self._on_connection_lost = on_connection_lost
         self._unknown_codes: set[int] = set()
+        # Requests that were refused, by the code of the answer.
+        self.refused: dict[int, int] = {}
 
     def install(
-        self, processors: Mapping[int, Processor], take_frames: TakeFrames | None = None
+        self,
+        processors: Mapping[int, Processor],
+        take_frames: TakeFrames | None = None,
+        admits_large: AdmitsLarge | None = None,
     ) -> None:
         """Takes over the processors; called before the first connection.
 
@@ -102,15 +110,18 @@ class Dispatcher:
             processors: by request code.
             take_frames: takes frames from the front of a chunk before they become commands; None:
                 all frames do.
+            admits_large: asked where large requests need a signature; None: none of them come.
         """
         self._processors = dict(processors)
         self._take_frames = take_frames
+        self._admits_large = admits_large
 
     def connection_made(self, connection: CommandProtocol) -> None:
         """Notes the client's address in the form that records need."""
         host, _, port = connection.peer.rpartition(":")
         connection.context = born_host(host, int(port))
         connection.take_frames = self._take_frames
+        connection.admits_large = self._admits_large
 
     def connection_lost(self, connection: CommandProtocol, reason: str) -> None:
         """Tells the broker that a client is gone."""
@@ -118,16 +129,18 @@ class Dispatcher:
 
     def commands_received(
         self, connection: CommandProtocol, commands: list[RemotingCommand]
-    ) -> None:
-        """Answers the requests of one chunk in their order, as far as they can be answered now.
+    ) -> int:
+        """Answers requests of one chunk in their order, as far as they can be answered now.
 
         A chunk ends with its connection: one that is closed because it does not read its answers
         gets no more of them made.
+
+        Returns: how many the connection's share of this turn was enough for, one at least.
         """
         processors = self._processors
-        for command in commands:
-            if not connection.is_open:
-                return
+        for taken, command in enumerate(commands):
+            if taken and not connection.goes_on():
+                return taken
             processor = processors.get(command.code)
             if processor is None:
                 self._answer_unknown(connection, command)
@@ -149,14 +162,17 @@ class Dispatcher:
                     callbackArgs=(connection, command),
                     errbackArgs=(connection, command),
                 )
+        return len(commands)
 
     def refuse(
         self, connection: Any, opaque: int, serialize_type: int, error: errors.BrokerError
     ) -> None:
         """Answers a send whose command is no longer at hand with an error."""
+        code = int(code_of(error))
+        self.refused[code] = self.refused.get(code, 0) + 1
         connection.send(
             RemotingCommand(
-                code=int(code_of(error)),
+                code=code,
                 opaque=opaque,
                 flag=RESPONSE_FLAG,
                 remark=_shortened(str(error)),
@@ -179,6 +195,8 @@ class Dispatcher:
         self._answer_error(connection, command, error)
 
     def _answer_unknown(self, connection: CommandProtocol, command: RemotingCommand) -> None:
+        answer = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        self.refused[answer] = self.refused.get(answer, 0) + 1
         if command.code not in self._unknown_codes and len(self._unknown_codes) < 1000:
             self._unknown_codes.add(command.code)
             _log.warn(
@@ -188,7 +206,7 @@ class Dispatcher:
             )
         if not command.is_one_way:
             remark = f" request type {command.code} not supported"
-            connection.send(command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            connection.send(command.response(answer, remark))
 
     def _answer_error(
         self, connection: CommandProtocol, command: RemotingCommand, error: BaseException
@@ -203,8 +221,10 @@ class Dispatcher:
                 peer=connection.peer,
             )
             remark = f"{type(error).__name__}: {error}"
+        answer = code_of(error)
+        self.refused[answer] = self.refused.get(answer, 0) + 1
         if not command.is_one_way:
-            self._send(connection, command, command.response(code_of(error), _shortened(remark)))
+            self._send(connection, command, command.response(answer, _shortened(remark)))
 
     def _send(
         self, connection: CommandProtocol, command: RemotingCommand, answer: RemotingCommand

@@ -5,9 +5,11 @@ this member leads, the record that opened its term is committed, everything comm
 and nobody asked the broker to stop.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from ledgermq.state.errors import ServiceUnavailableError
+from ledgermq.state.under_way import OnCommitted
 
 # Broker id of a member that has not found its role yet; never registered.
 NO_BROKER_ID: Final = -1
@@ -47,8 +49,21 @@ class Leadership:
         self.repair: str | None = None
         # Whether the group is born, and for whom it waits if not; empty without a ledger.
         self.birth = ""
+        # Who is not let in to the group, or does not let this member in, and why.
+        self.refused = ""
+        # How far each follower of this leader is; empty for all others.
+        self.followers = ""
+        # Who contradicts what is committed here; None while nobody does.
+        self.contradiction: str | None = None
         # How far the log's latest store time is ahead of this machine's clock, 0 when it is not.
         self.log_ahead_ms = 0
+        # Asks whether this follower has applied all that was granted before; the ledger's owner
+        # sets it. And what tells how often that was known, or not.
+        self.confirm_read: Callable[[OnCommitted], None] = _nobody_to_ask
+        self.tell_reads: Callable[[], str] = str
+        # Since the start: leaders that were seen, elections that this member won and lost.
+        self.leaders_count = self.won_count = self.lost_count = 0
+        self._last_leader: tuple[str, int] | None = None
         # What of the broker's state cannot be stored, for operators; None while all can.
         self.alarm: str | None = None
 
@@ -72,6 +87,11 @@ class Leadership:
         """Takes over what the ledger says; serving ends with every change and begins again by
         `serve`.
         """
+        if leader_id is not None and (leader_id, term) != self._last_leader:
+            self._last_leader = leader_id, term
+            self.leaders_count += 1
+            self.won_count += role == "LEADER"
+            self.lost_count += role != "LEADER" and self.role == "CANDIDATE"
         self.role = role
         self.term = term
         self.leader_id = leader_id
@@ -129,3 +149,7 @@ class Leadership:
             f"{self._self_id} is {self.role} in term {self.term};"
             f" {self.leader_id} leads and takes writes"
         )
+
+
+def _nobody_to_ask(done: OnCommitted) -> None:
+    done(ServiceUnavailableError("this broker has no leader that it could ask"))

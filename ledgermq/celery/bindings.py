@@ -9,8 +9,9 @@ dies stays in the table.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from ledgermq.celery.foreign import read_object
 from ledgermq.celery.names import item_key
 
 DIRECT: Final = "direct"
@@ -41,13 +42,19 @@ class Binding:
 
 def _matches(pattern: Sequence[str], words: Sequence[str]) -> bool:
     """Tells whether words are of a pattern of words."""
-    if not pattern:
-        return not words
-    if pattern[0] == "#":
-        return any(_matches(pattern[1:], words[skip:]) for skip in range(len(words) + 1))
-    if not words or pattern[0] not in ("*", words[0]):
-        return False
-    return _matches(pattern[1:], words[1:])
+    # Which counts of words the pattern so far can stand for: no pattern takes more than the product
+    # of the two lengths.
+    reached = {0}
+    for part in pattern:
+        if part == "#":
+            reached = set(range(min(reached), len(words) + 1))
+        else:
+            reached = {
+                place + 1 for place in reached if place < len(words) and part in ("*", words[place])
+            }
+        if not reached:
+            return False
+    return len(words) in reached
 
 
 class Bindings:
@@ -61,11 +68,13 @@ class Bindings:
         self._bound: dict[str, list[tuple[Binding, str]]] = {}
         for text in (items or {}).values():
             try:
-                self._add(json.loads(text))
+                self._add(read_object(text))
             except (ValueError, TypeError, KeyError):
                 continue
 
-    def _add(self, item: Mapping[str, str]) -> None:
+    def _add(self, item: Mapping[str, Any]) -> None:
+        if not all(isinstance(value, str) for value in item.values()):
+            raise TypeError("a member is no text")
         if "queue" not in item:
             self.mailed[item["exchange"]] = item["kind"]
         elif "exchange" not in item:

@@ -17,6 +17,7 @@ from kombu.transport import virtual
 from kombu.utils.uuid import uuid
 
 from ledgermq.celery.bindings import Binding
+from ledgermq.celery.foreign import check_task, read_object
 from ledgermq.celery.lane import Lane
 from ledgermq.celery.mailbox import Mailbox
 from ledgermq.celery.station import Got, OpenStation
@@ -365,12 +366,13 @@ class Channel(virtual.Channel):
     def _raw(self, got: Got) -> dict[str, Any] | None:
         """Returns a message as kombu has it; None when it is none of kombu's."""
         try:
-            raw: dict[str, Any] = json.loads(got.message.body)
+            raw = read_object(got.message.body)
+            check_task(raw)
             properties = raw["properties"]
             properties["delivery_tag"] = uuid()
             properties["delivery_info"]["redelivered"] = got.times > 1
-        except (ValueError, KeyError, TypeError, RemoteProtocolError):
-            _log.warning("%r is no message of kombu and is dropped", got.message)
+        except (ValueError, KeyError, TypeError, RemoteProtocolError) as error:
+            _log.warning("%r is no message of kombu and is dropped: %s", got.message, error)
             return None
         if got.times > 1:
             raw["redelivered"] = True

@@ -26,6 +26,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ledgermq.celery.foreign import read_object
+
 # Messages that members work on, of one queue. Beyond it nobody is given more: a snapshot of so many
 # fits into a message.
 HELD_MAX: Final = 100_000
@@ -92,7 +94,7 @@ class Snapshot:
 def decode_entry(body: bytes) -> Event | Snapshot | None:
     """Returns what a message of the log says; None when it is none of ours."""
     try:
-        fields = json.loads(body)
+        fields = read_object(body)
         if "at" in fields:
             names = [str(owner) for owner, _ in fields["owners"]]
             return Snapshot(
@@ -116,7 +118,7 @@ def decode_entry(body: bytes) -> Event | Snapshot | None:
             take=int(fields.get("t", 0)),
             end=int(fields.get("e", 0)),
         )
-    except (ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
         return None
 
 

@@ -105,7 +105,7 @@ class Station(Closing):
         ends += [mailbox.stop(timeout_s) for mailbox in self._mailboxes.values()]
         await asyncio.gather(*ends)
         await self._producer.close()
-        await self._instance.close(None, GROUP)
+        await self._instance.close()
 
     # Queues.
 

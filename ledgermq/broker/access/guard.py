@@ -5,50 +5,99 @@ resources. With access control off there is no guard, and nothing of this is on 
 request. Source: `PlainPermissionManager.validate`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from ledgermq.broker.access.needs import Need, Surroundings, needs_of
-from ledgermq.broker.access.rules import Account, Permission, allows
+from ledgermq.broker.access.codes import CODES, needs_of, no_row
+from ledgermq.broker.access.needs import Surroundings
+from ledgermq.broker.access.quick_guard import QuickGuard
+from ledgermq.broker.access.quotas import Quotas
+from ledgermq.broker.access.rights import NAME_CHARS_SHOWN, AccountSight, find_refusal
+from ledgermq.broker.access.rules import Account
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.dispatch import Answer, Processor
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.signature import ACCESS_KEY, is_signed_by
+from ledgermq.protocol.signature import ACCESS_KEY
+from ledgermq.protocol.signature_check import SignatureCheck
 from ledgermq.protocol.transport import CommandProtocol
-from ledgermq.state import names
 from ledgermq.state.errors import AccessDeniedError
 
-# Longer ones are cut in the answer.
-_NAME_CHARS_SHOWN = 128
+# Told of a refusal: the address that it came from, the request, and why.
+OnRefused = Callable[[str, RemotingCommand, AccessDeniedError], None]
 
 
 class Guard:
     """Stands before every processor."""
 
-    def __init__(self, table: RulesTable, around: Surroundings) -> None:
+    def __init__(
+        self,
+        table: RulesTable,
+        around: Surroundings,
+        quotas: Quotas | None = None,
+        on_refused: OnRefused | None = None,
+        signatures: SignatureCheck | None = None,
+    ) -> None:
         """Binds the parts.
 
         Args:
             table: the rules in force.
             around: what is known of things that requests only name.
+            quotas: of the accounts; None: there are none.
+            on_refused: told of each request that is refused; None: nobody is.
+            signatures: which forms count; None: any.
         """
+        self._signatures = signatures or SignatureCheck()
+        self._on_refused = on_refused
         self._table = table
+        self._quotas = quotas
         self._around = around
         # Requests that were refused since the start.
         self.refused_count = 0
 
     def protect(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
-        """Returns the table of processors, each behind this guard."""
-        return {code: self._protected(processor) for code, processor in processors.items()}
+        """Returns the table of processors, each behind this guard.
+
+        One whose code has no row in `codes.py` is reached by nobody.
+        """
+        return {
+            code: self._protected(processor) if code in CODES else self._closed
+            for code, processor in processors.items()
+        }
+
+    def of_quick_road(self) -> QuickGuard:
+        """Returns the guard of frames that do not become commands."""
+        return QuickGuard(self._table, self._quotas)
+
+    def _closed(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        error = no_row(command.code)
+        self._refused(connection.peer_host, command, error)
+        raise error
 
     def _protected(self, processor: Processor) -> Processor:
         def checked(connection: CommandProtocol, command: RemotingCommand) -> Answer:
             # Other requests of the connection may be signed by others.
-            connection.account = self.check(connection.peer_host, command)
+            account = self.check(connection.peer_host, command)
+            connection.account = None if account is None else account.access_key
+            connection.sight = (
+                None if account is None or account.is_unlimited else AccountSight(account)
+            )
+            connection.is_trusted = True
+            if account is not None and self._quotas is not None:
+                self._quotas.charge(connection, account.access_key, account.quota, command)
             return processor(connection, command)
 
         return checked
 
-    def check(self, host: str, command: RemotingCommand) -> str | None:
+    def admits_large(self, connection: CommandProtocol, command: RemotingCommand) -> bool:
+        """Tells whether a large request may come whose signature cannot be looked at before it is
+        there: it names an account, or its address needs none.
+        """
+        rules, host = self._table.rules, connection.peer_host
+        access_key = (command.ext_fields or {}).get(ACCESS_KEY)
+        return access_key in rules.accounts or any(
+            pattern.matches(host) for pattern in rules.white_addresses
+        )
+
+    def check(self, host: str, command: RemotingCommand) -> Account | None:
         """Lets a request pass.
 
         Args:
@@ -56,7 +105,7 @@ class Guard:
             command: as it was received.
 
         Returns:
-            The access key of the account that signed it; None where no signature is looked at.
+            The account that signed it; None where no signature is looked at.
 
         Raises:
             AccessDeniedError: it may not; says why.
@@ -70,10 +119,15 @@ class Guard:
             if account is None:
                 return None
             self._check_needs(account, command)
-            return account.access_key
-        except AccessDeniedError:
-            self.refused_count += 1
+            return account
+        except AccessDeniedError as error:
+            self._refused(host, command, error)
             raise
+
+    def _refused(self, host: str, command: RemotingCommand, error: AccessDeniedError) -> None:
+        self.refused_count += 1
+        if self._on_refused is not None:
+            self._on_refused(host, command, error)
 
     def _account_of(self, host: str, command: RemotingCommand) -> Account | None:
         """The account that signed; None when its white address makes all else needless."""
@@ -83,15 +137,18 @@ class Guard:
             raise AccessDeniedError("No accessKey is configured (access control is on)")
         account = self._table.rules.accounts.get(access_key)
         if account is None:
-            raise AccessDeniedError(f"No acl config for {access_key[:_NAME_CHARS_SHOWN]}")
+            raise AccessDeniedError(f"No acl config for {access_key[:NAME_CHARS_SHOWN]}")
         if account.white_remote_address.matches(host):
             return None
-        if not is_signed_by(fields, command.body, account.secret_key):
-            raise AccessDeniedError(f"Check signature failed for accessKey={account.access_key}")
+        reason = self._signatures.find_refusal(
+            command.code, fields, command.body, account.access_key, account.secret_key
+        )
+        if reason is not None:
+            raise AccessDeniedError(reason)
         return account
 
     def _check_needs(self, account: Account, command: RemotingCommand) -> None:
-        if account.is_admin and not account.has_lists:
+        if account.is_unlimited:
             return
         needs = needs_of(command, self._around)
         if needs is None:
@@ -107,25 +164,6 @@ class Guard:
                 f" needed for request code={command.code}"
             )
         for need in needs:
-            _check_need(account, need)
-
-
-def _check_need(account: Account, need: Need) -> None:
-    if need.is_group:
-        kind, named = "group", account.group_permissions
-        default = account.default_group_permission
-    else:
-        kind, named = "topic", account.topic_permissions
-        default = account.default_topic_permission
-        if names.is_closed_for_sends(need.name):
-            # Messages of all topics stand there: whoever may read them is named.
-            default = Permission.DENY
-    owned = named.get(need.name)
-    if allows(default if owned is None else owned, need.permission):
-        return
-    source = "No default permission" if owned is None else "No permission"
-    wanted = "PUB or SUB" if need.permission is Permission.ANY else need.permission.name
-    raise AccessDeniedError(
-        f"{source} for {kind}:{need.name[:_NAME_CHARS_SHOWN]}:"
-        f" accessKey={account.access_key} needs {wanted}"
-    )
+            reason = find_refusal(account, need)
+            if reason is not None:
+                raise AccessDeniedError(reason)

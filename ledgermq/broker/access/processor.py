@@ -26,14 +26,11 @@ from ledgermq.protocol.headers import (
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
 from ledgermq.protocol.transport import CommandProtocol
-from ledgermq.state.errors import AccessRulesError, BrokerError
+from ledgermq.state.errors import AccessRulesError
 
 _UPDATE_FAILED: Final = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
 _DELETE_FAILED: Final = ResponseCode.DELETE_ACL_CONFIG_FAILED
 _ADDRESSES_FAILED: Final = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
-
-# Told when the rules are committed, or why that is not known.
-WriteRules = Callable[[Callable[[BrokerError | None], None]], None]
 
 _log = Logger()
 
@@ -45,19 +42,16 @@ class AccessProcessor:
         self,
         config: BrokerConfig,
         leadership: Leadership,
-        write_rules: WriteRules,
         table: RulesTable,
         address: str,
     ) -> None:
         """Binds the parts.
 
         Args:
-            write_rules: has all members hear of the rules that are in force here.
             address: where clients find this broker.
         """
         self._config = config
         self._leadership = leadership
-        self._write_rules = write_rules
         self._table = table
         self._address = address
 
@@ -122,25 +116,14 @@ class AccessProcessor:
             lambda failure: _refused(command, failure_code, failure),
         )
 
-    def _changed(self, connection: CommandProtocol, command: RemotingCommand) -> Deferred[Any]:
-        """The rules are in force here: all members hear of them, then the tool."""
-        # Another member may lead now: its rules win.
-        self._leadership.check_serving()
+    def _changed(self, connection: CommandProtocol, command: RemotingCommand) -> RemotingCommand:
+        """The rules are committed, and in force here."""
         _log.info(
             "{peer} changes the rules of access control (code {code})",
             peer=connection.peer,
             code=command.code,
         )
-        answer: Deferred[Any] = Deferred()
-
-        def done(error: BrokerError | None) -> None:
-            if error is None:
-                answer.callback(command.response(ResponseCode.SUCCESS))
-            else:
-                answer.errback(error)
-
-        self._write_rules(done)
-        return answer
+        return command.response(ResponseCode.SUCCESS)
 
     def show_version(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_BROKER_CLUSTER_ACL_INFO (52)."""

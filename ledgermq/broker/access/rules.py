@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Any, Final
 
-from ledgermq.broker.access.addresses import AddressPattern
+from ledgermq.access.addresses import AddressPattern
+from ledgermq.access.entries import ACCOUNTS_MAX, ADDRESSES_MAX, EntryReader
+from ledgermq.broker.access.quota import QUOTA_MEMBERS, Quota, parse_quota
 from ledgermq.state.errors import AccessRulesError
 
-# Upstream's least lengths of both keys, and bounds of ours.
-_KEY_CHARS_MIN: Final = 7
-_KEY_CHARS_MAX: Final = 256
-_ACCOUNTS_MAX: Final = 10_000
 _PERMISSIONS_MAX: Final = 10_000
-_ADDRESSES_MAX: Final = 1000
+_ENTRIES: Final = EntryReader(AccessRulesError)
 
 _ACCOUNT_MEMBERS: Final = frozenset(
     ("accessKey", "secretKey", "whiteRemoteAddress", "admin", "defaultTopicPerm",
-     "defaultGroupPerm", "topicPerms", "groupPerms")
+     "defaultGroupPerm", "topicPerms", "groupPerms", *QUOTA_MEMBERS,
+     # Of name servers, which may have the same file; they mean nothing here.
+     "brokerNames", "certificateNames")
 )  # fmt: skip
 
 
@@ -66,6 +66,7 @@ class Account:
     # By name; a group without the prefix of its retry topic.
     topic_permissions: Mapping[str, Permission]
     group_permissions: Mapping[str, Permission]
+    quota: Quota = field(default_factory=Quota)
     # The account as the file has it.
     source: Mapping[str, Any] = field(repr=False)
 
@@ -73,6 +74,11 @@ class Account:
     def has_lists(self) -> bool:
         """True when permissions are named one by one."""
         return bool(self.topic_permissions or self.group_permissions)
+
+    @property
+    def is_unlimited(self) -> bool:
+        """True for an admin who is not held to lists: everything is allowed and shown."""
+        return self.is_admin and not self.has_lists
 
     @property
     def has_rights(self) -> bool:
@@ -110,7 +116,7 @@ class AccessRules:
         known = self.accounts.get(str(change.get("accessKey")))
         account = _account({**(known.source if known is not None else {}), **change})
         accounts = {**self.accounts, account.access_key: account}
-        _check_count("accounts", len(accounts), _ACCOUNTS_MAX)
+        _ENTRIES.check_count("accounts", len(accounts), ACCOUNTS_MAX)
         return replace(self, accounts=accounts)
 
     def without_account(self, access_key: str) -> "AccessRules":
@@ -130,7 +136,7 @@ class AccessRules:
         Raises:
             AccessRulesError: a text is no pattern of addresses.
         """
-        return replace(self, white_addresses=_white_addresses(list(texts)))
+        return replace(self, white_addresses=_ENTRIES.white_addresses(list(texts)))
 
 
 def merged_rules(parts: Sequence[AccessRules]) -> AccessRules:
@@ -144,8 +150,8 @@ def merged_rules(parts: Sequence[AccessRules]) -> AccessRules:
         for access_key, account in part.accounts.items():
             accounts.setdefault(access_key, account)
     addresses = tuple(pattern for part in parts for pattern in part.white_addresses)
-    _check_count("accounts", len(accounts), _ACCOUNTS_MAX)
-    _check_count("globalWhiteRemoteAddresses", len(addresses), _ADDRESSES_MAX)
+    _ENTRIES.check_count("accounts", len(accounts), ACCOUNTS_MAX)
+    _ENTRIES.check_count("globalWhiteRemoteAddresses", len(addresses), ADDRESSES_MAX)
     return AccessRules(white_addresses=addresses, accounts=accounts)
 
 
@@ -155,74 +161,31 @@ def parse_rules(document: object) -> AccessRules:
     Raises:
         AccessRulesError: something in it is not what it should be.
     """
-    if not isinstance(document, Mapping):
-        raise AccessRulesError("the file is no mapping with globalWhiteRemoteAddresses or accounts")
-    entries = document.get("accounts")
-    if entries is None:
-        entries = []
-    if not isinstance(entries, list):
-        raise AccessRulesError("accounts is no list")
-    _check_count("accounts", len(entries), _ACCOUNTS_MAX)
+    members = _ENTRIES.document(document)
     accounts: dict[str, Account] = {}
-    for entry in entries:
+    for entry in _ENTRIES.items("accounts", members.get("accounts"), ACCOUNTS_MAX):
         account = _account(entry)
         if account.access_key in accounts:
             raise AccessRulesError(f"two accounts have the accessKey {account.access_key!r}")
         accounts[account.access_key] = account
-    addresses = _white_addresses(document.get("globalWhiteRemoteAddresses"))
+    addresses = _ENTRIES.white_addresses(members.get("globalWhiteRemoteAddresses"))
     return AccessRules(white_addresses=addresses, accounts=accounts)
 
 
-def _white_addresses(value: object) -> tuple[AddressPattern, ...]:
-    texts = _texts("globalWhiteRemoteAddresses", value)
-    _check_count("globalWhiteRemoteAddresses", len(texts), _ADDRESSES_MAX)
-    return tuple(_pattern("globalWhiteRemoteAddresses", text) for text in texts)
-
-
 def _account(entry: object) -> Account:
-    if not isinstance(entry, Mapping):
-        raise AccessRulesError("an account is no mapping")
-    # Numbers and the like are texts to Java, too.
-    access_key = _key(entry, "accessKey", "an account")
-    where = f"account {access_key!r}"
-    unknown = sorted(str(name) for name in entry if name not in _ACCOUNT_MEMBERS)
-    if unknown:
-        raise AccessRulesError(f"{where}: unknown member {unknown[0][:64]!r}")
-    is_admin = entry.get("admin")
-    if is_admin is not None and not isinstance(is_admin, bool):
-        raise AccessRulesError(f"{where}: admin is {is_admin!r}, allowed are true and false")
-    address = entry.get("whiteRemoteAddress")
+    members, access_key, where = _ENTRIES.account(entry, _ACCOUNT_MEMBERS)
     return Account(
         access_key=access_key,
-        secret_key=_key(entry, "secretKey", where),
-        white_remote_address=_pattern(where, "" if address is None else str(address)),
-        is_admin=bool(is_admin),
-        default_topic_permission=_permission(where, entry.get("defaultTopicPerm")),
-        default_group_permission=_permission(where, entry.get("defaultGroupPerm")),
-        topic_permissions=_permissions(where, "topicPerms", entry.get("topicPerms")),
-        group_permissions=_permissions(where, "groupPerms", entry.get("groupPerms")),
-        source=dict(entry),
+        secret_key=_ENTRIES.key(members, "secretKey", where),
+        white_remote_address=_ENTRIES.white_address(members, where),
+        is_admin=_ENTRIES.is_admin(members, where),
+        default_topic_permission=_permission(where, members.get("defaultTopicPerm")),
+        default_group_permission=_permission(where, members.get("defaultGroupPerm")),
+        topic_permissions=_permissions(where, "topicPerms", members.get("topicPerms")),
+        group_permissions=_permissions(where, "groupPerms", members.get("groupPerms")),
+        quota=parse_quota(members, where),
+        source=dict(members),
     )
-
-
-def _key(entry: Mapping[Any, Any], name: str, where: str) -> str:
-    value = entry.get(name)
-    if value is None or isinstance(value, Mapping | list):
-        raise AccessRulesError(f"{where}: {name} is missing")
-    text = str(value)
-    if not _KEY_CHARS_MIN <= len(text) <= _KEY_CHARS_MAX:
-        raise AccessRulesError(
-            f"{where}: {name} has {len(text)} characters,"
-            f" allowed are {_KEY_CHARS_MIN} to {_KEY_CHARS_MAX}"
-        )
-    return text
-
-
-def _pattern(where: str, text: str) -> AddressPattern:
-    try:
-        return AddressPattern(text)
-    except ValueError as error:
-        raise AccessRulesError(f"{where}: {error}") from error
 
 
 def _permission(where: str, value: object) -> Permission:
@@ -238,8 +201,7 @@ def _permission(where: str, value: object) -> Permission:
 
 
 def _permissions(where: str, name: str, value: object) -> dict[str, Permission]:
-    texts = _texts(f"{where}: {name}", value)
-    _check_count(f"{where}: {name}", len(texts), _PERMISSIONS_MAX)
+    texts = _ENTRIES.texts(f"{where}: {name}", value, _PERMISSIONS_MAX)
     permissions = {}
     for text in texts:
         resource, equals, permission = text.partition("=")
@@ -247,16 +209,3 @@ def _permissions(where: str, name: str, value: object) -> dict[str, Permission]:
             raise AccessRulesError(f"{where}: {name} has {text[:64]!r}, not of the form name=PUB")
         permissions[resource.strip()] = _permission(where, permission)
     return permissions
-
-
-def _texts(where: str, value: object) -> list[str]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise AccessRulesError(f"{where} is no list")
-    return [str(text) for text in value if text is not None]
-
-
-def _check_count(what: str, count: int, count_max: int) -> None:
-    if count > count_max:
-        raise AccessRulesError(f"{count} {what}, allowed are {count_max}")

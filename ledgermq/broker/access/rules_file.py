@@ -32,7 +32,7 @@ class FileRules(NamedTuple):
 
 def _yaml() -> Any:
     """A broker without access control never loads the parser."""
-    return importlib.import_module("ledgermq.broker.access.strict_yaml")
+    return importlib.import_module("ledgermq.access.strict_yaml")
 
 
 def read_rules(path: Path) -> FileRules:
@@ -70,6 +70,21 @@ def _version(document: Mapping[str, Any]) -> DataVersion:
     return DataVersion.from_json(versions)
 
 
+def content_of(path: Path, rules: AccessRules, version: DataVersion) -> bytes:
+    """Returns what the file has to hold.
+
+    Raises:
+        AccessRulesError: `read_rules` would not read it.
+    """
+    document = {**rules.to_document(), "dataVersion": [version.to_json()]}
+    content: bytes = _yaml().format_document(document).encode("utf-8")
+    if len(content) > _FILE_BYTES_MAX:
+        raise AccessRulesError(
+            f"{path} would have {len(content)} bytes, allowed are {_FILE_BYTES_MAX}"
+        )
+    return content
+
+
 def write_rules(path: Path, rules: AccessRules, version: DataVersion, changed_ms: int) -> None:
     """Replaces the file; its time becomes `changed_ms`.
 
@@ -79,12 +94,7 @@ def write_rules(path: Path, rules: AccessRules, version: DataVersion, changed_ms
         AccessRulesError: `read_rules` would not read it; the old file is untouched.
         OSError: the old file is untouched.
     """
-    document = {**rules.to_document(), "dataVersion": [version.to_json()]}
-    content = _yaml().format_document(document).encode("utf-8")
-    if len(content) > _FILE_BYTES_MAX:
-        raise AccessRulesError(
-            f"{path} would have {len(content)} bytes, allowed are {_FILE_BYTES_MAX}"
-        )
+    content = content_of(path, rules, version)
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -127,7 +127,7 @@ def _write_file(
 ) -> None:
     file = file_path(path, name)
     if name != MAIN_FILE:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_rules(file, rules, version, changed_ms)
 
 

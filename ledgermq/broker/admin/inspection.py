@@ -7,7 +7,7 @@ may name elsewhere, files, programs, addresses, is nothing for whoever can conne
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from twisted.logger import Logger
@@ -18,6 +18,7 @@ from ledgermq.broker.config.broker_config import BrokerConfig, change_settings
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.selectors.filters import Subscription
+from ledgermq.logs.levels import CHANGED_S, PROCESS_LEVELS, LevelError
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -44,7 +45,11 @@ CHANGEABLE_KEYS: Final = (
     "shortPollingTimeMills",
     "slaveReadEnable",
 )
+# Begins a setting that changes from which level on events of a namespace are logged.
+_LOG_LEVEL: Final = "logLevel."
 _UNITS_MAX: Final = 1000
+# What the units of one answer may use of a turn: some thousand of them, or few with a condition.
+_MATCHING_MS_MAX: Final = 5.0
 _SETTINGS_BYTES_MAX: Final = 65_536
 
 _log = Logger()
@@ -104,7 +109,10 @@ class InspectionProcessor:
         return command.response(ResponseCode.SUCCESS, body=data.encode())
 
     def query_queue(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """QUERY_CONSUME_QUEUE (321): units of one consume queue, and what a group wants of them."""
+        """QUERY_CONSUME_QUEUE (321): units of one consume queue, and what a group wants of them.
+
+        A condition on properties looks at each message: the answer ends when its time is over.
+        """
         header = command.header(QueryConsumeQueueRequestHeader)
         topic, queue_id = header.topic or "", header.queue_id
         if queue_id not in self._store.queues(topic):
@@ -121,15 +129,21 @@ class InspectionProcessor:
         first = max(header.index, body["minQueueIndex"])
         count = min(max(header.count, 0), _UNITS_MAX)
         units = self._store.queue_units(topic, queue_id, first, count)[:count]
-        body["queueData"] = [
-            {
-                "eval": subscription is None or self._is_wanted(subscription, place, tags_code),
-                "physicOffset": place,
-                "physicSize": size,
-                "tagsCode": tags_code,
-            }
-            for place, size, tags_code in units
-        ]
+        rows: list[dict[str, Any]] = []
+        end_ms = self._clock_ms() + _MATCHING_MS_MAX
+        for place, size, tags_code in units:
+            is_wanted = subscription is None or self._is_wanted(subscription, place, tags_code)
+            rows.append(
+                {
+                    "eval": is_wanted,
+                    "physicOffset": place,
+                    "physicSize": size,
+                    "tagsCode": tags_code,
+                }
+            )
+            if self._clock_ms() >= end_ms:
+                break
+        body["queueData"] = rows
         return command.response(ResponseCode.SUCCESS, body=lenient_json.write(body))
 
     def _is_wanted(self, subscription: Subscription, place: int, tags_code: int) -> bool:
@@ -177,17 +191,33 @@ class InspectionProcessor:
             settings = parse_properties(command.body.decode("utf-8"))
         except ValueError as error:
             raise InvalidRequestError(f"the settings cannot be read: {error}") from error
+        levels = {
+            name: settings.pop(name) for name in tuple(settings) if name.startswith(_LOG_LEVEL)
+        }
         refused = sorted(set(settings) - set(CHANGEABLE_KEYS))
         if refused:
             raise InvalidRequestError(
                 f"{', '.join(refused)[:200]} cannot be changed while the broker runs, nothing was"
-                f" changed; these can, until the next start: {', '.join(CHANGEABLE_KEYS)}"
+                f" changed; these can, until the next start: {', '.join(CHANGEABLE_KEYS)}; and"
+                f" {_LOG_LEVEL}NAMESPACE, for {CHANGED_S / 60:.0f} minutes"
             )
+        self._check_levels(levels)
         change_settings(self._config, settings)
-        for name, text in settings.items():
+        for name, text in levels.items():
+            PROCESS_LEVELS.change(name.removeprefix(_LOG_LEVEL), text)
+        for name, text in (settings | levels).items():
             _log.info("{peer} sets {name} to {text}", peer=connection.peer, name=name, text=text)
         self._state.permission_changed()
         return command.response(ResponseCode.SUCCESS)
+
+    def _check_levels(self, levels: Mapping[str, str]) -> None:
+        """Raises InvalidRequestError for the first change of a level that is not allowed."""
+        try:
+            PROCESS_LEVELS.check_all(
+                {name.removeprefix(_LOG_LEVEL): text for name, text in levels.items()}
+            )
+        except LevelError as error:
+            raise InvalidRequestError(f"{', '.join(levels)[:200]}: {error}") from error
 
 
 def _filter_text(subscription: Subscription, group: str) -> str:

@@ -11,6 +11,7 @@ from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.records.visible_records import VisibleRecords, visible_parts
+from ledgermq.broker.sight import visible_groups, visible_topics
 from ledgermq.commitlog import KeyChainTooLongError, QueryResult
 from ledgermq.protocol.bodies import (
     ConsumeOffsets,
@@ -134,7 +135,7 @@ class QueryProcessor:
         live = self._clients.find_group(group)
         table: dict[MessageQueue, ConsumeOffsets] = {}
         rate = 0.0
-        for name in topics:
+        for name in visible_topics(connection, topics):
             topic = self._state.topics.find(name)
             if topic is None:
                 continue
@@ -160,7 +161,8 @@ class QueryProcessor:
             *self._clients.groups_subscribed_to(name),
             *self._state.offsets.groups_of(name),
         }
-        return command.response(ResponseCode.SUCCESS, body=GroupList(sorted(groups)).encode())
+        shown = visible_groups(connection, sorted(groups))
+        return command.response(ResponseCode.SUCCESS, body=GroupList(shown).encode())
 
     def _time_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         if queue_offset < 0:

@@ -100,7 +100,11 @@ class AdminProcessor:
 
     def runtime_info(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_BROKER_RUNTIME_INFO (28)."""
-        table = {
+        return command.response(ResponseCode.SUCCESS, body=KVTable(self.runtime_table()).encode())
+
+    def runtime_table(self) -> dict[str, str]:
+        """Returns what the runtime information says."""
+        return {
             **self._identity(),
             **self._traffic(),
             **self._queues(),
@@ -110,7 +114,6 @@ class AdminProcessor:
                 for level, (delivered, end) in self._delays.offsets().items()
             },
         }
-        return command.response(ResponseCode.SUCCESS, body=KVTable(table).encode())
 
     def delay_offsets(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_ALL_DELAY_OFFSET (45): what delayOffset.json holds, for a follower that asks."""
@@ -130,6 +133,10 @@ class AdminProcessor:
             "ledgerLeaderId": leadership.leader_id or "",
             "ledgerSelfId": self._config.ledger_self_id,
             "ledgerBirth": leadership.birth,
+            "ledgerRefused": leadership.refused,
+            "ledgerFollowers": leadership.followers,
+            "ledgerFollowerReads": leadership.tell_reads(),
+            "ledgerAlarm": leadership.contradiction or "",
             "ledgerRepair": leadership.failure or leadership.repair or "",
             "ledgerTimeAheadMs": str(leadership.log_ahead_ms),
             "stateAlarm": leadership.alarm or "",
@@ -139,7 +146,7 @@ class AdminProcessor:
 
     def _traffic(self) -> dict[str, str]:
         proposals, pulls, rates = self._proposals, self._pulls, self._rates
-        count = proposals.committed_count
+        count, times = proposals.committed_count, proposals.times
         return {
             "putTps": rates.text("put"),
             "getFoundTps": rates.text("found"),
@@ -150,9 +157,11 @@ class AdminProcessor:
             "putMessageFailedTimes": str(proposals.failed_count),
             "putMessageSizeTotal": str(proposals.committed_bytes),
             "putMessageAverageSize": str(proposals.committed_bytes / count if count else 0.0),
-            "putMessageEntireTimeMax": "0",
+            "putMessageEntireTimeMax": str(int(times.longest_ms)),
             "getMessageEntireTimeMax": "0",
-            "putMessageDistributeTime": "null",
+            "putMessageDistributeTime": times.text(),
+            "putLatency99": str(times.latency_ms(0.99)),
+            "putLatency999": str(times.latency_ms(0.999)),
             "msgPutTotalTodayNow": str(count),
             "msgPutTotalTodayMorning": "0",
             "msgPutTotalYesterdayMorning": "0",

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.encoded_list import EncodedList
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.sight import Asker, groups_of_table, topics_of_table
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import SubscriptionGroupConfig
 from ledgermq.protocol.codes import ResponseCode
@@ -51,6 +53,8 @@ class TopicProcessor:
         self._leadership = leadership
         self._state = state
         self._system_topics = system_topics | names.SYSTEM_TOPICS
+        self._topic_list = EncodedList(self._write_topics, lambda: state.topics.generation)
+        self._group_list = EncodedList(self._write_groups, lambda: state.groups.generation)
 
     # Topics.
 
@@ -117,9 +121,14 @@ class TopicProcessor:
             raise InvalidRequestError(f"The topic[{name}] is conflict with system topic.")
 
     def list_topics(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_ALL_TOPIC_CONFIG (21): the whole table."""
-        body = lenient_json.write(self._state.topics.to_json())
+        """GET_ALL_TOPIC_CONFIG (21): the table, as far as the account may see it."""
+        body = self._topic_list.body_for(connection)
         return command.response(ResponseCode.SUCCESS, body=body)
+
+    def _write_topics(self, asker: Asker) -> bytes:
+        table = self._state.topics.to_json()
+        shown = topics_of_table(asker, table["topicConfigTable"])
+        return lenient_json.write({**table, "topicConfigTable": shown})
 
     def list_system_topics(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
@@ -184,9 +193,14 @@ class TopicProcessor:
         )
 
     def list_groups(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201): the whole table."""
-        body = lenient_json.write(self._state.groups.to_json())
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201): the table, as far as the account may see it."""
+        body = self._group_list.body_for(connection)
         return command.response(ResponseCode.SUCCESS, body=body)
+
+    def _write_groups(self, asker: Asker) -> bytes:
+        table = self._state.groups.to_json()
+        shown = groups_of_table(asker, table["subscriptionGroupTable"])
+        return lenient_json.write({**table, "subscriptionGroupTable": shown})
 
     def show_group(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_SUBSCRIPTIONGROUP_CONFIG (352, 5.x)."""

@@ -6,10 +6,12 @@ neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupIn
 `ProducerManager.java`.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ledgermq.broker.clients.client_ids import ClientIds
+from ledgermq.broker.clients.producer_turns import ProducerTurns
 from ledgermq.broker.selectors.filters import Subscription
 from ledgermq.state.errors import SystemBusyError
 
@@ -34,6 +36,8 @@ class Client:
     address: str
     # Time of the last heart beat, monotonic.
     seen_ms: int
+    # Access key that the heart beat was signed by; None where nobody has to sign.
+    account: str | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +55,37 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     # What the subscriptions take.
     subscriptions_bytes: int = 0
+    # What each member wants, as a number that is the same for the same things.
+    wants: dict[Hashable, int] = field(default_factory=dict)
+    # True while they want different things: any of them may get any queue, and what the one that
+    # gets it does not want is lost to the group.
+    is_divided: bool = False
+
+    def set_want(self, connection: Hashable, wanted: Mapping[str, Subscription]) -> None:
+        """Notes what a member wants."""
+        want = hash(
+            frozenset((topic, one.expression_type, one.expression) for topic, one in wanted.items())
+        )
+        if self.wants.get(connection) != want:
+            self.wants[connection] = want
+            self._compare()
+
+    def forget_want(self, connection: Hashable) -> None:
+        """Notes that a member has gone."""
+        self.wants.pop(connection, None)
+        if self.is_divided:
+            self._compare()
+
+    def _compare(self) -> None:
+        self.is_divided = len(set(self.wants.values())) > 1
+
+    def find_other(self, connection: Hashable) -> Client | None:
+        """Returns a member that wants other things than one."""
+        if not self.is_divided:
+            return None
+        own = self.wants[connection]
+        other = next((one for one, want in self.wants.items() if want != own), None)
+        return None if other is None else self.members[other]
 
 
 class ClientTable:
@@ -62,6 +97,9 @@ class ClientTable:
         self._consumers: dict[str, ConsumerGroup] = {}
         # group -> connection -> client
         self._producers: dict[str, dict[Hashable, Client]] = {}
+        self._turns = ProducerTurns()
+        # Held by whoever registers here.
+        self.ids = ClientIds()
         # client id -> its newest connection; of a connection only the newest id of a producer
         self._producers_by_id: dict[str, Hashable] = {}
         self._producer_ids: dict[Hashable, str] = {}
@@ -111,6 +149,7 @@ class ClientTable:
             self._memberships_count += 1
             self._consumer_groups_of.setdefault(connection, set()).add(group_name)
         group.members[connection] = client
+        group.set_want(connection, wanted)
         is_new = known is None or known.client_id != client.client_id
         return self._update_subscriptions(group, wanted) or is_new
 
@@ -153,11 +192,15 @@ class ClientTable:
         Raises:
             SystemBusyError: too many groups or members; nothing changed.
         """
-        if connection not in self._producers.get(group_name, {}):
+        known = self._producers.get(group_name, {}).get(connection)
+        if known is None:
             self._check_room(self._producers, group_name, connection)
             self._memberships_count += 1
             self._producer_groups_of.setdefault(connection, set()).add(group_name)
+        elif known.account != client.account:
+            self._turns.remove(group_name, known.account, connection)
         self._producers.setdefault(group_name, {})[connection] = client
+        self._turns.add(group_name, client.account, connection)
         if self._producer_ids.get(connection) != client.client_id:
             self._forget_producer_id(connection)
             self._producer_ids[connection] = client.client_id
@@ -173,8 +216,10 @@ class ClientTable:
         group = self._consumers.get(group_name)
         if group is None or group.members.pop(connection, None) is None:
             return False
+        group.forget_want(connection)
         self._memberships_count -= 1
         _discard(self._consumer_groups_of, connection, group_name)
+        self._forget_ids(connection)
         if not group.members:
             del self._consumers[group_name]
             self._subscriptions_bytes -= group.subscriptions_bytes
@@ -184,14 +229,24 @@ class ClientTable:
     def unregister_producer(self, connection: Hashable, group_name: str) -> None:
         """Takes a producer out of a group."""
         members = self._producers.get(group_name)
-        if members is None or members.pop(connection, None) is None:
+        client = None if members is None else members.pop(connection, None)
+        if members is None or client is None:
             return
+        self._turns.remove(group_name, client.account, connection)
         self._memberships_count -= 1
         _discard(self._producer_groups_of, connection, group_name)
         if not members:
             del self._producers[group_name]
         if connection not in self._producer_groups_of:
             self._forget_producer_id(connection)
+        self._forget_ids(connection)
+
+    def _forget_ids(self, connection: Hashable) -> None:
+        if (
+            connection not in self._producer_groups_of
+            and connection not in self._consumer_groups_of
+        ):
+            self.ids.forget(connection)
 
     def connection_lost(self, connection: Hashable) -> list[str]:
         """Takes a connection out of everything; returns the consumer groups that lost a member."""
@@ -200,6 +255,7 @@ class ClientTable:
         groups = sorted(self._consumer_groups_of.get(connection, ()))
         for group_name in groups:
             self.unregister_consumer(connection, group_name)
+        self.ids.forget(connection)
         return groups
 
     def silent_connections(self, now_ms: int, silence_ms_max: int) -> list[Hashable]:
@@ -232,22 +288,23 @@ class ClientTable:
         """Returns the connection of a live producer, None when it is not here."""
         return self._producers_by_id.get(client_id)
 
-    def next_producer(self, group_name: str) -> Hashable | None:
+    def next_producer(
+        self, group_name: str, is_meant: Callable[[str | None], bool]
+    ) -> Hashable | None:
         """Returns the connection of one live producer of a group, another one each time; None when
-        there is none.
+        there is none whose account is meant.
         """
-        members = self._producers.get(group_name)
-        if not members:
-            return None
-        connection = next(iter(members))
-        # To the end of the line.
-        members[connection] = members.pop(connection)
-        return connection
+        return self._turns.next(group_name, is_meant)
 
     @property
     def producer_group_names(self) -> list[str]:
         """The producer groups with a live member, in order."""
         return sorted(self._producers)
+
+    @property
+    def consumer_group_names(self) -> list[str]:
+        """The consumer groups with a live member, in order."""
+        return sorted(self._consumers)
 
     @property
     def memberships_count(self) -> int:

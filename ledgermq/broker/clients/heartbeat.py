@@ -29,6 +29,7 @@ from ledgermq.broker.selectors.filters import (
     split_tags,
     subscription_of,
 )
+from ledgermq.broker.sight import visible_groups
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
@@ -58,6 +59,7 @@ from ledgermq.protocol.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
+from ledgermq.protocol.plain_text import escaped
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
@@ -76,6 +78,12 @@ _MINUTE_MS: Final = 60_000
 # Pairs of topic and group named in a line of the log.
 _EXPIRED_SHOWN: Final = 3
 _LANGUAGES: Final = {int(language): language.name for language in LanguageCode}
+
+# Of a group whose members want different things: how much is told, and how often.
+_NAME_CHARS_SHOWN: Final = 128
+_WANTS_SHOWN: Final = 4
+_DIVIDED_TOLD_MS: Final = 10 * _MINUTE_MS
+_DIVIDED_MAX: Final = 1000
 
 _log = Logger()
 
@@ -99,10 +107,12 @@ class ClientProcessor:
         self._clients = clients
         self._now_ms = now_ms
         self._clock_ms = clock_ms
+        # Groups whose members want different things -> when the log tells it again.
+        self._divided: dict[str, int] = {}
 
     def heart_beat(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """HEART_BEAT (34): registers the client in its groups."""
-        data = HeartbeatData.decode(command.body)
+        data = command.body_as(HeartbeatData)
         check_heart_beat(data, self._config.heart_beat_groups_max)
         client = Client(
             data.client_id,
@@ -110,11 +120,15 @@ class ClientProcessor:
             command.version,
             connection.peer,
             int(self._clock_ms()),
+            connection.account,
         )
+        self._clients.ids.hold(connection, client.client_id, client.account)
         refused: SystemBusyError | None = None
+        remark = None
         for consumer in data.consumer_data_set:
             try:
                 self._register_consumer(connection, client, consumer)
+                remark = remark or self._division(connection, client, consumer)
             except SystemBusyError as error:
                 # The others are members all the same.
                 refused = refused or error
@@ -126,9 +140,37 @@ class ClientProcessor:
             # The group is there for everybody when its first member hears that it belongs to it;
             # one that cannot be made now is made by its next use.
             made: Deferred[Any] = Deferred()
-            self._state.when_made(lambda _: made.callback(command.response(ResponseCode.SUCCESS)))
+            answer = command.response(ResponseCode.SUCCESS, remark)
+            self._state.when_made(lambda _: made.callback(answer))
             return made
-        return command.response(ResponseCode.SUCCESS)
+        return command.response(ResponseCode.SUCCESS, remark)
+
+    def _division(
+        self, connection: CommandProtocol, client: Client, consumer: ConsumerData
+    ) -> str | None:
+        """Returns what a member is told when another one of its group wants other things."""
+        group = self._clients.find_group(consumer.group_name)
+        other = None if group is None else group.find_other(connection)
+        if other is None:
+            self._divided.pop(consumer.group_name, None)
+            return None
+        wants = ", ".join(
+            f"{one.topic[:_NAME_CHARS_SHOWN]} {one.sub_string[:_NAME_CHARS_SHOWN]!r}"
+            for one in consumer.subscription_data_set[:_WANTS_SHOWN]
+            if not one.topic.startswith(names.RETRY_PREFIX)
+        )
+        clock_ms = int(self._clock_ms())
+        text = (
+            f"members of group {consumer.group_name[:_NAME_CHARS_SHOWN]} subscribe to different"
+            f" things, so messages are not delivered: {client.client_id[:_NAME_CHARS_SHOWN]} wants"
+            f" {wants}, {other.client_id[:_NAME_CHARS_SHOWN]} does not want the same"
+        )
+        if clock_ms >= self._divided.get(consumer.group_name, clock_ms):
+            if len(self._divided) >= _DIVIDED_MAX:
+                self._divided.clear()
+            self._divided[consumer.group_name] = clock_ms + _DIVIDED_TOLD_MS
+            _log.warn("{text}", text=escaped(text))
+        return text
 
     def _register_consumer(
         self, connection: CommandProtocol, client: Client, consumer: ConsumerData
@@ -246,8 +288,9 @@ class ClientProcessor:
         It comes when the next leader would know of it, too.
         """
         self._leadership.check_serving()
-        request = LockBatchRequestBody.decode(command.body)
+        request = command.body_as(LockBatchRequestBody)
         check_locks(request, self._config.lock_queues_max)
+        self._clients.ids.check(request.client_id, connection.account)
         names.check_group_name(request.consumer_group)
         queues = self._known_queues(request.mq_set)
         answer: Deferred[Any] = Deferred()
@@ -277,8 +320,9 @@ class ClientProcessor:
     def unlock(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """UNLOCK_BATCH_MQ (42): gives locks back."""
         self._leadership.check_serving()
-        request = UnlockBatchRequestBody.decode(command.body)
+        request = command.body_as(UnlockBatchRequestBody)
         check_locks(request, self._config.lock_queues_max)
+        self._clients.ids.check(request.client_id, connection.account)
         group, queues = request.consumer_group, _keys(request.mq_set)
         return answer_when_committed(
             command,
@@ -289,7 +333,7 @@ class ClientProcessor:
 
     def check_client(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """CHECK_CLIENT_CONFIG (46): whether this broker can apply a subscription."""
-        subscription = CheckClientRequestBody.decode(command.body).subscription_data
+        subscription = command.body_as(CheckClientRequestBody).subscription_data
         subscription_of(
             subscription.topic,
             subscription.sub_string,
@@ -341,7 +385,7 @@ class ClientProcessor:
                 }
                 for client in self._clients.producers_of(name)
             ]
-            for name in self._clients.producer_group_names
+            for name in visible_groups(connection, self._clients.producer_group_names)
         }
         return command.response(ResponseCode.SUCCESS, body=lenient_json.write({"data": groups}))
 

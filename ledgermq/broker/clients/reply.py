@@ -162,6 +162,7 @@ class ReplyProcessor:
             flag=command.flag | ONE_WAY_FLAG,
             ext_fields=command.ext_fields,
             body=command.body,
+            read_fields=command.read_fields,
         )
         try:
             self._store(connection, command)

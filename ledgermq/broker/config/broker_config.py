@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ledgermq.broker.config.delay_levels import LEVELS_MAX, DelayLevels
+from ledgermq.broker.config.http_keys import derive_http
 from ledgermq.broker.config.ignored_keys import IGNORED_KEYS
 from ledgermq.broker.config.key import Key, Kind
 from ledgermq.broker.config.keys import KEY_BY_NAME, KEYS
+from ledgermq.broker.config.member_keys import derive_members
 from ledgermq.dledger.addresses import ConfigValueError, parse_networks, parse_peers
 from ledgermq.protocol.properties_file import parse_properties_file
 from ledgermq.state.errors import ConfigError
@@ -31,6 +33,8 @@ _PLAIN_ROLES: Final = ("SYNC_MASTER", "SLAVE")
 _REGISTER_PERIOD_MS: Final = (10_000, 60_000)
 # Upstream's samples put the ledger port so far above the broker's.
 _LEDGER_PORT_DISTANCE: Final = 30_000
+# What a key says where there shall be no file.
+NO_FILE: Final = "none"
 # Upstream's port for the VIP channel is so far below the port for clients.
 VIP_PORT_DISTANCE: Final = 2
 # What DLedger keeps free behind an entry, so that a blank fits.
@@ -61,12 +65,16 @@ class BrokerConfig:
     listen_port: int
     has_vip_port: bool
     namesrv_addresses: tuple[str, ...]
+    namesrv_access_key: str
+    namesrv_secret_file: str
     register_period_ms: int
     register_timeout_ms: int
     region_id: str
     is_trace_on: bool
     is_acl_on: bool
     acl_file: Path
+    signature_wanted: str
+    log_form: str
     tls_file: str
     tls_mode: str
     uses_tls: bool
@@ -115,6 +123,11 @@ class BrokerConfig:
     connections_max: int
     connections_per_host_max: int
     connections_per_host_rate: int
+    receive_budget_bytes: int
+    unsigned_frame_bytes_max: int
+    account_messages_s: int
+    account_bytes_s: int
+    account_connections: int
     new_topics_rate: int
     account_topics_rate: int
     new_topics_burst: int
@@ -158,6 +171,28 @@ class BrokerConfig:
     ledger_vote_wait_min_ms: int
     ledger_vote_wait_max_ms: int
     ledger_pending_max: int
+    # Who may be a member or a slave.
+    group_secret_file: str
+    group_secret_mode: str
+    member_tls_file: str
+    member_tls_mode: str
+    # None: as the key says of an empty text.
+    ledger_java_members: tuple[str, ...] | None
+    ledger_tool_networks: tuple[str, ...] | None
+    ledger_tool_requests: tuple[str, ...]
+    ha_slave_networks: tuple[str, ...] | None
+    # A path, or NO_FILE.
+    audit_file: str
+    audit_file_bytes: int
+    audit_files: int
+    # The HTTP port.
+    http_port: int
+    http_bind_host: str
+    http_token_file: str
+    is_http_insecure: bool
+    http_host_names: tuple[str, ...]
+    metric_labels: str
+    metric_series_max: int
     # Master and slave without a ledger.
     broker_id: int
     ha_host: str
@@ -198,13 +233,17 @@ class BrokerConfig:
 
 
 def load_broker_config(
-    path: str | Path | None, overrides: Mapping[str, str] | None = None
+    path: str | Path | None,
+    overrides: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
-    """Reads a properties file and lays the overrides of the command line over it.
+    """Reads a properties file, lays it over what the environment sets, and the overrides of the
+    command line over both.
 
     Args:
         path: file in upstream's format; None for the defaults alone.
         overrides: keys as in the file, with their texts.
+        environment: likewise.
 
     Raises:
         ConfigError: a value is out of its range, or two values contradict each other.
@@ -216,14 +255,16 @@ def load_broker_config(
             entries = parse_properties_file(Path(path).read_bytes())
         except ValueError as error:
             raise ConfigError(str(path), str(error), "a Java properties file") from error
-    entries.update(overrides or {})
+    entries = {**(environment or {}), **entries, **(overrides or {})}
     values: dict[str, Any] = {key.field: _read(key, entries.get(key.name)) for key in KEYS}
     _derive_identity(values)
     _derive_store(values)
     _derive_access(values, path)
     _derive_delays(values)
     _derive_ledger(values)
+    derive_members(values)
     _derive_replication(values)
+    derive_http(values)
     values["wants_plain_log"] = not values["is_group_member"] and (
         bool(entries.get("enableDLegerCommitLog")) or values["broker_role"] in _PLAIN_ROLES
     )
@@ -255,6 +296,8 @@ def effective_properties(config: BrokerConfig) -> dict[str, str]:
 def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if value is None:
+        return ""
     if isinstance(value, tuple):
         if value and all(isinstance(hour, int) for hour in value):
             return ";".join(f"{hour:02d}" for hour in value)
@@ -331,6 +374,9 @@ def _derive_access(values: dict[str, Any], config_path: str | Path | None) -> No
     folder = values["store_root"] / "config" if config_path is None else Path(config_path).parent
     named = values["acl_file"]
     values["acl_file"] = Path(named).expanduser() if named else folder / "plain_acl.yml"
+    if not values["audit_file"]:
+        path = values["store_root"] / "audit" / "audit.log"
+        values["audit_file"] = str(path) if values["is_acl_on"] else NO_FILE
 
 
 def _derive_delays(values: dict[str, Any]) -> None:

@@ -8,6 +8,9 @@ keys. Keys of upstream's files that have no effect in this broker are in `ignore
 
 from typing import Final
 
+from ledgermq.broker.config.audit_keys import AUDIT_KEYS
+from ledgermq.broker.config.cost_keys import COST_KEYS
+from ledgermq.broker.config.http_keys import HTTP_KEYS
 from ledgermq.broker.config.key import (
     GIB,
     I32_MAX,
@@ -17,6 +20,7 @@ from ledgermq.broker.config.key import (
     switch,
     text_key,
 )
+from ledgermq.broker.config.member_keys import MEMBER_KEYS
 from ledgermq.broker.config.replication_keys import REPLICATION_KEYS
 from ledgermq.broker.config.store_keys import LEDGER_KEYS, STORE_KEYS
 from ledgermq.protocol.tls.contexts import SERVER_MODES
@@ -42,6 +46,18 @@ _IDENTITY: Final = (
     text_key(
         "namesrvAddr", "namesrv_addresses", "", "Name servers, host:port joined with a semicolon."
     ),
+    text_key(
+        "namesrvAccessKey",
+        "namesrv_access_key",
+        "",
+        "Account by which this broker registers at name servers; empty: none.",
+    ),
+    text_key(
+        "namesrvSecretKeyFile",
+        "namesrv_secret_file",
+        "",
+        "File with the secret key of namesrvAccessKey, readable by its owner only.",
+    ),
     integer(
         "registerNameServerPeriod",
         "register_period_ms",
@@ -65,6 +81,20 @@ _IDENTITY: Final = (
     switch("aclEnable", "is_acl_on", False, "Access control by the rules in aclFile."),
     text_key(
         "aclFile", "acl_file", None, "Rules of access control; plain_acl.yml beside this file."
+    ),
+    text_key(
+        "aclSignature",
+        "signature_wanted",
+        "any",
+        "Forms of signatures under access control; strong: what only LedgerMQ's clients give.",
+        ("any", "strong"),
+    ),
+    text_key(
+        "logFormat",
+        "log_form",
+        "text",
+        "Lines of the log on stderr: text, or json for programs that collect logs.",
+        ("text", "json"),
     ),
     text_key(
         "tls.config.file", "tls_file", "", "Certificates, as upstream's tls.properties names them."
@@ -448,8 +478,12 @@ KEYS: Final[tuple[Key, ...]] = (
     *_TOPICS,
     *_TRAFFIC,
     *_LIMITS,
+    *COST_KEYS,
+    *HTTP_KEYS,
+    *AUDIT_KEYS,
     *STORE_KEYS,
     *LEDGER_KEYS,
+    *MEMBER_KEYS,
     *REPLICATION_KEYS,
 )
 

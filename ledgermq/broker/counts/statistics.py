@@ -8,10 +8,11 @@ did not grow for a day is dropped. Source: `BrokerStatsManager.java`, `StatsItem
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from ledgermq.protocol.bodies import BrokerStatsData, BrokerStatsItem
+from ledgermq.protocol.group_keys import group_key
 
 # Of one kind; what comes later is not counted.
 COUNTERS_MAX: Final = 50_000
@@ -82,14 +83,14 @@ class Statistics:
 
     def got(self, topic: str, group: str, count: int, size_bytes: int) -> None:
         """Counts what one pull found."""
-        counter = _counter(self.gets, f"{topic}@{group}")
+        counter = _counter(self.gets, group_key(topic, group))
         counter[0] += count
         counter[1] += size_bytes
         counter[2] += count - 1
 
     def sent_back(self, topic: str, group: str) -> None:
         """Counts a message that a consumer gave back."""
-        _counter(self.send_backs, f"{topic}@{group}")[0] += 1
+        _counter(self.send_backs, group_key(topic, group))[0] += 1
 
     def sample(self, now_ms: int) -> None:
         """Looks at all counters; called once in SAMPLE_MS."""
@@ -134,9 +135,23 @@ class Statistics:
             items.append(BrokerStatsItem(sum_, sum_ * 1000 / span_ms, sum_ / max(times, 1)))
         return BrokerStatsData(*items)
 
+    def minute_rates(self, kind: str, now_ms: int) -> Iterator[tuple[str, float, float]]:
+        """Returns each counter of a kind with its messages and bytes a second of the last minute.
+
+        Args:
+            kind: put, get or back.
+            now_ms: monotonic.
+        """
+        self.catch_up()
+        for key, counter in list(self._kinds()[kind].items()):
+            spans = self._spans.get((kind, key))
+            first = spans.minute[0] if spans and spans.minute else (self._start_ms, 0, 0, 0)
+            span_s = max(now_ms - first[0], 1) / 1000
+            yield key, (counter[0] - first[1]) / span_s, (counter[1] - first[2]) / span_s
+
     def get_rate(self, topic: str, group: str, now_ms: int) -> float:
         """Returns the messages a second that a group got of a topic in the last minute."""
-        data = self.view("GROUP_GET_NUMS", f"{topic}@{group}", now_ms)
+        data = self.view("GROUP_GET_NUMS", group_key(topic, group), now_ms)
         return 0.0 if data is None else data.stats_minute.tps
 
     def _kinds(self) -> Mapping[str, dict[str, Counter]]:

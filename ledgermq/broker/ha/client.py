@@ -22,6 +22,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.broker.ha.errors import ReplicationError
+from ledgermq.broker.ha.greetings import NO_SECRET, HaAdmission, SlaveGreeting
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.settings import HaSettings
 from ledgermq.broker.ha.slave_link import SlaveLink
@@ -29,6 +30,7 @@ from ledgermq.commitlog import CommitLogError
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 from ledgermq.protocol.transport.client import default_back_off
+from ledgermq.protocol.transport.refusals import Refusals
 
 _CONNECT_S_MAX: Final = 3.0
 # Attempts in a row that reach nobody before it is told: a master may just be on its way.
@@ -46,6 +48,8 @@ class MasterConnection(Protocol):
     def __init__(self, client: "HaClient") -> None:
         self._client = client
         self._link: SlaveLink | None = None
+        # Until it is done nothing is reported or appended; None where nobody is asked.
+        self.greeting: SlaveGreeting | None = None
         self._reason: str | None = None
         # Closed, or about to be: nothing is appended any more.
         self._is_over = False
@@ -62,10 +66,27 @@ class MasterConnection(Protocol):
             # A report is 8 bytes that senders of the master wait for.
             self.transport.setTcpNoDelay(True)
             set_tcp_times(self.transport.getHandle(), CLIENT_TIMES)
+        self.greeting = self._client.new_greeting()
         self._client.connection_made(self)
+        if self.greeting is not None:
+            self.transport.write(self.greeting.opening)
         self.send_report()
 
     def dataReceived(self, data: bytes) -> None:
+        greeting = self.greeting
+        if greeting is not None:
+            try:
+                answer, data = greeting.feed(data)
+            except ReplicationError as error:
+                self._client.doubted(self, str(error), is_refused=True)
+                self.abort(str(error))
+                return
+            if not greeting.is_done:
+                return
+            self.greeting = None
+            self.transport.write(answer)
+            self._client.doubted(self, greeting.doubt)
+            self.send_report()
         self._append(lambda: self.link.receive(data, self._client.now_ms()))
 
     def _append(self, append: Callable[[], None]) -> None:
@@ -101,7 +122,7 @@ class MasterConnection(Protocol):
 
     def send_report(self) -> None:
         """Reports the end of the log when that is due."""
-        if self._reason is None:
+        if self._reason is None and self.greeting is None:
             report = self.link.take_report(self._client.now_ms())
             if report is not None:
                 self.transport.write(report)
@@ -141,6 +162,8 @@ class HaClient:
         make_room: Callable[[], Deferred[None]],
         *,
         back_off: Callable[[int], float] = default_back_off,
+        admission: HaAdmission | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         """Opens nothing before `follow`.
 
@@ -151,7 +174,13 @@ class HaClient:
             make_room: has files made that the log lacks, and what was cut off it wiped; fires when
                 that is done.
             back_off: seconds to wait after so many fruitless attempts in a row.
+            admission: what the master has to prove; None: nothing.
+            refusals: told of a master that does not; None for one of its own.
         """
+        self._admission = admission
+        self._refusals = refusals or Refusals("slave", reactor.seconds)
+        # The last greeting was not answered: a master may know nothing of it.
+        self._is_greeting_left_out = False
         self._reactor = reactor
         self._replicated_log = log
         self._settings = settings
@@ -206,7 +235,10 @@ class HaClient:
         connection = self._connection
         if connection is None:
             return
-        if connection.link.is_silent(self.now_ms()):
+        greeting = connection.greeting
+        if greeting is not None and self.now_ms() >= greeting.end_ms:
+            connection.abort("the master does not answer the greeting")
+        elif connection.link.is_silent(self.now_ms()):
             limit = self._settings.silence_ms_max
             connection.abort(
                 f"the master has said nothing for more than {limit} ms (key haHousekeepingInterval)"
@@ -247,9 +279,29 @@ class HaClient:
             now_ms=self.now_ms(),
         )
 
+    def new_greeting(self) -> SlaveGreeting | None:
+        """Returns how a connection begins; None when that is the report."""
+        admission = self._admission
+        if admission is None or admission.key is None or self._is_greeting_left_out:
+            return None
+        return SlaveGreeting(admission, self.now_ms())
+
+    def doubted(
+        self, connection: MasterConnection, doubt: str | None, *, is_refused: bool = False
+    ) -> None:
+        """Notes why a master did not prove itself; None when it did."""
+        host = str(getattr(connection.transport.getPeer(), "host", "?"))
+        if doubt is None:
+            self._refusals.forget("the master", host)
+        else:
+            reason = doubt if is_refused else f"copied all the same: {doubt}"
+            self._refusals.note("the master", host, reason)
+
     def connection_made(self, connection: MasterConnection) -> None:
         """Takes a new connection."""
         self._connection = connection
+        if self._is_greeting_left_out:
+            self.doubted(connection, NO_SECRET)
 
     def received(self, connection: MasterConnection) -> None:
         """Notes that the master sends what fits."""
@@ -261,6 +313,9 @@ class HaClient:
         """Takes the end of a connection."""
         if self._connection is connection:
             self._connection = None
+        # Where no proof is required yet, the other way is tried next.
+        is_open = self._admission is not None and not self._admission.is_closed
+        self._is_greeting_left_out = is_open and connection.greeting is not None
         if connection.link.frame_count == 0:
             self._fruitless_count += 1
         self._note_failure(reason)

@@ -12,6 +12,7 @@ import struct
 from typing import Final, NamedTuple
 
 from ledgermq.broker.ha.errors import ReplicationError
+from ledgermq.dledger.bounds import POSITION_MAX
 
 REPORT: Final = struct.Struct(">q")
 FRAME_HEAD: Final = struct.Struct(">qi")
@@ -92,10 +93,11 @@ class FrameReader:
         start = 0
         while len(buffer) - start >= FRAME_HEAD.size:
             physical_offset, size_bytes = FRAME_HEAD.unpack_from(buffer, start)
-            if physical_offset < 0 or not 0 <= size_bytes <= BODY_BYTES_MAX:
+            is_placed = 0 <= physical_offset <= POSITION_MAX
+            if not is_placed or not 0 <= size_bytes <= BODY_BYTES_MAX:
                 raise ReplicationError(
                     f"a master sends a frame of {size_bytes} bytes at offset {physical_offset};"
-                    f" allowed are 0 to {BODY_BYTES_MAX} bytes at 0 or behind"
+                    f" allowed are 0 to {BODY_BYTES_MAX} bytes at 0 to {POSITION_MAX}"
                 )
             end = start + FRAME_HEAD.size + size_bytes
             if len(buffer) < end:

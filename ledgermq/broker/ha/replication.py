@@ -10,12 +10,16 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.config.group_secret import find_group_secret
 from ledgermq.broker.ha.acknowledgements import Acknowledgements, ReplicaStatus
 from ledgermq.broker.ha.client import HaClient
+from ledgermq.broker.ha.greetings import HaAdmission
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.server import HaServer
 from ledgermq.broker.ha.settings import HaSettings
+from ledgermq.dledger.addresses import parse_networks
 from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.transport.refusals import Refusals
 
 # Parts of a heart beat that `check` is called in, and how often that is at most and at least.
 _CHECKS_PER_HEART_BEAT: Final = 5
@@ -49,6 +53,21 @@ def ha_settings(config: BrokerConfig) -> HaSettings:
     )
 
 
+def ha_admission(config: BrokerConfig) -> HaAdmission:
+    """Returns what master and slaves have to prove to each other.
+
+    Raises:
+        ConfigError: the file with the secret cannot be used.
+    """
+    networks = config.ha_slave_networks
+    return HaAdmission(
+        config.broker_name,
+        find_group_secret(config),
+        is_required=config.group_secret_mode == "require",
+        networks=None if networks is None else parse_networks(networks),
+    )
+
+
 class MasterReplication:
     """A master's side: the port for slaves, and the answers that wait for one."""
 
@@ -67,6 +86,7 @@ class MasterReplication:
         self._acknowledgements = Acknowledgements(
             behind_bytes_max=config.slave_behind_bytes, timeout_ms=config.slave_timeout_ms
         )
+        self.refusals = Refusals(config.broker_name, reactor.seconds)
         self._server = HaServer(
             reactor,
             log,
@@ -74,6 +94,8 @@ class MasterReplication:
             self._acknowledgements,
             host=config.bind_host,
             port=config.ha_listen_port,
+            admission=ha_admission(config),
+            refusals=self.refusals,
         )
 
     @property
@@ -160,7 +182,15 @@ class SlaveReplication:
         """
         self._configured_master = config.ha_master_address or None
         self._find_master = find_master
-        self._client = HaClient(reactor, log, ha_settings(config), make_room)
+        self.refusals = Refusals(config.broker_name, reactor.seconds)
+        self._client = HaClient(
+            reactor,
+            log,
+            ha_settings(config),
+            make_room,
+            admission=ha_admission(config),
+            refusals=self.refusals,
+        )
 
     def start(self) -> Deferred[None]:
         """Nothing has to be opened: `check` connects."""

@@ -2,9 +2,11 @@
 
 Each connection has a MasterLink that decides; here bytes come and go. What waits in memory for a
 slave is bounded: frames are made only while its transport takes them, so a slow slave holds up
-nothing but itself, and costs a buffer of the transport and one frame.
+nothing but itself, and costs a buffer of the transport and one frame. Where a slave has to say who
+it is (`greetings.py`), it has little time for that, and strangers are few.
 """
 
+from collections import Counter
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred, succeed
@@ -18,10 +20,12 @@ from zope.interface import implementer
 
 from ledgermq.broker.ha.acknowledgements import Acknowledgements
 from ledgermq.broker.ha.errors import ReplicationError
+from ledgermq.broker.ha.greetings import HaAdmission, MasterGreeting
 from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.settings import HaSettings
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
+from ledgermq.protocol.transport.refusals import Refusals
 
 # Slaves of one master; further connections are refused.
 SLAVES_MAX: Final = 32
@@ -41,10 +45,13 @@ class SlaveConnection(Protocol):
     def __init__(self, server: "HaServer") -> None:
         self._server = server
         self._link: MasterLink | None = None
+        # Until it is done, nothing that comes is a report; None where nobody asks.
+        self.greeting: MasterGreeting | None = None
+        self.is_refused = False
         self._is_paused = False
         # The call that goes on with frames after a turn's share; None when none waits.
         self._next_turn: Any = None
-        self.peer = "?"
+        self.host = self.peer = "?"
         # Fires when the connection is gone.
         self.closed: Deferred[None] = Deferred()
 
@@ -58,8 +65,10 @@ class SlaveConnection(Protocol):
 
     def connectionMade(self) -> None:
         address = self.transport.getPeer()
-        self.peer = f"{getattr(address, 'host', '?')}:{getattr(address, 'port', 0)}"
+        self.host = str(getattr(address, "host", "?"))
+        self.peer = f"{self.host}:{getattr(address, 'port', 0)}"
         self._link = self._server.new_link()
+        self.greeting = self._server.new_greeting(self.host)
         self.transport.registerProducer(self, True)
         if isinstance(self.transport, Connection):
             # What is appended goes out in pieces, and senders wait for the last one.
@@ -68,6 +77,24 @@ class SlaveConnection(Protocol):
         self._server.connection_made(self)
 
     def dataReceived(self, data: bytes) -> None:
+        greeting = self.greeting
+        if greeting is not None:
+            try:
+                answer, data = greeting.feed(data)
+            except ReplicationError as error:
+                self.refuse_stranger(str(error))
+                return
+            if answer:
+                self.transport.write(answer)
+            if not greeting.is_done:
+                return
+            self.greeting = None
+            if not self._server.greeted(self, greeting.doubt):
+                self.abort()
+                return
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
         is_first = self.link.acknowledged_offset is None
         try:
             is_report = self.link.receive(data, self._server.now_ms())
@@ -124,6 +151,12 @@ class SlaveConnection(Protocol):
         self._is_paused = True
         self.transport.abortConnection()
 
+    def refuse_stranger(self, reason: str) -> None:
+        """Ends a connection of which it is not known whose it is."""
+        self.is_refused = True
+        self._server.refusals.note("a slave", self.host, reason)
+        self.abort()
+
     def _refuse(self, error: ReplicationError) -> None:
         _log.error("slave {peer} is refused: {reason}", peer=self.peer, reason=str(error))
         self.abort()
@@ -156,6 +189,8 @@ class HaServer:
         *,
         host: str,
         port: int,
+        admission: HaAdmission | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -166,6 +201,8 @@ class HaServer:
             acknowledgements: of the appends that wait for a slave.
             host: address to listen on; empty for all.
             port: 0 has the system choose.
+            admission: what slaves have to prove; None: nothing.
+            refusals: told who is not served; None for one of its own.
         """
         self._reactor = reactor
         self._replicated_log = log
@@ -174,7 +211,10 @@ class HaServer:
         self._host = host
         self._port = port
         self._listening: Any = None
-        self._connections: set[SlaveConnection] = set()
+        self._admission = admission
+        self.refusals = refusals or Refusals("master", reactor.seconds)
+        # In the order in which they were made.
+        self._connections: dict[SlaveConnection, None] = {}
 
     def start(self) -> Deferred[int]:
         """Begins to listen; fires with the port, or fails with CannotListenError."""
@@ -198,7 +238,11 @@ class HaServer:
         now_ms = self.now_ms()
         self.acknowledgements.expire(now_ms)
         for connection in list(self._connections):
-            if connection.link.is_silent(now_ms):
+            greeting = connection.greeting
+            if greeting is not None:
+                if now_ms >= greeting.end_ms:
+                    connection.refuse_stranger("it did not say who it is in time")
+            elif connection.link.is_silent(now_ms):
                 _log.warn(
                     "slave {peer} has said nothing for more than {limit} ms"
                     " (key haHousekeepingInterval): its connection is closed",
@@ -225,14 +269,41 @@ class HaServer:
 
     def admit(self, address: IAddress | None) -> SlaveConnection | None:
         """Returns the protocol of a new connection, None when there are enough."""
-        if len(self._connections) >= SLAVES_MAX:
-            _log.warn(
-                "slave {host} is refused: {limit} are connected",
-                host=getattr(address, "host", "?"),
-                limit=SLAVES_MAX,
-            )
+        if self._slave_count() >= SLAVES_MAX:
+            self._log_too_many(str(getattr(address, "host", "?")))
             return None
+        strangers = [one for one in self._connections if one.greeting and not one.is_refused]
+        if len(strangers) >= SLAVES_MAX:
+            # Whoever holds most of them loses its oldest one.
+            (host, _), *_ = Counter(one.host for one in strangers).most_common(1)
+            next(one for one in strangers if one.host == host).refuse_stranger(
+                f"{SLAVES_MAX} connections have not said who they are"
+            )
         return SlaveConnection(self)
+
+    def _slave_count(self) -> int:
+        return sum(one.greeting is None for one in self._connections)
+
+    def _log_too_many(self, host: str) -> None:
+        _log.warn("slave {host} is refused: {limit} are connected", host=host, limit=SLAVES_MAX)
+
+    def new_greeting(self, host: str) -> MasterGreeting | None:
+        """Returns what a slave has to say first; None when that is its report."""
+        admission = self._admission
+        if admission is None or not admission.greets:
+            return None
+        return MasterGreeting(admission, host, self.now_ms())
+
+    def greeted(self, connection: SlaveConnection, doubt: str | None) -> bool:
+        """Takes a connection for a slave's; False when there are enough of them."""
+        if doubt is None:
+            self.refusals.forget("a slave", connection.host)
+        else:
+            self.refusals.note("a slave", connection.host, f"let in: {doubt}")
+        if self._slave_count() > SLAVES_MAX:
+            self._log_too_many(connection.host)
+            return False
+        return True
 
     def new_link(self) -> MasterLink:
         """Returns the state of a new connection."""
@@ -246,7 +317,7 @@ class HaServer:
 
     def connection_made(self, connection: SlaveConnection) -> None:
         """Takes a new connection."""
-        self._connections.add(connection)
+        self._connections[connection] = None
 
     def reported(self, connection: SlaveConnection, is_first: bool) -> None:
         """Takes a slave's report."""
@@ -257,7 +328,9 @@ class HaServer:
 
     def connection_lost(self, connection: SlaveConnection, reason: str) -> None:
         """Takes the end of a connection."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
+        if connection.greeting is not None:
+            return
         self._count_slaves()
         _log.info(
             "slave {peer} is gone at {offset}: {reason}",

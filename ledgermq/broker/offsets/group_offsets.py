@@ -13,6 +13,7 @@ from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.sight import visible_groups, visible_topics
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import ConsumeOffsets, ConsumeStats, ConsumeStatsList, MessageQueue
 from ledgermq.protocol.codes import ResponseCode
@@ -128,14 +129,14 @@ class GroupOffsetProcessor:
 
     def clone(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """CLONE_GROUP_OFFSET (314): one group takes the offsets of another; answered when it has
-        them.
+        them. Topics that the account may not see are left out.
         """
         self._leadership.check_serving()
         header = command.header(CloneGroupOffsetRequestHeader)
         offsets = self._state.offsets
         topics = [header.topic] if header.topic else offsets.topics_of(header.src_group)
         live = self._clients.find_group(header.dest_group)
-        for topic in topics:
+        for topic in visible_topics(connection, topics):
             if self._state.topics.find(topic) is None:
                 continue
             is_wanted = live is None or topic in live.subscriptions
@@ -147,25 +148,25 @@ class GroupOffsetProcessor:
         return answer_when_committed(command, self._state.commits.wait)
 
     def all_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_BROKER_CONSUME_STATS (317): where all groups stand."""
+        """GET_BROKER_CONSUME_STATS (317): where all groups stand that the account may see."""
         is_order_only = command.header(GetConsumeStatsInBrokerHeader).is_order
         rows: list[dict[str, list[ConsumeStats]]] = []
         behind = 0
-        for group in self._state.groups.all():
+        for group in visible_groups(connection, [one.name for one in self._state.groups.all()]):
             stats: list[ConsumeStats] = []
-            live = self._clients.find_group(group.name)
-            for name in self._state.offsets.topics_of(group.name):
+            live = self._clients.find_group(group)
+            for name in visible_topics(connection, self._state.offsets.topics_of(group)):
                 topic = self._state.topics.find(name)
                 if topic is None or (is_order_only and not topic.is_ordered):
                     continue
                 if live is not None and name not in live.subscriptions:
                     continue
-                one = self._stats_of(group.name, topic)
+                one = self._stats_of(group, topic)
                 behind += sum(
                     ends.broker_offset - ends.consumer_offset for ends in one.offset_table.values()
                 )
                 stats.append(one)
-            rows.append({group.name: stats})
+            rows.append({group: stats})
         body = ConsumeStatsList(rows, self._address, behind)
         return command.response(ResponseCode.SUCCESS, body=body.encode())
 

@@ -4,7 +4,12 @@ An offset of a group is stored by the leader only, when it is committed (`offset
 is when who waits is answered; what is told one-way is proposed within a second, and passed on by
 other members (`relay.py`). A member that does not know whether it is up to date does not
 answer the question for one: clients of 4.9 take every error for "no offset stored" and would begin
-at the end.
+at the end. So a leader answers when it is certain that it still led when it was asked, and a
+follower when it has applied all that was committed then, as its leader tells.
+
+Questions for the ends of a queue need no such certainty, nor do pulls: only what is committed is
+seen, so a leader that was deposed tells of less, never of what is not there. Who begins there
+begins earlier.
 Sources: `ConsumerManageProcessor.java`, `AdminBrokerProcessor.java`.
 """
 
@@ -12,10 +17,14 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol
 
+from twisted.python.failure import Failure
+
 from ledgermq.broker.committed_answers import answer_when_committed, when_committed
 from ledgermq.broker.dispatch import Answer
+from ledgermq.broker.encoded_list import EncodedList
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.selectors.filters import Matcher
+from ledgermq.broker.sight import Asker, pairs_of_table
 from ledgermq.commitlog import GetMessageResult
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
@@ -36,7 +45,7 @@ from ledgermq.protocol.headers import (
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.broker_state import BrokerState
-from ledgermq.state.errors import NotFoundError
+from ledgermq.state.errors import BrokerError, NotFoundError
 
 # Where a record holds its own place in the log.
 _PLACE: Final = Struct(">q")
@@ -87,22 +96,58 @@ class OffsetProcessor:
             relay: passes an offset on to the leader: as decoded, and as it came.
         """
         self._relay = relay
+        self._offset_list = EncodedList(self._write_offsets)
         self._memory_bytes = memory_bytes
         self._leadership = leadership
         self._state = state
         self._store = store
 
     def query(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """QUERY_CONSUMER_OFFSET (14): the stored offset, 0 on a young queue, else an error."""
+        """QUERY_CONSUMER_OFFSET (14): the stored offset, 0 on a young queue, else an error.
+
+        A leader that cannot tell it for certain gives no answer. A follower that no leader answers
+        in time tells what it has applied, like a slave, but not that there is none: it may have to
+        hear of it yet.
+        """
         header = command.header(QueryConsumerOffsetRequestHeader)
         leadership = self._leadership
-        if not leadership.is_serving and (leadership.is_leader or leadership.leader_id is None):
-            return None
+        if not leadership.is_serving:
+            return self._as_follower(connection, command)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        commits = self._state.commits
-        if leadership.is_serving and commits.is_on_its_way(group, topic, queue_id):
-            return when_committed(commits.wait).addCallback(lambda _: self._stored(command, header))
-        return self._stored(command, header)
+        commits, confirm = self._state.commits, self._state.confirm_lead
+        if commits.is_on_its_way(group, topic, queue_id):
+            certain = when_committed(commits.wait).addCallback(lambda _: when_committed(confirm))
+        else:
+            certain = when_committed(confirm)
+        return certain.addCallbacks(lambda _: self._stored(command, header), _give_no_answer)
+
+    def _as_follower(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
+        leadership = self._leadership
+        header = command.header(QueryConsumerOffsetRequestHeader)
+
+        def uncertain(failure: Failure) -> Answer:
+            failure.trap(BrokerError)
+            if leadership.is_serving:
+                return self.query(connection, command)
+            is_unknown = leadership.is_leader or leadership.leader_id is None
+            return None if is_unknown else self._applied(command, header)
+
+        if leadership.is_leader or (leadership.is_slave and leadership.leader_id is None):
+            return None
+        if leadership.is_slave:
+            return self._applied(command, header)
+        known = when_committed(leadership.confirm_read)
+        return known.addCallbacks(lambda _: self._stored(command, header), uncertain)
+
+    def _applied(
+        self, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
+    ) -> Answer:
+        try:
+            return self._stored(command, header)
+        except NotFoundError:
+            if self._leadership.is_slave:
+                raise
+            return None
 
     def _stored(self, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader) -> Answer:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
@@ -161,9 +206,14 @@ class OffsetProcessor:
         return command.response(ResponseCode.SUCCESS)
 
     def list_all(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_ALL_CONSUMER_OFFSET (43): the whole table."""
-        body = lenient_json.write(self._state.offsets.to_json())
+        """GET_ALL_CONSUMER_OFFSET (43): the table, as far as the account may see it."""
+        body = self._offset_list.body_for(connection)
         return command.response(ResponseCode.SUCCESS, body=body)
+
+    def _write_offsets(self, asker: Asker) -> bytes:
+        tables = self._state.offsets.to_json()
+        shown = {name: pairs_of_table(asker, table) for name, table in tables.items()}
+        return lenient_json.write(shown)
 
     def max_offset(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_MAX_OFFSET (30): offset of the next committed message."""
@@ -198,3 +248,8 @@ class OffsetProcessor:
             ResponseCode.SUCCESS,
             header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp),
         )
+
+
+def _give_no_answer(failure: Failure) -> None:
+    """The leadership was lost, or may be: the client asks again."""
+    failure.trap(BrokerError)

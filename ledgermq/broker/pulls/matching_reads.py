@@ -26,8 +26,16 @@ _FOUND_BYTES_MAX: Final = 128 << 10
 Read = Callable[[int, int], GetMessageResult[bytes]]
 
 
+def _always() -> bool:
+    return True
+
+
 def read_matching(
-    read: Read, offset: int, count_max: int, wants: PropertyMatcher
+    read: Read,
+    offset: int,
+    count_max: int,
+    wants: PropertyMatcher,
+    has_time: Callable[[], bool] = _always,
 ) -> GetMessageResult[bytes]:
     """Returns the wanted messages of a queue from an offset on, or why there are none.
 
@@ -36,6 +44,7 @@ def read_matching(
         offset: of the first message to look at.
         count_max: messages wanted.
         wants: whether the properties match.
+        has_time: asked after each message that was looked at; False: that was the last.
 
     Returns:
         As the store does; NO_MATCHED_MESSAGE when messages were looked at and none is wanted. The
@@ -46,21 +55,21 @@ def read_matching(
         return result
     parts: list[bytes] = []
     found_bytes = read_bytes = 0
-    next_offset = offset
+    next_offset, is_over = offset, False
     while result.status is GetMessageStatus.FOUND:
         next_offset = result.next_begin_offset
         read_bytes += result.bytes
         for record in result.parts:
             head = decode_record_head(record)
-            if not wants(_properties_of(head)):
-                continue
-            parts.append(record)
-            found_bytes += len(record)
-            if len(parts) == count_max:
+            if wants(_properties_of(head)):
+                parts.append(record)
+                found_bytes += len(record)
+            is_over = len(parts) == count_max or not has_time()
+            if is_over:
                 next_offset = head.queue_offset + 1
                 break
         if (
-            len(parts) == count_max
+            is_over
             or found_bytes > _FOUND_BYTES_MAX
             or read_bytes > _READ_BYTES_MAX
             or next_offset - offset >= _LOOKED_AT_MAX

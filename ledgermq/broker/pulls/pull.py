@@ -8,6 +8,7 @@ On a follower a pull sees what is committed there; offsets outside of its queue 
 because the queue may only be behind. Source: `PullMessageProcessor.java`.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -70,6 +71,9 @@ _CODES: Final = {
     GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 # Here an offset other than 0 is outside of the queue.
+# What woken pulls together, and the condition of one pull, may use of a turn.
+_WOKEN_MS_MAX: Final = 10.0
+_MATCHING_MS_MAX: Final = 2.0
 _EMPTY: Final = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
 # Here the store answers with an offset of its own instead of one behind what it looked at.
 _CORRECTED: Final = (
@@ -128,6 +132,7 @@ class PullProcessor:
         memory_bytes: int,
         statistics: Statistics,
         on_offset_moved: OnOffsetMoved | None = None,
+        soon: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         """Binds the parts.
 
@@ -142,6 +147,7 @@ class PullProcessor:
             memory_bytes: a reader so far behind the end of the log counts as slow.
             statistics: told what each group got.
             on_offset_moved: told of pulls outside of their queue.
+            soon: has a function called in another turn; None: all woken pulls run in one.
         """
         self._config = config
         self._leadership = leadership
@@ -154,6 +160,10 @@ class PullProcessor:
         self._memory_bytes = memory_bytes
         self._statistics = statistics
         self._on_offset_moved = on_offset_moved
+        self._soon = soon
+        # Woken pulls that no turn had time for, and whether a call for them is due.
+        self._woken: deque[ParkedPull] = deque()
+        self._is_call_due = False
         # Since the start: pulls that found something, pulls that did not, messages handed out.
         self.found_count = 0
         self.missed_count = 0
@@ -189,29 +199,47 @@ class PullProcessor:
 
     def answer_all(self) -> None:
         """Runs all parked pulls again: the broker stops."""
-        self._run_again(self._parked.take_all())
+        self._soon = None
+        self._woken.extend(self._parked.take_all())
+        self._run_woken()
 
     def _run_again(self, pulls: Iterable[ParkedPull]) -> None:
-        for pull in pulls:
-            command, header = pull.request
-            connection = pull.connection
-            try:
-                answer = self._run(connection, command, header, pull)
-            except BrokerError as error:
-                # The client asks again at once and is then told why.
-                answer = command.response(
-                    ResponseCode.PULL_RETRY_IMMEDIATELY,
-                    str(error),
-                    _fields(0, header.queue_offset, 0, 0),
-                )
-            except Exception as error:
-                # Neither the other pulls nor the ledger, which woke this one, may suffer from it.
-                _log.failure("a parked pull of {peer} failed", peer=connection.peer)
-                answer = command.response(
-                    ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
-                )
-            if isinstance(answer, RemotingCommand):
-                connection.send(answer)
+        self._woken.extend(pulls)
+        if not self._is_call_due:
+            self._run_woken()
+
+    def _run_woken(self) -> None:
+        """Runs woken pulls; one message may wake a hundred thousand, so not all in one turn."""
+        self._is_call_due = False
+        woken, clock_ms = self._woken, self._clock_ms
+        end_ms = clock_ms() + _WOKEN_MS_MAX
+        while woken:
+            pull = woken.popleft()
+            if pull.connection.is_open:
+                self._run_one(pull)
+            if woken and self._soon is not None and clock_ms() >= end_ms:
+                self._is_call_due = True
+                self._soon(self._run_woken)
+                return
+
+    def _run_one(self, pull: ParkedPull) -> None:
+        command, header = pull.request
+        connection = pull.connection
+        try:
+            answer = self._run(connection, command, header, pull)
+        except BrokerError as error:
+            # The client asks again at once and is then told why.
+            answer = command.response(
+                ResponseCode.PULL_RETRY_IMMEDIATELY,
+                str(error),
+                _fields(0, header.queue_offset, 0, 0),
+            )
+        except Exception as error:
+            # Neither the other pulls nor the ledger, which woke this one, may suffer from it.
+            _log.failure("a parked pull of {peer} failed", peer=connection.peer)
+            answer = command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        if isinstance(answer, RemotingCommand):
+            connection.send(answer)
 
     # One pull.
 
@@ -224,6 +252,8 @@ class PullProcessor:
     ) -> Answer:
         """Answers or parks a pull; `parked` is what it was until now when it was parked."""
         is_first = parked is None
+        # A condition that is new is read below, which counts.
+        matching_end_ms = self._clock_ms() + _MATCHING_MS_MAX
         group, subscription = self.admit(connection, header)
         if is_first and header.sys_flag & PULL_COMMIT_OFFSET:
             self.commit_offset(group.name, header.topic, header.queue_id, header.commit_offset)
@@ -232,7 +262,7 @@ class PullProcessor:
             fields = _fields(0, header.queue_offset, 0, 0)
             return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
         matcher = subscription.matcher
-        result = self._read(header, subscription, matcher)
+        result = self._read(header, subscription, matcher, matching_end_ms)
         pulled = self.state.pulled.of(group.name, header.topic)
         pulled[header.queue_id] = result.next_begin_offset
         status = result.status
@@ -291,6 +321,7 @@ class PullProcessor:
         header: PullMessageRequestHeader,
         subscription: Subscription,
         matcher: Matcher | None,
+        matching_end_ms: float,
     ) -> Found:
         count = min(max(header.max_msg_nums, 1), COUNT_MAX)
         wants = subscription.property_matcher
@@ -303,6 +334,7 @@ class PullProcessor:
             header.queue_offset,
             count,
             wants,
+            lambda: self._clock_ms() < matching_end_ms,
         )
 
     def admit(

@@ -41,6 +41,10 @@ class _Known(NamedTuple):
     pulled: dict[int, int]
 
 
+# Tells whether access control lets a frame of a connection pass, a pull of a topic as a group.
+LetsPull = Callable[[CommandProtocol, bytes, str, str], bool]
+
+
 class RunReader(Protocol):
     """What is needed of a message store."""
 
@@ -53,13 +57,17 @@ class RunReader(Protocol):
 class QuickPulls:
     """Answers quick pulls."""
 
-    def __init__(self, pulls: PullProcessor, store: RunReader) -> None:
+    def __init__(
+        self, pulls: PullProcessor, store: RunReader, lets_pull: LetsPull | None = None
+    ) -> None:
         """Binds the parts.
 
         Args:
             pulls: checks and counts.
             store: where messages are read.
+            lets_pull: asked before a pull does anything; None: there is no access control.
         """
+        self._lets_pull = lets_pull
         self._pulls = pulls
         self._store = store
         self._find_run = store.find_run
@@ -94,7 +102,9 @@ class QuickPulls:
             or self._clients.generation != self._clients_generation
         ):
             self._forget()
-        known = self._known.get(text) or self._admitted(connection, frame, text)
+        known, lets_pull = self._known.get(text), self._lets_pull
+        if known is None:
+            known, lets_pull = self._admitted(connection, frame, text), None
         if known is None or connection.unsent_bytes > UNSENT_BYTES_MAX:
             return False
         group, topic, queue, commits_offset, pulled = known
@@ -103,6 +113,8 @@ class QuickPulls:
         try:
             run = self._find_run(queue, offset, min(max(count, 1), COUNT_MAX))
             if run is None:
+                return False
+            if lets_pull is not None and not lets_pull(connection, frame, topic, group.name):
                 return False
             found_count, found_bytes, behind_bytes = run[:3]
             broker_id = self._pulls.suggested_broker(group, behind_bytes)
@@ -136,6 +148,11 @@ class QuickPulls:
         """Has a pull checked that is not remembered; None when it is refused."""
         try:
             header = decode_pull_header(decode(frame))
+            lets_pull = self._lets_pull
+            if lets_pull is not None and not lets_pull(
+                connection, frame, header.topic, header.consumer_group
+            ):
+                return None
             group, subscription = self._pulls.admit(connection, header)
         except (BrokerError, ProtocolError):
             return None

@@ -3,6 +3,7 @@
 Pure. Source: `TransactionalMessageBridge.java`, `EndTransactionProcessor.java`.
 """
 
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from ledgermq.broker.records.delayed_messages import Target, target_of
@@ -13,6 +14,7 @@ from ledgermq.protocol.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    SENDER_ACCOUNT,
     TAGS,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED_QUEUE_OFFSET,
@@ -28,6 +30,12 @@ from ledgermq.state import names
 HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"
 # Marks a record of ends: the half message may be removed from the walk.
 _ENDED_TAG: Final = "d"
+_MARK_CHARS: Final = 32
+_BROKERS_PROPERTIES: Final = (
+    SENDER_ACCOUNT,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
+)
 
 
 class HalfMessage(NamedTuple):
@@ -42,6 +50,8 @@ class HalfMessage(NamedTuple):
     immunity_ms: int | None
     # Offset that its producer knows it by, when it is a copy from its time of immunity.
     prepared_offset: int | None
+    # Mark of the account that sent it; None when nobody had to sign.
+    account_mark: str | None
 
     @property
     def is_copy(self) -> bool:
@@ -49,9 +59,26 @@ class HalfMessage(NamedTuple):
         return self.check_count > 0 or self.prepared_offset is not None
 
 
-def half_message(message: AppendMessage) -> AppendMessage:
-    """Returns a message as it waits for the end of its transaction: visible to nobody."""
+def account_mark(access_key: str) -> str:
+    """Returns what a half message says of the account that sent it: as long for every account, and
+    of characters that properties may have.
+    """
+    return sha256(access_key.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK_CHARS]
+
+
+def half_message(message: AppendMessage, account: str | None = None) -> AppendMessage:
+    """Returns a message as it waits for the end of its transaction: visible to nobody.
+
+    Args:
+        message: as it was sent.
+        account: access key that signed it; None where nobody has to sign.
+    """
     properties = decode_properties(message.properties)
+    # Only a broker says that.
+    for name in _BROKERS_PROPERTIES:
+        properties.pop(name, None)
+    if account is not None:
+        properties[SENDER_ACCOUNT] = account_mark(account)
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QUEUE_ID] = str(message.queue_id)
     return message._replace(
@@ -80,6 +107,7 @@ def half_from(raw: bytes) -> HalfMessage | None:
         _number(properties.get(TRANSACTION_CHECK_TIMES)) or 0,
         None if immunity_s is None else immunity_s * 1000,
         _number(properties.get(TRANSACTION_PREPARED_QUEUE_OFFSET)),
+        properties.get(SENDER_ACCOUNT),
     )
 
 
@@ -87,6 +115,10 @@ def committed_message(half: HalfMessage) -> AppendMessage:
     """Returns what the real topic gets when a transaction is committed."""
     record = half.record
     message = copy_of(record)
+    if half.account_mark is not None:
+        properties = {**half.properties}
+        del properties[SENDER_ACCOUNT]
+        message = message._replace(properties=format_properties(properties).encode())
     return message._replace(
         topic=half.target.topic,
         queue_id=half.target.queue_id,

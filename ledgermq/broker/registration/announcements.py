@@ -248,10 +248,17 @@ class Announcements:
             ha_server_addr=identity.ha_address,
             broker_id=identity.broker_id,
             body_crc32=crc32_masked(body),
+            ledger_term=self._ledger_term(identity),
         )
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
         known = Known(identity, number, version)
         return Announcement(request, known, is_all, is_last, is_partial)
+
+    def _ledger_term(self, identity: Identity) -> int | None:
+        """By it a name server tells a leader from those before; nobody else has one."""
+        if identity.broker_id != LEADER_BROKER_ID or not self._config.is_group_member:
+            return None
+        return identity.term
 
     # What a name server is asked.
 

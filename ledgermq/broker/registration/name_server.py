@@ -41,6 +41,7 @@ from ledgermq.protocol.errors import (
     RequestTimeoutError,
 )
 from ledgermq.protocol.properties_file import parse_properties
+from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.tcp_times import REGISTRATION_TIMES
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import (
@@ -92,6 +93,7 @@ class NameServer:
         answer_timeout_ms: int,
         output: TurnOutput,
         tls: ClientTls | None = None,
+        account: Credentials | None = None,
         chance: Callable[[], float] = random,
     ) -> None:
         """Opens nothing yet.
@@ -103,10 +105,12 @@ class NameServer:
             answer_timeout_ms: longest wait for an answer.
             output: shared with the broker's other connections.
             tls: for connections with TLS; None for plain ones.
+            account: signs all that is told; None where name servers need none.
             chance: draws from [0, 1), so that brokers that lost it do not come back in step.
         """
         self._reactor = reactor
         self._announcements = announcements
+        self._account = account
         self._chance = chance
         self._patience_min_ms = min(_PATIENCE_MIN_MS, answer_timeout_ms)
         self._patience_max_ms = answer_timeout_ms
@@ -170,6 +174,13 @@ class NameServer:
             self._tell(connection)
         else:
             self._ask(connection, question, self._known.identity, self._version_told)
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Adds the signature of this broker's account, if it has one."""
+        if self._account is not None:
+            request.ext_fields = self._account.signed(
+                request.ext_fields, request.body, request.code
+            )
 
     def leave(self) -> None:
         """Tells it nothing more."""
@@ -250,6 +261,7 @@ class NameServer:
     ) -> None:
         asked = self._asked = _Asked(identity, take)
         self._unanswered_count += 1
+        self.sign(request)
         connection.request(request, self._patience_ms).addCallbacks(
             self._answered,
             self._not_answered,

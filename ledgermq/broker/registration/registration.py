@@ -21,6 +21,7 @@ from ledgermq.broker.registration.name_server import NameServer
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import UnRegisterBrokerRequestHeader
+from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import TurnOutput
 from ledgermq.state.topics import TopicTable
@@ -44,6 +45,7 @@ class Registration:
         address: Callable[[], str],
         ha_address: Callable[[], str],
         tls: ClientTls | None = None,
+        account: Credentials | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -56,6 +58,7 @@ class Registration:
             address: of this broker for clients; asked when it is known.
             ha_address: where slaves of this broker copy its log; with a ledger nobody listens.
             tls: for connections with TLS; None for plain ones.
+            account: by which this broker registers; None where name servers need none.
         """
         self._config = config
         self._reactor = reactor
@@ -71,6 +74,7 @@ class Registration:
                 answer_timeout_ms=config.register_timeout_ms,
                 output=output,
                 tls=tls,
+                account=account,
             )
             for text in config.namesrv_addresses
         }
@@ -145,6 +149,7 @@ class Registration:
                     broker_id=server.registered_id,
                 ),
             )
+            server.sign(request)
             waiting.append(connection.request(request, _UNREGISTER_TIMEOUT_MS))
         return DeferredList(waiting, consumeErrors=True)
 

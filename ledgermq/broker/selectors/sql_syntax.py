@@ -34,6 +34,7 @@ DEPTH_MAX: Final = 64
 # Of the tree: a chain inside of a chain is less deep in the text than in the tree.
 _HEIGHT_MAX: Final = 2 * DEPTH_MAX
 _ORDERS: Final = (">", ">=", "<", "<=")
+_SIGN: Final = TokenKind.SIGN
 _EQUALITIES: Final = ("=", "<>")
 
 Value = str | int | float | bool | None
@@ -139,7 +140,9 @@ class _Parser:
         self._depth = 0
         self._end = 0
         self._token = next_token(expression, 0)
-        self._end = self._token.position + len(self._token.text)
+        # Of the token at hand, when it is a sign or a word of the language; "" otherwise.
+        self._sign = ""
+        self._note()
 
     def parse(self) -> Node:
         start = self._token
@@ -157,14 +160,19 @@ class _Parser:
         """Leaves the token at hand and returns it."""
         token = self._token
         self._token = next_token(self._expression, self._end)
-        self._end = self._token.position + len(self._token.text)
+        self._note()
         return token
 
+    def _note(self) -> None:
+        kind, text, position = self._token
+        self._end = position + len(text)
+        self._sign = text if kind is _SIGN else ""
+
     def _at(self, *signs: str) -> bool:
-        return self._token.kind is TokenKind.SIGN and self._token.text in signs
+        return self._sign in signs
 
     def _expect(self, sign: str) -> None:
-        if not self._at(sign):
+        if self._sign != sign:
             raise self._error(self._token, f"{sign} is expected here")
         self._advance()
 
@@ -181,10 +189,10 @@ class _Parser:
     def _or(self) -> Node:
         start = self._token
         node = self._and()
-        if not self._at("OR"):
+        if self._sign != "OR":
             return node
         operands = [self._truth(node, start)]
-        while self._at("OR"):
+        while self._sign == "OR":
             self._advance()
             start = self._token
             operands.append(self._truth(self._and(), start))
@@ -193,10 +201,10 @@ class _Parser:
     def _and(self) -> Node:
         start = self._token
         node = self._equal()
-        if not self._at("AND"):
+        if self._sign != "AND":
             return node
         operands = [self._truth(node, start)]
-        while self._at("AND"):
+        while self._sign == "AND":
             self._advance()
             start = self._token
             operands.append(self._truth(self._equal(), start))
@@ -211,7 +219,7 @@ class _Parser:
                 self._deeper(self._advance())
                 equal = self._equality(node, self._compare(), sign)
                 node = Not(equal) if sign.text == "<>" else equal
-            elif self._at("IS"):
+            elif self._sign == "IS":
                 self._deeper(self._advance())
                 is_not = self._at("NOT")
                 if is_not:
@@ -246,7 +254,7 @@ class _Parser:
             elif self._at("BETWEEN", "IN"):
                 self._deeper(sign)
                 node = self._range_or_list(node)
-            elif self._at("NOT"):
+            elif self._sign == "NOT":
                 self._deeper(self._advance())
                 node = self._range_or_list(node, is_not=True)
             else:
@@ -283,7 +291,7 @@ class _Parser:
             raise self._error(sign, "only a property can be looked up with IN")
         self._expect("(")
         texts = [self._text()]
-        while self._at(","):
+        while self._sign == ",":
             self._advance()
             texts.append(self._text())
         self._expect(")")
@@ -317,7 +325,7 @@ class _Parser:
 
     def _primary(self) -> Node:
         token = self._token
-        if self._at("("):
+        if self._sign == "(":
             self._deeper(self._advance())
             node = self._or()
             self._expect(")")

@@ -22,6 +22,8 @@ from ledgermq.state.errors import SubscriptionParseError
 WORDS: Final = frozenset(("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"))
 
 _SKIPPED: Final = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|/\*.*?\*/)+", re.DOTALL)
+# What that begins with; nothing, at the end of the text.
+_SKIPPED_BEGINS: Final = frozenset(("", " ", "\t", "\n", "\r", "\f", "-", "/"))
 # In an order in which the first alternative that fits is the longest one.
 _TOKEN: Final = re.compile(
     r"(?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
@@ -44,6 +46,12 @@ class TokenKind(Enum):
     # A sign, or a word of the language in capitals.
     SIGN = "sign"
     END = "end"
+
+
+_KINDS: Final[dict[str | None, TokenKind]] = {kind.value: kind for kind in TokenKind}
+_NAME: Final = TokenKind.NAME
+_SIGN: Final = TokenKind.SIGN
+_WORD_CHARS_MAX: Final = max(map(len, WORDS))
 
 
 class Token(NamedTuple):
@@ -75,16 +83,19 @@ def next_token(expression: str, position: int) -> Token:
     Raises:
         SqlSyntaxError: no token begins there.
     """
-    skipped = _SKIPPED.match(expression, position)
-    if skipped is not None:
-        position = skipped.end()
-    if position >= len(expression):
-        return Token(TokenKind.END, "", position)
+    if expression[position : position + 1] in _SKIPPED_BEGINS:
+        skipped = _SKIPPED.match(expression, position)
+        if skipped is not None:
+            position = skipped.end()
+        if position >= len(expression):
+            return Token(TokenKind.END, "", position)
     match = _TOKEN.match(expression, position)
     if match is None:
         raise SqlSyntaxError(expression, position, "no word of the language begins here")
-    text = match.group()
-    kind = TokenKind(match.lastgroup)
-    if kind is TokenKind.NAME and text.upper() in WORDS:
-        return Token(TokenKind.SIGN, text.upper(), position)
+    text = match[0]
+    kind = _KINDS[match.lastgroup]
+    if kind is _NAME and len(text) <= _WORD_CHARS_MAX:
+        word = text.upper()
+        if word in WORDS:
+            return Token(_SIGN, word, position)
     return Token(kind, text, position)

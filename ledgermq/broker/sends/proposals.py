@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from ledgermq.broker.counts.put_times import PutTimes
 from ledgermq.broker.sends.answering import take_answers, wait_for
 from ledgermq.broker.sends.gathering import OpenTopic, gather
 from ledgermq.broker.sends.waiting import (
@@ -140,9 +141,12 @@ class Proposals:
         self.count = 0
         self.bytes = 0
         # Since the start: messages committed and answered, their bytes, and messages that failed.
+        self.times = PutTimes()
         self.committed_count = 0
         self.committed_bytes = 0
         self.failed_count = 0
+        # Of those, by the class of the error.
+        self.failures: dict[str, int] = {}
 
     def add(
         self,
@@ -304,7 +308,9 @@ class Proposals:
 
     def _wait_for(self, requests: list[Request], results: list[AppendResult]) -> None:
         """Queues requests whose messages are in the log now."""
-        deadline_ms = self._clock_ms() + self._limits.commit_timeout_ms
+        now_ms = self._clock_ms()
+        self.times.appended(results[-1].index, len(results), now_ms)
+        deadline_ms = now_ms + self._limits.commit_timeout_ms
         for_all, not_for_slaves = wait_for(
             requests, results, self._id_prefix, deadline_ms, without_slaves
         )
@@ -318,6 +324,8 @@ class Proposals:
         Args:
             end_index: first index that is not committed.
         """
+        if self.times.waits_below(end_index):
+            self.times.committed(end_index, self._clock_ms())
         if self._without_slaves:
             self._answer(self._without_slaves, end_index)
         self._answer(self._waiting, end_index)
@@ -393,6 +401,7 @@ class Proposals:
     def fail_all(self, error: BrokerError) -> None:
         """Fails everything that is gathered or waits; used when leadership is lost."""
         requests = self._requests
+        self.times.forget()
         self._messages, self._requests = [], []
         self._fail_unappended(requests, error)
         waiting = [*self._waiting, *self._without_slaves]
@@ -431,6 +440,8 @@ class Proposals:
         self.count -= entry.message_count
         self.bytes -= entry.size_bytes
         self.failed_count += entry.message_count
+        kind = type(error).__name__
+        self.failures[kind] = self.failures.get(kind, 0) + entry.message_count
         if entry.connection is not None:
             self._refuse(entry.connection, entry.opaque, entry.serialize_type, error)
         elif entry.done is not None:

@@ -50,7 +50,7 @@ from ledgermq.protocol.properties import (
     format_properties,
     parse_properties,
 )
-from ledgermq.protocol.quick_frames import read_quick_sends
+from ledgermq.protocol.quick_frames import QuickSend, read_quick_sends
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, V6_HOSTS_BYTES
 from ledgermq.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
@@ -77,6 +77,10 @@ _CLUSTER_MARK: Final = f"{CLUSTER}\x01"
 _TIMER_MARK: Final = "TIMER_DEL"
 # Of INNER_MULTI_DISPATCH, and of offsets that only a leader may write.
 _LIGHT_MARK: Final = "INNER_MULTI_"
+
+
+# Returns how many quick sends, from the front of a connection's frames, access control lets pass.
+CountSends = Callable[[CommandProtocol, list[bytes], list[QuickSend]], int]
 
 
 class SendProcessor:
@@ -134,12 +138,18 @@ class SendProcessor:
         self._generation = -1
         statistics.count_from(self._take_counts)
 
-    def send_quick(self, connection: CommandProtocol, frames: list[bytes]) -> int:
+    def send_quick(
+        self,
+        connection: CommandProtocol,
+        frames: list[bytes],
+        count_sends: CountSends | None = None,
+    ) -> int:
         """Takes the quick sends at the front of a chunk, up to a frame that is none.
 
         Args:
             connection: who sends.
             frames: without their length bytes.
+            count_sends: None: there is no access control.
 
         Returns: how many were taken; they are answered when they are committed. Those that are
             refused are not: `send` says why, to each.
@@ -150,6 +160,8 @@ class SendProcessor:
         if self._topics.generation != self._generation:
             self._forget_topics()
         sends = read_quick_sends(frames)
+        if sends and count_sends is not None:
+            sends = sends[: count_sends(connection, frames, sends)]
         if not sends:
             return 0
         return self._proposals.add_quick(
@@ -448,7 +460,7 @@ class SendProcessor:
             command.body, text,
         )  # fmt: skip
         if is_half:
-            message = self._half(message)
+            message = self._half(message, connection.account)
         elif level:
             message = waiting_message(message, level)
         topic_bytes = max(len(topic.name), len(message.topic))
@@ -470,7 +482,7 @@ class SendProcessor:
         counter[1] += size
         return None
 
-    def _half(self, message: AppendMessage) -> AppendMessage:
+    def _half(self, message: AppendMessage, account: str | None) -> AppendMessage:
         """The half message of a transaction; its topic is made with the first one."""
         if self._config.refuses_transactions:
             raise NoPermissionError(
@@ -478,7 +490,7 @@ class SendProcessor:
                 " forbidden (key rejectTransactionMessage)"
             )
         self._state.topic_for_group(names.HALF_TOPIC, 1, 0)
-        return half_message(message)
+        return half_message(message, account)
 
     def _check_size(self, record_bytes: int, body_bytes: int, properties_bytes: int) -> None:
         if properties_bytes > PROPERTIES_BYTES_MAX:

@@ -7,13 +7,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.broker.ha.plain_member import PlainMember
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.sends.proposals import Proposals
-from ledgermq.broker.service.plain_member import PlainMember
-from ledgermq.broker.service.schedule import Schedule
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.transfer import Transfer
+from ledgermq.protocol.transport.schedule import Schedule
 
 _CHECK_MS: Final = 10
 # How long a stopping leader waits for another one.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ledgermq.broker.access.rules_table import RulesTable
+from ledgermq.broker.audit.watch import Watch
 from ledgermq.broker.clients.client_table import ClientTable
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.rates import Rates
@@ -30,6 +31,8 @@ class Parts:
     rates: Rates
     # Rules of access control; None while it is off.
     rules: RulesTable | None
+    # Notes changes and refusals; None where nothing is noted.
+    audit: Watch | None = None
     # Address and port of this broker as records hold them.
     store_host: tuple[bytes, int]
     machine_memory_bytes: int

@@ -1,11 +1,14 @@
 """The table of processors: each request code with the function that answers it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.access.needs import Surroundings
 from ledgermq.broker.access.processor import AccessProcessor
+from ledgermq.broker.access.questions import may_be_asked
+from ledgermq.broker.access.quotas import Quotas
 from ledgermq.broker.admin.query import QueryProcessor
 from ledgermq.broker.admin.runtime_info import AdminProcessor
 from ledgermq.broker.admin.topics import TopicProcessor
@@ -15,7 +18,8 @@ from ledgermq.broker.clients.reply import ReplyProcessor
 from ledgermq.broker.clients.request_limits import with_limits
 from ledgermq.broker.config.built_in_topics import built_in_topics
 from ledgermq.broker.counts.statistics import Statistics
-from ledgermq.broker.dispatch import Processor, TakeFrames
+from ledgermq.broker.dispatch import AdmitsLarge, Processor, TakeFrames
+from ledgermq.broker.ha.roles import waits_for_slaves
 from ledgermq.broker.offsets.processor import OffsetProcessor
 from ledgermq.broker.pulls.offset_moved import OffsetMovedEvents
 from ledgermq.broker.pulls.pull import PullProcessor
@@ -25,7 +29,6 @@ from ledgermq.broker.sends.light_admission import LightAdmission
 from ledgermq.broker.sends.send import SendProcessor
 from ledgermq.broker.service.admin_table import admin_processors
 from ledgermq.broker.service.parts import Parts
-from ledgermq.broker.service.replication import waits_for_slaves
 from ledgermq.broker.waits.delay import DelayedDelivery
 from ledgermq.broker.waits.deliveries import Deliveries
 from ledgermq.broker.waits.send_back import SendBackProcessor
@@ -33,6 +36,7 @@ from ledgermq.broker.waits.transaction_ends import ProducerQuestions, Transactio
 from ledgermq.broker.waits.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.quick_frames import COMPILED
+from ledgermq.protocol.signature_check import STRONG, SignatureCheck
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
 
@@ -48,9 +52,13 @@ class Processors:
     delays: DelayedDelivery
     transactions: Transactions
     statistics: Statistics
+    # What the broker says of itself (code 28).
+    runtime_table: Callable[[], dict[str, str]]
     table: dict[int, Processor]
     # The quick road of quick sends and pulls; None where there is none.
     take_frames: TakeFrames | None
+    # Says which large requests of strangers come; None without access control.
+    admits_large: AdmitsLarge | None
 
 
 def bind_processors(parts: Parts) -> Processors:
@@ -76,9 +84,11 @@ def bind_processors(parts: Parts) -> Processors:
             now_ms=parts.now_ms,
             clock_ms=parts.clock_ms,
         ).note,
+        parts.soon,
     )
     clients = _clients(parts)
     delays = _delays(parts)
+    admin = _admin(parts, pulls, delays)
     transactions = _transactions(parts)
     ends = TransactionProcessor(
         parts.config, parts.leadership, transactions, parts.proposals, records
@@ -102,37 +112,45 @@ def bind_processors(parts: Parts) -> Processors:
         **_senders(parts, sends, statistics, records),
         **_offsets(parts),
         **_topics(parts),
-        **_questions(parts, pulls, delays, statistics, records),
+        **_questions(parts, admin, statistics, records),
         **admin_processors(parts, statistics, records),
         **_access(parts),
     }
+    guard = _guard(parts, records)
     by_number = {int(request_code): processor for request_code, processor in table.items()}
-    if parts.rules is not None:
-        around = Surroundings(records, names.reply_topic(parts.config.cluster_name))
-        by_number = Guard(parts.rules, around).protect(by_number)
-    # Before the guard, which reads bodies, too.
-    by_number = with_limits(by_number, parts.config)
     return Processors(
         pulls=pulls,
         clients=clients,
         delays=delays,
         transactions=transactions,
         statistics=statistics,
-        table=by_number,
-        # Access control looks at commands, and uncompiled the road is none.
-        take_frames=_quick_road(parts, pulls, sends) if COMPILED and parts.rules is None else None,
+        runtime_table=admin.runtime_table,
+        table=_around(by_number, parts, guard),
+        # Uncompiled the road is none.
+        take_frames=_quick_road(parts, pulls, sends, guard) if _has_quick_road(parts) else None,
+        admits_large=None if guard is None else guard.admits_large,
     )
 
 
-def _quick_road(parts: Parts, pulls: PullProcessor, sends: SendProcessor) -> TakeFrames:
+def _has_quick_road(parts: Parts) -> bool:
+    """The quick road knows stock signatures alone."""
+    return COMPILED and (parts.rules is None or parts.config.signature_wanted != STRONG)
+
+
+def _quick_road(
+    parts: Parts, pulls: PullProcessor, sends: SendProcessor, guard: Guard | None
+) -> TakeFrames:
     """Takes quick pulls from the front of a chunk, then quick sends; few clients mix them."""
-    take_pulls, take_sends = QuickPulls(pulls, parts.messages).take, sends.send_quick
+    quick = None if guard is None else guard.of_quick_road()
+    lets_pull, count_sends = (None, None) if quick is None else (quick.lets_pull, quick.count_sends)
+    take_pulls, take_sends = QuickPulls(pulls, parts.messages, lets_pull).take, sends.send_quick
 
     def take(connection: CommandProtocol, frames: list[bytes]) -> int:
         taken = take_pulls(connection, frames)
-        if not taken:
-            return take_sends(connection, frames)
-        return taken if taken == len(frames) else taken + take_sends(connection, frames[taken:])
+        if taken == len(frames):
+            return taken
+        rest = frames[taken:] if taken else frames
+        return taken + take_sends(connection, rest, count_sends)
 
     return take
 
@@ -148,14 +166,32 @@ def _clients(parts: Parts) -> ClientProcessor:
     )
 
 
+def _around(table: dict[int, Processor], parts: Parts, guard: Guard | None) -> dict[int, Processor]:
+    """What stands around processors, from the inside: who notes, who refuses, who bounds."""
+    if parts.audit is not None:
+        table = parts.audit.around(table)
+    if guard is not None:
+        table = guard.protect(table)
+    # Before the guard, which reads bodies, too.
+    return with_limits(table, parts.config)
+
+
+def _guard(parts: Parts, records: VisibleRecords) -> Guard | None:
+    if parts.rules is None:
+        return None
+    reply_topic = names.reply_topic(parts.config.cluster_name)
+    quotas = Quotas(parts.config, parts.clock_ms)
+    told = None if parts.audit is None else parts.audit.refused
+    signatures = SignatureCheck(parts.config.signature_wanted, parts.now_ms, parts.clock_ms)
+    return Guard(parts.rules, Surroundings(records, reply_topic), quotas, told, signatures)
+
+
 def _access(parts: Parts) -> dict[RequestCode, Processor]:
     """Rules of access control; nobody answers for them while it is off."""
     if parts.rules is None:
         return {}
     address = f"{parts.config.address_host}:{parts.store_host[1]}"
-    access = AccessProcessor(
-        parts.config, parts.leadership, parts.state.write_access, parts.rules, address
-    )
+    access = AccessProcessor(parts.config, parts.leadership, parts.rules, address)
     return {
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: access.put_account,
         RequestCode.DELETE_ACL_CONFIG: access.delete_account,
@@ -196,7 +232,7 @@ def _transactions(parts: Parts) -> Transactions:
         parts.state,
         Deliveries(parts.proposals, parts.state.plan_body, parts.store_host, parts.now_ms),
         parts.proposals,
-        ProducerQuestions(parts.clients).ask,
+        ProducerQuestions(parts.clients, may_be_asked(parts.rules)).ask,
         Rules(
             check_interval_ms=config.transaction_check_ms,
             immunity_ms=config.transaction_immunity_ms,
@@ -296,22 +332,8 @@ def _topics(parts: Parts) -> dict[RequestCode, Processor]:
     }
 
 
-def _questions(
-    parts: Parts,
-    pulls: PullProcessor,
-    delays: DelayedDelivery,
-    statistics: Statistics,
-    records: VisibleRecords,
-) -> dict[RequestCode, Processor]:
-    queries = QueryProcessor(
-        parts.config,
-        parts.state,
-        parts.clients,
-        parts.messages,
-        records,
-        lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
-    )
-    admin = AdminProcessor(
+def _admin(parts: Parts, pulls: PullProcessor, delays: DelayedDelivery) -> AdminProcessor:
+    return AdminProcessor(
         parts.config,
         parts.leadership,
         parts.state,
@@ -322,6 +344,22 @@ def _questions(
         parts.messages,
         delays,
         parts.now_ms,
+    )
+
+
+def _questions(
+    parts: Parts,
+    admin: AdminProcessor,
+    statistics: Statistics,
+    records: VisibleRecords,
+) -> dict[RequestCode, Processor]:
+    queries = QueryProcessor(
+        parts.config,
+        parts.state,
+        parts.clients,
+        parts.messages,
+        records,
+        lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
     )
     return {
         RequestCode.QUERY_MESSAGE: queries.query,

@@ -2,6 +2,13 @@
 
 Which kind of log a broker has is decided by what lies in its directory, and by the configuration
 where nothing does: a log is never left behind for another one.
+
+The commands of the broker's state stand in this log as they do in a ledger, and state files are
+what a start reads first. A table that were changed directly and kept in its file alone would fall
+behind the log with a crash: upstream writes these files every few seconds. Delayed messages and
+ends of transactions of that time would be delivered again, for which of them the log holds is
+counted from the plan before them (`state/queue_progress.py`), and an offset that was answered as
+committed, or a topic whose messages are in the log, would be gone.
 """
 
 import os
@@ -10,7 +17,8 @@ from typing import Final
 from twisted.logger import Logger
 
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.storage.storage import LedgerStorage, Storage, store_config
+from ledgermq.broker.storage.ledger_storage import LedgerStorage
+from ledgermq.broker.storage.storage import Storage, store_config
 from ledgermq.commitlog import (
     TERM_TOPIC,
     CommitLogError,
@@ -100,11 +108,14 @@ class PlainStorage(Storage):
             offset = walk.next_offset
         return max(count, 0), False
 
-    def note_damage(self, error: Exception) -> None:
-        """Keeps what is damaged in the log, for whoever looks after this broker."""
+    def distrust(self, error: Exception) -> bool:
+        if super().distrust(error):
+            return True
+        # Nobody has another copy of the log: whoever looks after this broker is told.
         if str(error) != self._damage:
             self._damage = str(error)
             _log.error("commit log: {error}; no other copy is known", error=error)
+        return False
 
     def repair_reason(self) -> str | None:
         return self._damage

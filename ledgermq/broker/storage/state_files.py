@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ledgermq.dledger.store.filesystem import open_new
 from ledgermq.state.document import Behind, Document
 from ledgermq.state.errors import StateFileError, StateFileTooLargeError
 
@@ -115,9 +116,9 @@ class StateFile:
         """
         self.check(len(content))
         is_durable = is_durable or not (self.is_durable or self._has_copy)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = self._path.with_name(self._path.name + ".tmp")
-        with temporary.open("wb") as file:
+        with os.fdopen(open_new(str(temporary)), "wb") as file:
             file.write(content)
             if is_durable:
                 file.flush()

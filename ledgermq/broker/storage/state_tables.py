@@ -1,4 +1,4 @@
-"""The six state files of a broker, and which of them are older than what they hold.
+"""The seven state files of a broker, and which of them are older than what they hold.
 
 What is larger than a start would read is not written: the old file stays, operators are told, and
 no mark of the message store may say meanwhile that the files have what was dispatched.
@@ -182,6 +182,8 @@ class StateTables:
             table(state.offsets, "offsets", offsets),
             # Not one of upstream's.
             table(state.locks, "locks", new_file("queueLocks.json")),
+            # Nor this, which is sealed.
+            table(state.access_record, "rules", new_file("accessRules.json")),
         )
         self._delays = new_file("delayOffset.json")
         # Not one of upstream's either.

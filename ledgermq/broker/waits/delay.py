@@ -32,12 +32,12 @@ from ledgermq.commitlog import (
     MessageIllegalError,
     check_message,
 )
-from ledgermq.state.errors import BrokerError, CommitTimeoutError
+from ledgermq.state.errors import BrokerError, is_refused
 from ledgermq.state.queue_progress import QueueProgress, Run
 
 # What is appended at once: enough for tens of thousands of deliveries a second, little beside the
 # sends of a turn.
-DELIVERIES_MAX: Final = 256
+DELIVERIES_MAX: Final = 128
 _BYTES_MAX: Final = 1 << 20
 # Wait after an append that failed.
 _PAUSE_MS: Final = 1000
@@ -176,7 +176,7 @@ class DelayedDelivery:
                 return
             self._paused_until_ms = now_ms + _PAUSE_MS
             # After a time-out the append stands in the log, and counts as soon as it commits.
-            if not isinstance(error, CommitTimeoutError):
+            if is_refused(error):
                 self._progress.take_back(former)
                 self._due_ms.clear()
 

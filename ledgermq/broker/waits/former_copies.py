@@ -4,7 +4,7 @@ A producer ends a transaction by the offset that it got for its half message, wh
 stored again meanwhile, at the end of the queue, to be asked about. The leader that did so knows; a
 new one reads it here, from the part of the half queue that is not worked off: every copy that is
 still open stands there. Two copies belong together when they have the same UNIQ_KEY, which every
-producer gives its message.
+producer gives its message, the same topic and the same account.
 """
 
 from typing import Final
@@ -18,6 +18,9 @@ _READ_MAX: Final = 512
 # Open copies that are known; an end by the first offset of one beyond them is stored as it comes.
 _KNOWN_MAX: Final = 200_000
 
+# Unique key, real topic, mark of the account.
+_Identity = tuple[str, str, str | None]
+
 
 class FormerCopies:
     """What a new leader finds; it reads in parts."""
@@ -28,8 +31,8 @@ class FormerCopies:
         self._begin = 0
         self._next = 0
         self._end = 0
-        # UNIQ_KEY -> offset of the newest copy.
-        self._offsets: dict[str, int] = {}
+        # Offset of the newest copy.
+        self._offsets: dict[_Identity, int] = {}
 
     def begin(self, offset: int) -> None:
         """Forgets everything; the walk of this leader begins at `offset`."""
@@ -50,9 +53,9 @@ class FormerCopies:
             raw = self._store.record_at(physical_offset)
             half = None if raw is None else half_from(raw)
             if half is not None and half.is_copy and len(self._offsets) < _KNOWN_MAX:
-                key = half.properties.get(UNIQUE_KEY)
-                if key:
-                    self._offsets[key] = offset
+                identity = _identity(half)
+                if identity is not None:
+                    self._offsets[identity] = offset
         self._next = self._next + len(units) if units else self._end
 
     def concerns(self, half: HalfMessage) -> bool:
@@ -63,4 +66,15 @@ class FormerCopies:
         """Returns the offset of the newest copy by a former leader, None when there is none."""
         if not self.concerns(half):
             return None
-        return self._offsets.get(half.properties.get(UNIQUE_KEY, ""))
+        identity = _identity(half)
+        return None if identity is None else self._offsets.get(identity)
+
+
+def _identity(half: HalfMessage) -> _Identity | None:
+    """What a half message has in common with its copies and with no other one.
+
+    The unique key alone is whatever its sender says: an account could name that of another's half
+    message, and end that instead of its own.
+    """
+    key = half.properties.get(UNIQUE_KEY)
+    return (key, half.target.topic, half.account_mark) if key else None

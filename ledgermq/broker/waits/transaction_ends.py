@@ -4,6 +4,8 @@ the broker asks.
 Source: `EndTransactionProcessor.java`, `AbstractTransactionalMessageCheckListener.java`.
 """
 
+from collections.abc import Callable
+
 from twisted.logger import Logger
 
 from ledgermq.broker.clients.client_table import ClientTable
@@ -28,6 +30,7 @@ from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import (
     DELAY_TIME_LEVEL,
     PRODUCER_GROUP,
+    SENDER_ACCOUNT,
     UNIQUE_KEY,
     WAIT_STORE_MSG_OK,
     decode_properties,
@@ -40,6 +43,9 @@ from ledgermq.state import names
 from ledgermq.state.errors import InvalidRequestError
 
 _log = Logger()
+
+# Whether clients of an account may be asked about a half message.
+MayAsk = Callable[[HalfMessage, str], bool]
 
 
 class TransactionProcessor:
@@ -119,9 +125,10 @@ class TransactionProcessor:
 class ProducerQuestions:
     """Asks producers what became of their transactions."""
 
-    def __init__(self, clients: ClientTable) -> None:
-        """Binds the table of live producers."""
+    def __init__(self, clients: ClientTable, may_ask: MayAsk) -> None:
+        """Binds the table of live producers, and who of them may see a half message."""
         self._clients = clients
+        self._may_ask = may_ask
 
     def ask(self, half: HalfMessage, copy: AppendMessage, result: AppendResult) -> None:
         """Sends CHECK_TRANSACTION_STATE (39) to one live producer of the group.
@@ -132,9 +139,14 @@ class ProducerQuestions:
             result: where; the producer ends the transaction by this place.
         """
         group = half.properties.get(PRODUCER_GROUP, "")
-        connection = self._clients.next_producer(group)
+        connection = self._clients.next_producer(
+            group, lambda account: account is None or self._may_ask(half, account)
+        )
         if connection is None:
-            _log.info("no producer of group {group} is there to be asked", group=group)
+            _log.info(
+                "no producer of group {group} is there to be asked that may see the half message",
+                group=group,
+            )
             return
         assert isinstance(connection, CommandProtocol)
         key = half.properties.get(UNIQUE_KEY)
@@ -147,6 +159,7 @@ class ProducerQuestions:
         )
         # As upstream has it: the copy that is asked about does not wait for disks.
         properties = decode_properties(copy.properties) | {WAIT_STORE_MSG_OK: "false"}
+        properties.pop(SENDER_ACCOUNT, None)
         body = encode_record(
             half.target.topic.encode(),
             half.target.queue_id,

@@ -35,7 +35,7 @@ from ledgermq.commitlog import AppendMessage, AppendResult, MessageIllegalError,
 from ledgermq.protocol.record import Host
 from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
-from ledgermq.state.errors import BrokerError, CommitTimeoutError, SystemBusyError
+from ledgermq.state.errors import BrokerError, CommitTimeoutError, SystemBusyError, is_refused
 from ledgermq.state.queue_progress import HALF_QUEUE
 
 # Units of the half queue that are looked at in one turn, and records of ends.
@@ -196,7 +196,7 @@ class Transactions:
             if leadership == self._leadership:
                 if results is not None and error is None:
                     self._ends[results[-1].queue_offset] = (offset,)
-                elif not isinstance(error, CommitTimeoutError):
+                elif is_refused(error):
                     self._ended.pop(offset, None)
             done(error)
 
@@ -364,7 +364,7 @@ class Transactions:
                 return
             if error is not None:
                 self._paused_until_ms = now_ms + _PAUSE_MS
-                if not isinstance(error, CommitTimeoutError):
+                if is_refused(error):
                     self._progress.take_back(former)
                 return
             for (half, is_asked), message, result in zip(

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.ha.plain_member import PlainMember
 from ledgermq.broker.ha.replication import MasterReplication, SlaveReplication
 from ledgermq.broker.sends.proposals import Proposals
-from ledgermq.broker.service.plain_member import PlainMember
 from ledgermq.broker.storage.plain_storage import PlainStorage, has_plain_log
 from ledgermq.broker.storage.storage import Storage
 from ledgermq.commitlog import MessageStore, PlainMessageStore

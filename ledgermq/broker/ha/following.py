@@ -4,18 +4,18 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList
 
+from ledgermq.broker.ha.plain_member import PlainMember
+from ledgermq.broker.ha.roles import is_state_copied
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.offsets.relay import RELAY_INTERVAL_MS, OffsetRelay
 from ledgermq.broker.registration.name_server import split_address
 from ledgermq.broker.registration.registration import Registration
-from ledgermq.broker.service.plain_member import PlainMember
-from ledgermq.broker.service.replication import is_state_copied
-from ledgermq.broker.service.schedule import Schedule
 from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.protocol.tcp_times import MEMBER_TIMES
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import CommandClient, ConnectionLimits, TurnOutput
+from ledgermq.protocol.transport.schedule import Schedule
 from ledgermq.state.broker_state import BrokerState
 
 _LIMITS: Final = ConnectionLimits(first_frame_timeout_s=0, tcp_times=MEMBER_TIMES)

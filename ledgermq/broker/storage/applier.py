@@ -4,7 +4,7 @@ What is committed is answered to those who sent it, then dispatched, then the br
 told and parked pulls wake: four calls a turn, whatever came. Nobody can look between the answer
 and the dispatch, for no socket is read until the turn is over. A change of role closes the broker
 for writes at once; a member that leads opens it when everything of former terms is applied, and
-what is built in is there.
+what is built in is there, or was refused: then it tries again until it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -94,6 +94,8 @@ class BrokerApplier:
         self._arrivals: list[tuple[str, int, int, int]] = []
         # Term in which this member is about to serve: what is built in is not applied yet.
         self._opening_term: int | None = None
+        # Term in which this member serves although what is built in could not be stored.
+        self._incomplete_term: int | None = None
         # A change of role is being carried out, and told at its end.
         self._is_changing = False
         messages.on_dispatched(self._arrivals.extend)
@@ -143,21 +145,37 @@ class BrokerApplier:
         self._opening_term = term
         self._state.adopt(self._topics, self._groups, partial(self._adopted, term))
 
+    def look(self) -> None:
+        """Tries again to store what is built in, where it could not be; called each second."""
+        term, self._incomplete_term = self._incomplete_term, None
+        if term is not None and self._leadership.is_serving:
+            self._state.adopt(self._topics, self._groups, partial(self._tried_again, term))
+
+    def _tried_again(self, term: int, error: BrokerError | None) -> None:
+        if self._leadership.term != term:
+            return
+        if error is not None:
+            self._incomplete_term = term
+        else:
+            _log.info("what is built in is stored now")
+
     def _adopted(self, term: int, error: BrokerError | None) -> None:
         """What is built in is there, or cannot be stored now: the rest is served all the same."""
         if self._opening_term != term:
             return
         self._opening_term = None
         if error is not None:
-            _log.warn("what is built in is not stored: {error}", error=error)
+            _log.warn("what is built in is not stored, to be tried again: {error}", error=error)
+            self._incomplete_term = term
         self._leadership.serve()
         self._on_ready()
         if not self._is_changing:
+            _log.info("{member} serves in term {term}", member=self._self_id, term=term)
             self._on_role_changed()
 
     def _close(self) -> None:
         """Ends what only a leader may do; what waits is told why."""
-        self._opening_term = None
+        self._opening_term = self._incomplete_term = None
         self._messages.resign()
         self._state.follow()
         self._proposals.fail_all(self._leadership.refusal())
