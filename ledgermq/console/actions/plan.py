@@ -1,0 +1,43 @@
+"""Plan: what a change would do; nothing is done before somebody confirms it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+ItemState = Literal["will", "waiting", "done", "skipped", "failed", "unknown"]
+
+
+class SkippedError(Exception):
+    """An item is left alone; the text says why."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One thing that is done."""
+
+    target: str
+    before: str = ""
+    after: str = ""
+    # Does it; returns what there is to tell. Raises SkippedError to leave it alone.
+    run: Callable[[], Awaitable[str]] | None = None
+    # Returns what is now, to be compared with `before`.
+    look: Callable[[], Awaitable[str]] | None = None
+    state: ItemState = "will"
+    reason: str = ""
+
+
+# Told of target, state and reason of an item as it ends.
+Tell = Callable[[str, ItemState, str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """A change."""
+
+    summary: str
+    # What the audit log names it by.
+    object: str
+    steps: list[Step]
+    warnings: list[str] = field(default_factory=list)
+    # Does all steps at once and tells of each; None: they are done one by one.
+    run_all: Callable[[Tell], Awaitable[None]] | None = None

@@ -1,0 +1,279 @@
+"""Changes of topics, and single messages that are sent."""
+
+from functools import partial
+from typing import Final
+
+from ledgermq.console.absent import missing
+from ledgermq.console.actions.plan import Plan, SkippedError, Step
+from ledgermq.console.call import Call
+from ledgermq.console.cluster import ClusterView, Target
+from ledgermq.console.messages import find_message, text_of_place
+from ledgermq.console.sending import copied_properties, new_properties, send_once
+from ledgermq.console.shapes import actions as shapes
+from ledgermq.console.tally import Tally
+from ledgermq.console.topic_figures import load_groups, load_span, own_names
+from ledgermq.console.topic_tables import TopicEntry, kind_of
+from ledgermq.http.replies import RequestError
+from ledgermq.protocol import sysflag
+from ledgermq.protocol.bodies import ConsumeMessageDirectlyResult
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    CreateTopicRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    DeleteTopicRequestHeader,
+)
+from ledgermq.protocol.names import DEFAULT_TOPIC
+
+_KEPT_FLAGS: Final = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
+_DELIVER_S: Final = 30.0
+
+
+async def writers_of(view: ClusterView, names: list[str]) -> list[Target]:
+    """Returns who takes changes.
+
+    Raises:
+        RequestError: a broker group is not known, or has no leader.
+    """
+    brokers = await view.brokers()
+    for name in names:
+        if name not in brokers:
+            raise missing("broker", name)
+    found, without = await view.writers(names)
+    if without:
+        message = f"no leader now: {', '.join(without)}"
+        raise RequestError(409, message, code="no_leader", field="broker", value=without)
+    return found
+
+
+async def writer_of(view: ClusterView, name: str) -> str:
+    """Returns the address of who takes changes of a broker group at this moment."""
+    view.kept.drop("brokers")
+    return (await writers_of(view, [name]))[0].address
+
+
+def _text_of(entry: TopicEntry | None) -> str:
+    if entry is None:
+        return ""
+    one = entry.config
+    order = ", ordered" if one.order else ""
+    return f"{one.read_queue_nums} read, {one.write_queue_nums} write, perm {one.perm}{order}"
+
+
+async def _look(view: ClusterView, topic: str, broker: str) -> str:
+    view.kept.drop("topics")
+    return _text_of((await view.topics()).by_name.get(topic, {}).get(broker))
+
+
+async def plan_create_topic(call: Call, wanted: shapes.CreateTopic) -> Plan:
+    """Creates a topic."""
+    view = call.cluster
+    targets = await writers_of(view, wanted.brokers)
+    there = (await view.topics()).by_name.get(wanted.topic, {})
+    taken = sorted(set(there) & {target.name for target in targets})
+    if taken:
+        message = f"{', '.join(taken)} has topic {wanted.topic!r} already; change it there"
+        raise RequestError(409, message, code="exists", field="topic", value=wanted.topic)
+    attributes = f"+message.type={wanted.message_type}" if wanted.message_type else None
+    header = _header(
+        wanted.topic,
+        wanted.read_queues,
+        wanted.write_queues,
+        wanted.perm,
+        wanted.order,
+        0,
+        attributes,
+    )
+    return Plan(
+        summary=f"create topic {wanted.topic} on {len(targets)} broker groups",
+        object=f"topic {wanted.topic}",
+        steps=[_put_step(view, target.name, "", header) for target in targets],
+    )
+
+
+def _header(
+    topic: str,
+    read_queues: int,
+    write_queues: int,
+    perm: int,
+    order: bool,
+    sys_flag: int,
+    attributes: str | None,
+) -> CreateTopicRequestHeader:
+    return CreateTopicRequestHeader(
+        topic=topic,
+        default_topic=DEFAULT_TOPIC,
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=perm,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=sys_flag,
+        order=order,
+        attributes=attributes,
+    )
+
+
+def _put_step(
+    view: ClusterView, broker: str, before: str, header: CreateTopicRequestHeader
+) -> Step:
+    async def run() -> str:
+        address = await writer_of(view, broker)
+        await view.remote.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        return ""
+
+    order = ", ordered" if header.order else ""
+    after = f"{header.read_queue_nums} read, {header.write_queue_nums} write"
+    return Step(
+        target=broker,
+        before=before,
+        after=f"{after}, perm {header.perm}{order}",
+        run=run,
+        look=partial(_look, view, header.topic, broker),
+    )
+
+
+async def _entries(call: Call, topic: str) -> dict[str, TopicEntry]:
+    """Returns a topic that may be changed.
+
+    Raises:
+        RequestError: it is not there, or is the system's.
+    """
+    entries = (await call.cluster.topics(topic)).by_name.get(topic)
+    if not entries:
+        raise missing("topic", topic)
+    kind = kind_of(topic, next(iter(entries.values())), await own_names(call.cluster))
+    if kind == "system":
+        message = f"{topic} is a topic of the system"
+        raise RequestError(409, message, code="system", field="topic", value=topic)
+    return entries
+
+
+async def plan_update_topic(call: Call, wanted: shapes.UpdateTopic) -> Plan:
+    """Changes a topic."""
+    entries = await _entries(call, wanted.topic)
+    steps, warnings = [], []
+    for broker in wanted.brokers or sorted(entries):
+        entry = entries.get(broker)
+        if entry is None:
+            raise missing("broker", broker)
+        one = entry.config
+        header = _header(
+            wanted.topic,
+            one.read_queue_nums if wanted.read_queues is None else wanted.read_queues,
+            one.write_queue_nums if wanted.write_queues is None else wanted.write_queues,
+            one.perm if wanted.perm is None else wanted.perm,
+            one.order if wanted.order is None else wanted.order,
+            one.topic_sys_flag,
+            None,
+        )
+        step = _put_step(call.cluster, broker, _text_of(entry), header)
+        if step.before != step.after:
+            steps.append(step)
+        if header.read_queue_nums < one.read_queue_nums:
+            lost = one.read_queue_nums - header.read_queue_nums
+            warnings.append(f"{lost} queues of {broker} are read no more: what is in them stays")
+    summary = f"change topic {wanted.topic}"
+    return Plan(summary=summary, object=f"topic {wanted.topic}", steps=steps, warnings=warnings)
+
+
+async def plan_delete_topic(call: Call, wanted: shapes.DeleteTopic) -> Plan:
+    """Deletes a topic."""
+    view, topic = call.cluster, wanted.topic
+    entries = await _entries(call, topic)
+    tally = Tally()
+    targets = await writers_of(view, sorted(entries))
+    span = await load_span(view, tally, targets, topic)
+    groups = await load_groups(view, tally, targets, topic)
+    warnings = [f"{span.messages} messages are lost"] if span.messages else []
+    if groups:
+        warnings.append(f"{len(groups)} groups consume it: {', '.join(sorted(groups)[:10])}")
+    summary = f"delete topic {topic} with its messages"
+    steps = [delete_step(view, topic, target.name) for target in targets]
+    steps += name_server_steps(view, topic)
+    return Plan(summary=summary, object=f"topic {topic}", steps=steps, warnings=warnings)
+
+
+def delete_step(view: ClusterView, topic: str, broker: str) -> Step:
+    """Deletes a topic at a broker group."""
+
+    async def run() -> str:
+        header = DeleteTopicRequestHeader(topic=topic)
+        address = await writer_of(view, broker)
+        await view.remote.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        return ""
+
+    return Step(target=f"{broker}: {topic}", before=topic, run=run)
+
+
+def name_server_steps(view: ClusterView, topic: str) -> list[Step]:
+    """Forgets a topic at all name servers."""
+
+    def step(address: str) -> Step:
+        async def run() -> str:
+            header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+            await view.remote.call(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+            return ""
+
+        return Step(target=f"name server {address}: {topic}", before=topic, run=run)
+
+    return [step(address) for address in view.remote.name_server_addresses]
+
+
+async def plan_send_message(call: Call, wanted: shapes.SendMessage) -> Plan:
+    """Sends one message."""
+    view = call.cluster
+    await _entries(call, wanted.topic)
+    properties = new_properties(wanted.properties, wanted.keys, wanted.tags, wanted.delay_level)
+    body = wanted.body.encode("utf-8", "surrogatepass")
+
+    async def run() -> str:
+        return await send_once(view, wanted.topic, body, properties)
+
+    step = Step(target=wanted.topic, after=f"{len(body)} bytes", run=run)
+    summary = f"send a message of {len(body)} bytes to {wanted.topic}"
+    return Plan(summary=summary, object=f"topic {wanted.topic}", steps=[step])
+
+
+async def plan_resend_message(call: Call, wanted: shapes.ResendMessage) -> Plan:
+    """Sends a copy of a message."""
+    view, place = call.cluster, wanted.message
+    await _entries(call, wanted.target)
+    found = await find_message(view, wanted.topic, place.broker, place.queue, place.offset)
+    where = text_of_place(wanted.topic, place.broker, place.queue, place.offset)
+
+    async def run() -> str:
+        flags = found.record.sys_flag & _KEPT_FLAGS
+        body = bytes(found.record.body)
+        return await send_once(
+            view, wanted.target, body, copied_properties(found), flags, found.record.flag
+        )
+
+    step = Step(target=where, before=found.topic, after=wanted.target, run=run)
+    return Plan(summary=f"send a copy of {where} to {wanted.target}", object=where, steps=[step])
+
+
+async def plan_deliver_message(call: Call, wanted: shapes.DeliverMessage) -> Plan:
+    """Has one member of a group consume a message now."""
+    view, place = call.cluster, wanted.message
+    found = await find_message(view, wanted.topic, place.broker, place.queue, place.offset)
+    where = text_of_place(wanted.topic, place.broker, place.queue, place.offset)
+
+    async def run() -> str:
+        header = ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group=wanted.group,
+            client_id=wanted.client_id,
+            msg_id=found.offset_message_id,
+        )
+        address = await writer_of(view, place.broker)
+        code = RequestCode.CONSUME_MESSAGE_DIRECTLY
+        answer = await view.remote.call(address, code, header, timeout_s=_DELIVER_S)
+        told = ConsumeMessageDirectlyResult.decode(answer.body)
+        text = f"{told.consume_result} in {told.spent_time_mills} ms"
+        if told.consume_result not in ("CR_SUCCESS", "CR_COMMIT"):
+            raise SkippedError(f"the client answered {text}: {told.remark or 'no remark'}")
+        return text
+
+    step = Step(target=where, after=wanted.client_id, run=run)
+    summary = f"have {wanted.client_id} of {wanted.group} consume {where} now"
+    warning = "its offsets do not move: the message may be delivered once more"
+    return Plan(summary=summary, object=where, steps=[step], warnings=[warning])

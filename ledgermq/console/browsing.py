@@ -1,0 +1,118 @@
+"""Browsing: messages of a topic, the newest first, a part at a time; a cursor tells where to go on.
+
+A cursor holds for each queue the offset before which the next part ends, so that what comes in
+meanwhile moves nothing.
+"""
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from ledgermq.client.messages import ReceivedMessage
+from ledgermq.console.cluster import ClusterView, Target
+from ledgermq.console.messages import pull, row_of
+from ledgermq.console.shapes import messages as shapes
+from ledgermq.console.tally import FAILURES, Tally
+from ledgermq.console.topic_figures import queue_ends
+from ledgermq.http.replies import RequestError
+from ledgermq.protocol.bodies import MessageQueue
+
+_QUEUES_MAX: Final = 64
+# Of one queue: a part that brokers cut into many is read no further.
+_PULLS_MAX: Final = 20
+
+# Broker, queue, and the first offset of the part before.
+_Place = tuple[str, int, int]
+
+
+async def browse(
+    view: ClusterView,
+    tally: Tally,
+    targets: list[Target],
+    topic: str,
+    query: shapes.BrowseQuery,
+    begins: Mapping[tuple[str, int], int] | None = None,
+) -> shapes.Browsed:
+    """Returns a part of the messages of a topic.
+
+    Args:
+        view, tally, targets: whom to ask.
+        topic: its name.
+        query: where to go on, and how many.
+        begins: by broker and queue, the first offset that counts; None: all, and else those alone.
+
+    Raises:
+        RequestError: the cursor is none of ours.
+    """
+    befores = _read_cursor(query.cursor)
+    addresses = {target.name: target.address for target in targets}
+    ranges: list[tuple[MessageQueue, int, int]] = []
+    total = 0
+    ends = await queue_ends(view, tally, targets, topic)
+    for queue, its_ends in sorted(ends.items())[:_QUEUES_MAX]:
+        place = (queue.broker_name, queue.queue_id)
+        if begins is not None and place not in begins:
+            continue
+        begin = max(its_ends.min_offset, 0 if begins is None else begins[place])
+        total += max(its_ends.max_offset - begin, 0)
+        ranges.append((queue, begin, min(befores.get(place, its_ends.max_offset), 2**62)))
+
+    async def read(queue: MessageQueue, begin: int, end: int) -> list[ReceivedMessage]:
+        first = max(begin, end - query.limit)
+        try:
+            return await _read(view, addresses[queue.broker_name], queue, first, end)
+        except FAILURES as error:
+            tally.failed(queue.broker_name, addresses[queue.broker_name], error)
+            return []
+
+    found = await asyncio.gather(*(read(*one) for one in ranges))
+    messages = [message for part in found for message in part]
+    messages.sort(key=lambda one: (-one.store_timestamp_ms, one.queue, -one.queue_offset))
+    shown = messages[: query.limit]
+    rest: list[_Place] = []
+    for (queue, begin, end), part in zip(ranges, found, strict=True):
+        mine = [one.queue_offset for one in shown if one.queue == queue]
+        floor = max(begin, end - query.limit)
+        # What lies in the part and was not to be had (a hole) is not asked for again.
+        before = min(mine) if mine else end if part else floor
+        if before > begin:
+            rest.append((queue.broker_name, queue.queue_id, before))
+    return shapes.Browsed(
+        rows=[row_of(one) for one in shown],
+        total=total,
+        next=_cursor(rest) if rest else None,
+        answers=tally.answers(),
+    )
+
+
+async def _read(
+    view: ClusterView, address: str, queue: MessageQueue, begin: int, end: int
+) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    offset = begin
+    for _ in range(_PULLS_MAX):
+        if offset >= end:
+            break
+        pulled = await pull(view, address, queue, offset, min(end - offset, 32))
+        found += [one for one in pulled.messages if begin <= one.queue_offset < end]
+        if pulled.next_offset <= offset:
+            break
+        offset = pulled.next_offset
+    return found
+
+
+def _cursor(places: list[_Place]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(places)).decode()
+
+
+def _read_cursor(text: str) -> dict[tuple[str, int], int]:
+    if not text:
+        return {}
+    try:
+        places = msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=list[_Place])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RequestError(400, "this cursor is none of ours", field="cursor") from error
+    return {(broker, queue): max(before, 0) for broker, queue, before in places}

@@ -1,0 +1,134 @@
+"""Identity: the clusters as one account sees them; each account asks with its own signature.
+
+So what an account may see and change is judged by the brokers, as it is for any tool, and nothing
+that one account was shown is kept for another.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from ledgermq.client.config import ClientConfig
+from ledgermq.console.cluster import ClusterView
+from ledgermq.console.remote import Remote
+from ledgermq.console.sampler import Sampler
+from ledgermq.console.shapes.session import Cluster, Clusters
+from ledgermq.console.tally import FAILURES, Tally
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.route import ClusterInfo
+
+_CLUSTERS_MAX: Final = 200
+_AGE_S: Final = 2.0
+_NEW_AGE_S: Final = 0.1
+
+
+class Sight(NamedTuple):
+    """A cluster, and who looks at it again and again."""
+
+    view: ClusterView
+    sampler: Sampler
+
+
+class _Found(NamedTuple):
+    remote: Remote
+    info: ClusterInfo
+    name: str
+
+
+class Identity:
+    """One account, or nobody's."""
+
+    def __init__(
+        self, name_servers: Sequence[str], config: ClientConfig, now_ms: Callable[[], int]
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            name_servers: sets of name servers, each ``host:port;host:port``.
+            config: credentials and TLS.
+            now_ms: the wall clock.
+
+        Raises:
+            ConfigError: an address is wrong.
+        """
+        self.remotes = [Remote(text, config) for text in name_servers]
+        self._now_ms = now_ms
+        self._sights: dict[str, Sight] = {}
+        self._found: tuple[float, dict[str, _Found], Tally] | None = None
+
+    async def clusters(self) -> Clusters:
+        """Returns all clusters."""
+        found, tally = await self._find()
+        rows = [
+            Cluster(
+                id=cluster_id,
+                name=one.name,
+                name_servers=list(one.remote.name_server_addresses),
+                broker_groups=len(one.info.cluster_addr_table[one.name]),
+                brokers=sum(
+                    len(one.info.broker_addr_table[broker].broker_addrs)
+                    for broker in one.info.cluster_addr_table[one.name]
+                    if broker in one.info.broker_addr_table
+                ),
+            )
+            for cluster_id, one in sorted(found.items())
+        ]
+        return Clusters(clusters=rows, answers=tally.answers())
+
+    async def find(self, cluster_id: str) -> Sight | None:
+        """Returns a cluster; None when there is none of that id.
+
+        One that was there once stays, whether its name servers answer or not.
+        """
+        sight = self._sights.get(cluster_id)
+        if sight is None:
+            one = (await self._find())[0].get(cluster_id)
+            if one is None:
+                # It may have come this very moment.
+                one = (await self._find(0.0))[0].get(cluster_id)
+            # Another one may have asked at the same time.
+            sight = self._sights.get(cluster_id)
+            if one is not None and sight is None and len(self._sights) < _CLUSTERS_MAX:
+                view = ClusterView(cluster_id, one.name, one.remote)
+                sight = self._sights[cluster_id] = Sight(view, Sampler(view, self._now_ms))
+                sight.sampler.start()
+        return sight
+
+    async def look_at_all(self) -> None:
+        """Begins to look at all clusters that there are."""
+        for cluster_id in (await self._find())[0]:
+            await self.find(cluster_id)
+
+    async def close(self) -> None:
+        """Ends all looks and closes all connections."""
+        for sight in self._sights.values():
+            sight.sampler.stop()
+            sight.view.close()
+        await asyncio.gather(*(remote.close() for remote in self.remotes))
+
+    async def _find(self, age_max_s: float = _AGE_S) -> tuple[dict[str, _Found], Tally]:
+        """Clusters by id: the name, and behind @ the first name server where names are not one."""
+        now_s = asyncio.get_running_loop().time()
+        if self._found is not None:
+            loaded_s, found, tally = self._found
+            if now_s - loaded_s < (age_max_s if found else min(age_max_s, _NEW_AGE_S)):
+                return found, tally
+        tally = Tally()
+        infos = await asyncio.gather(*(self._ask(tally, remote) for remote in self.remotes))
+        found = {}
+        for remote, info in zip(self.remotes, infos, strict=True):
+            for name in () if info is None else sorted(info.cluster_addr_table):
+                assert info is not None
+                plain = name if remote is self.remotes[0] else f"{name}@{remote.name_servers}"
+                found[plain.partition(";")[0]] = _Found(remote, info, name)
+        self._found = (now_s, found, tally)
+        return found, tally
+
+    async def _ask(self, tally: Tally, remote: Remote) -> ClusterInfo | None:
+        tally.asked(remote.name_servers)
+        try:
+            answer = await remote.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+            return ClusterInfo.decode(answer.body)
+        except FAILURES as error:
+            tally.failed("name server", remote.name_servers, error)
+            return None

@@ -1,0 +1,334 @@
+"""Sessions: who is signed in, for how long, and how often somebody may try.
+
+An account is proven by the brokers: they answer a request that is signed with its secret, and
+refuse the same request signed with another one. The secret is kept in memory, for the requests of
+the session, and is nowhere else.
+"""
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ledgermq import __version__
+from ledgermq.client.config import ClientConfig
+from ledgermq.client.errors import RefusedError, UnreachableError
+from ledgermq.console.identity import Identity
+from ledgermq.console.remote import Remote
+from ledgermq.console.shapes.session import Role, SignIn
+from ledgermq.console.shapes.session import Session as SessionShape
+from ledgermq.console.tally import FAILURES, reason_of
+from ledgermq.http.replies import RequestError
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.route import MASTER_ID, ClusterInfo
+from ledgermq.protocol.signature import Credentials
+
+COOKIE: Final = "ledgermq_session"
+_IDLE_S: Final = 1800.0
+_WHOLE_S: Final = 12 * 3600.0
+_SESSIONS_MAX: Final = 200
+# Tries of one address, and of all, in a minute.
+_TRIES_MAX: Final = 5
+_ALL_TRIES_MAX: Final = 60
+_MINUTE_S: Final = 60.0
+# An account that was changed ends its sessions so soon.
+_PROVEN_S: Final = 60.0
+_WRONG: Final = "access key or secret key is wrong"
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One browser or program."""
+
+    id: str
+    csrf: str
+    # None: no account is asked for.
+    account: str | None
+    role: Role
+    may_change: bool
+    identity: Identity
+    credentials: Credentials | None
+    # By the loop's clock.
+    begun_s: float
+    used_s: float
+    proven_s: float
+
+
+class Sessions:
+    """All sessions of a console."""
+
+    def __init__(
+        self,
+        name_servers: list[str],
+        config: ClientConfig,
+        now_ms: Callable[[], int],
+        *,
+        must_sign_in: bool,
+        read_only: bool,
+        readers: frozenset[str],
+    ) -> None:
+        """
+        Args:
+            name_servers: sets of name servers.
+            config: TLS; credentials of the console's own looks.
+            now_ms: the wall clock.
+            must_sign_in: True: without an account nothing is shown, whatever the brokers ask for.
+            read_only: nobody changes anything.
+            readers: accounts that change nothing.
+        """
+        self._name_servers, self._config, self._now_ms = name_servers, config, now_ms
+        self._must_sign_in = must_sign_in
+        self._read_only, self._readers = read_only, readers
+        self._sessions: dict[str, Session] = {}
+        # Address -> when it tried, by the loop's clock.
+        self._tries: dict[str, list[float]] = {}
+        self._open: Session | None = None
+        # Told the number of each session that ends.
+        self._on_end: list[Callable[[str], None]] = []
+        self._asks_account: tuple[float, bool] | None = None
+
+    def on_end(self, told: Callable[[str], None]) -> None:
+        """Has somebody told the number of each session that ends."""
+        self._on_end.append(told)
+
+    async def find(self, session_id: str | None) -> Session | None:
+        """Returns who asks; None when somebody has to sign in first."""
+        now_s = _now_s()
+        session = self._sessions.get(session_id or "")
+        if session is not None:
+            if now_s - session.used_s > _IDLE_S or now_s - session.begun_s > _WHOLE_S:
+                await self.end(session)
+                return None
+            session.used_s = now_s
+            if now_s - session.proven_s > _PROVEN_S and not await self._still_proven(session):
+                await self.end(session)
+                return None
+            return session
+        return None if await self.needs_account() else self.open_session()
+
+    def open_session(self) -> Session:
+        """Returns the one session of all, where no account is asked for."""
+        if self._open is None:
+            now_s = _now_s()
+            self._open = Session(
+                id="open",
+                csrf=secrets.token_urlsafe(32),
+                account=None,
+                role="reader" if self._read_only else "open",
+                may_change=not self._read_only,
+                identity=Identity(
+                    self._name_servers, replace(self._config, credentials=None), self._now_ms
+                ),
+                credentials=None,
+                begun_s=now_s,
+                used_s=now_s,
+                proven_s=now_s,
+            )
+        return self._open
+
+    async def needs_account(self) -> bool:
+        """Tells whether somebody has to sign in: the brokers refuse what nobody has signed."""
+        if self._must_sign_in:
+            return True
+        now_s = _now_s()
+        if self._asks_account is not None and now_s - self._asks_account[0] < _MINUTE_S:
+            return self._asks_account[1]
+        for remote in self.open_session().identity.remotes:
+            try:
+                asks = not await _is_let_in(remote)
+            except FAILURES:
+                # Nobody is there to tell; what is not signed shows nothing that it may not.
+                continue
+            self._asks_account = (now_s, asks)
+            return asks
+        return False
+
+    async def sign_in(self, wanted: SignIn, peer: str) -> Session:
+        """Begins a session.
+
+        Raises:
+            RequestError: 401 the account is not known so, 429 too many tries, 502 nobody can tell.
+        """
+        self._count_try(peer)
+        credentials = Credentials(access_key=wanted.access_key, secret_key=wanted.secret_key)
+        config = replace(self._config, credentials=credentials)
+        identity = Identity(self._name_servers, config, self._now_ms)
+        try:
+            role = await self._prove(identity, wanted.access_key, wanted.cluster)
+        except BaseException:
+            await identity.close()
+            raise
+        while len(self._sessions) >= _SESSIONS_MAX:
+            await self.end(min(self._sessions.values(), key=lambda one: one.used_s))
+        now_s = _now_s()
+        is_reader = self._read_only or wanted.access_key in self._readers
+        session = Session(
+            id=secrets.token_urlsafe(32),
+            csrf=secrets.token_urlsafe(32),
+            account=wanted.access_key,
+            role="reader" if is_reader else role,
+            may_change=not is_reader,
+            identity=identity,
+            credentials=credentials,
+            begun_s=now_s,
+            used_s=now_s,
+            proven_s=now_s,
+        )
+        self._sessions[session.id] = session
+        return session
+
+    async def end(self, session: Session) -> None:
+        """Ends a session; the open one goes on."""
+        if self._sessions.pop(session.id, None) is not None:
+            for told in self._on_end:
+                told(session.id)
+            await session.identity.close()
+
+    async def close(self) -> None:
+        """Ends all."""
+        for session in list(self._sessions.values()):
+            await self.end(session)
+        if self._open is not None:
+            await self._open.identity.close()
+
+    def shape(self, session: Session | None, *, needed: bool) -> SessionShape:
+        """Returns what a browser is told of its session."""
+        now_s = _now_s()
+        is_account = session is not None and session.account is not None
+        left_s = None if session is None else _WHOLE_S - (now_s - session.begun_s)
+        return SessionShape(
+            signed_in=is_account,
+            sign_in_needed=needed,
+            account=None if session is None else session.account,
+            role="none" if session is None else session.role,
+            may_change=session is not None and session.may_change,
+            csrf_token="" if session is None else session.csrf,
+            idle_s=int(_IDLE_S) if is_account else None,
+            ends_ms=(
+                self._now_ms() + int(left_s * 1000) if is_account and left_s is not None else None
+            ),
+            version=__version__,
+        )
+
+    def _count_try(self, peer: str) -> None:
+        now_s = _now_s()
+        self._tries = {
+            address: recent
+            for address, times in self._tries.items()
+            if (recent := [one for one in times if now_s - one < _MINUTE_S])
+        }
+        mine = self._tries.setdefault(peer, [])
+        everybody = [one for times in self._tries.values() for one in times]
+        for tries, limit in ((mine, _TRIES_MAX), (everybody, _ALL_TRIES_MAX)):
+            if len(tries) >= limit:
+                wait_s = max(int(_MINUTE_S - (now_s - min(tries))) + 1, 1)
+                raise RequestError(
+                    429,
+                    f"too many tries to sign in; come back in {wait_s} s",
+                    field="access_key",
+                    limit=limit,
+                    headers=(("Retry-After", str(wait_s)),),
+                )
+        mine.append(now_s)
+
+    async def _prove(self, identity: Identity, access_key: str, cluster: str) -> Role:
+        """Returns the role of an account that the brokers know."""
+        remotes = identity.remotes
+        if cluster:
+            sight = await identity.find(cluster)
+            if sight is None:
+                raise RequestError(401, _WRONG)
+            remotes = [sight.view.remote]
+        failure = "no broker is registered"
+        for remote in remotes:
+            try:
+                address = await _a_broker(remote)
+                await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+                if not await self._is_refused(remote.name_servers, address, access_key):
+                    message = "the brokers of this cluster ask for no account: there are none"
+                    raise RequestError(401, message)
+                return await _role_of(remote, address, access_key)
+            except RefusedError as error:
+                raise RequestError(401, _WRONG) from error
+            except FAILURES as error:
+                failure = reason_of(error)
+        raise RequestError(502, f"no broker can tell whether the account is right: {failure}")
+
+    async def _is_refused(self, name_servers: str, address: str, access_key: str) -> bool:
+        """Tells whether a wrong secret is refused; where it is not, a right one proves nothing."""
+        wrong = Credentials(access_key=access_key, secret_key=secrets.token_urlsafe(16))
+        config = replace(self._config, credentials=wrong)
+        other = Identity([name_servers], config, self._now_ms)
+        try:
+            await other.remotes[0].call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        except RefusedError:
+            return True
+        finally:
+            await other.close()
+        return False
+
+    async def _still_proven(self, session: Session) -> bool:
+        session.proven_s = _now_s()
+        for remote in session.identity.remotes:
+            try:
+                address = await _a_broker(remote)
+                await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            except RefusedError:
+                return False
+            except FAILURES:
+                continue
+            return True
+        return True
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def is_token(session: Session, told: str) -> bool:
+    """Tells whether a request carries the session's token."""
+    return hmac.compare_digest(session.csrf.encode(), told.encode("utf-8", "replace"))
+
+
+async def _a_broker(remote: Remote) -> str:
+    """Returns the address of a broker that may be asked.
+
+    Raises:
+        ClientError: there is none.
+    """
+    answer = await remote.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+    info = ClusterInfo.decode(answer.body)
+    found = [
+        broker.broker_addrs.get(MASTER_ID) or min(broker.broker_addrs.values())
+        for broker in info.broker_addr_table.values()
+        if broker.broker_addrs
+    ]
+    if not found:
+        raise UnreachableError("no broker is registered", retriable=True)
+    return sorted(found)[0]
+
+
+async def _is_let_in(remote: Remote) -> bool:
+    try:
+        address = await _a_broker(remote)
+        await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+    except RefusedError:
+        return False
+    return True
+
+
+async def _role_of(remote: Remote, address: str, access_key: str) -> Role:
+    """admin when the brokers say so, or show the rules to none but admins."""
+    try:
+        answer = await remote.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
+    except RefusedError:
+        return "user"
+    document = lenient_json.read(answer.body)
+    accounts = document.get("plainAccessConfigs") if isinstance(document, dict) else None
+    for account in accounts if isinstance(accounts, list) else ():
+        if isinstance(account, dict) and account.get("accessKey") == access_key:
+            return "admin" if account.get("admin") is True else "user"
+    return "user"

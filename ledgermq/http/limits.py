@@ -1,0 +1,32 @@
+"""Limits: what the clients of one HTTP port may cost."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one port.
+
+    Attributes:
+        connections_max: open connections; more are closed as they come.
+        body_bytes_max: of one request.
+        idle_s: a connection that asks nothing for so long is closed.
+        request_s: a request whose head and body take longer to arrive is dropped.
+        answer_s: a view that takes longer is cancelled, and answered for with 503.
+        stall_s: a client that reads nothing for so long loses its connection.
+        unsent_bytes_max: what may wait for one viewer of a stream; more drops the viewer.
+    """
+
+    connections_max: int = 256
+    body_bytes_max: int = 1 << 20
+    idle_s: float = 60.0
+    request_s: float = 20.0
+    answer_s: float = 60.0
+    stall_s: float = 30.0
+    unsent_bytes_max: int = 65_536
+
+    def __post_init__(self) -> None:
+        assert self.connections_max > 0
+        assert self.body_bytes_max > 0
+        assert self.unsent_bytes_max > 0
+        assert min(self.idle_s, self.request_s, self.answer_s, self.stall_s) > 0
