@@ -2,11 +2,14 @@
 
 Contract: a send that returns is stored as safely as the broker is set up to; a consumer sees every
 message at least once; errors say whether another try may help. The room imports no Twisted, so it
-lives inside any program. All classes take the name servers first, then the group. Read producer.py
-or push_consumer.py first; connection.py is the edge, and retry.py, selection.py, allocation.py and
+lives inside any program. A Client makes producers and consumers that share its connections; by
+themselves all classes take the name servers first, then the group. Read client.py, producer.py or
+push_consumer.py first; connection.py is the edge, and retry.py, selection.py, allocation.py and
 process_queue.py decide without I/O.
 """
 
+from ledgermq.client.admin.admin_client import AdminClient
+from ledgermq.client.client import Client
 from ledgermq.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from ledgermq.client.errors import (
     ClientError,
@@ -17,12 +20,14 @@ from ledgermq.client.errors import (
     NameServerError,
     NoReplyError,
     NoRouteError,
+    NotFoundError,
     RefusedError,
     SendError,
     UnreachableError,
 )
 from ledgermq.client.lite_pull_consumer import LitePullConsumer
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult, SendStatus
+from ledgermq.client.outcome import BURY, DONE, Outcome, retry
 from ledgermq.client.producer import Producer
 from ledgermq.client.pull_consumer import PullConsumer
 from ledgermq.client.push_consumer import PushConsumer
@@ -34,6 +39,12 @@ from ledgermq.protocol.signature import Credentials
 from ledgermq.protocol.tls.contexts import load_client_tls
 
 __all__ = [
+    "BURY",
+    "DONE",
+    "Outcome",
+    "retry",
+    "AdminClient",
+    "Client",
     "ClientConfig",
     "ClientError",
     "ClosedError",
@@ -48,6 +59,7 @@ __all__ = [
     "NameServerError",
     "NoReplyError",
     "NoRouteError",
+    "NotFoundError",
     "Producer",
     "ProducerConfig",
     "PullConsumer",

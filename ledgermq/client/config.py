@@ -4,18 +4,29 @@ Times are seconds unless the name says otherwise. Every default is what a stock 
 explained where it is not. The limits bound what a client holds in memory and has on the wire.
 """
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from ledgermq.client.errors import ConfigError
-from ledgermq.client.hooks import Hooks
+from ledgermq.client.hooks import Hooks, Metrics
 from ledgermq.client.namespaces import TRACE_TOPIC
 from ledgermq.protocol.framing import FRAME_BYTES_MAX
 from ledgermq.protocol.signature import Credentials
 
+# Where a group that has consumed nothing yet begins: at the first message, or behind the last.
+Start: TypeAlias = Literal["first", "last"]
+# How the members of a group share messages; see push_consumer.py.
+Mode: TypeAlias = Literal["concurrent", "orderly", "broadcast"]
+
+# How large bodies are compressed.
+Compression: TypeAlias = Literal["zlib", "lz4", "zstd"]
+
 MIB: Final = 1024 * 1024
+# A name, or an address of IPv4 or IPv6; nothing that stands before or behind one in a URL.
+_HOST: Final = re.compile(r"[^\s/@\[\]?#:]+|\[?[0-9a-fA-F:.]+(%\w+)?\]?")
 # Brokers take ids of 255 characters.
 _INSTANCE_NAME_CHARS_MAX: Final = 128
 # Bytes of a send request beside body and properties, generously.
@@ -31,7 +42,8 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        is_port = port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536
+        if not _HOST.fullmatch(host) or not is_port:
             raise ConfigError(f"name server address {address!r} is not of the form host:port")
     if not addresses:
         raise ConfigError("no name server address is given; form: host:port;host:port")
@@ -69,6 +81,8 @@ class ClientConfig:
     trace_topic: str = TRACE_TOPIC
     # Told of every send and delivery; see ledgermq.client.otel.
     hooks: Hooks | None = None
+    # Told of how many sends and deliveries there are, and how long they take.
+    metrics: Metrics | None = None
     # Signs every request, for brokers with access control.
     credentials: Credentials | None = None
     # TLS to name servers and brokers, as load_client_tls makes it; None for plain connections.
@@ -103,14 +117,25 @@ class ProducerConfig:
     attempt_timeout_s: float = 3.0
     # Bodies from this size on are compressed; 0 never.
     compress_from_bytes: int = 4096
+    # How: zlib, which every consumer reads; lz4 is quicker and zstd smaller, and consumers of
+    # RocketMQ 5.0 and later, and of LedgerMQ, read them.
+    compression: Compression = "zlib"
     # Largest body before compression.
     body_bytes_max: int = 4 * MIB
+    # How long a message may wait for others of its topic (and its ordering key) to go with it as
+    # one batch; 0 sends each at once by itself.
+    linger_s: float = 0.0
+    # Messages, and bytes of them, of such a batch at most.
+    batch_count_max: int = 128
+    batch_bytes_max: int = 256 * 1024
     # Messages on the wire or waiting for a retry; submit waits for room beyond that.
     in_flight_max: int = 1024
     # Their bytes. One message is always let through.
     in_flight_bytes_max: int = 32 * MIB
     # Queues of a topic that a send creates.
     default_topic_queue_nums: int = 4
+    # Delays that the brokers know (their key messageDelayLevel); a higher level is refused.
+    delay_level_max: int = 18
     # True returns a result also for a message that is stored, but not yet as safely as the broker
     # is set up to (FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE), as stock clients
     # do; False sends it again.
@@ -119,10 +144,17 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         _check("timeout_s", self.timeout_s, 0.01, 86_400)
         _check("attempt_timeout_s", self.attempt_timeout_s, 0.01, 600)
+        if self.compression not in get_args(Compression):
+            allowed = ", ".join(get_args(Compression))
+            raise ConfigError(f"compression is {self.compression!r}; allowed: {allowed}")
+        _check("linger_s", self.linger_s, 0, 10)
+        _check("batch_count_max", self.batch_count_max, 1, 4096)
+        _check("batch_bytes_max", self.batch_bytes_max, 1, self.body_bytes_max)
         _check("compress_from_bytes", self.compress_from_bytes, 0, 2**31 - 1)
         _check("body_bytes_max", self.body_bytes_max, 1, FRAME_BYTES_MAX - _FRAME_HEAD_BYTES)
         _check("in_flight_max", self.in_flight_max, 1, 65_535)
         _check("in_flight_bytes_max", self.in_flight_bytes_max, 1, 2**40)
+        _check("delay_level_max", self.delay_level_max, 0, 1024)
         _check("default_topic_queue_nums", self.default_topic_queue_nums, 1, 65_535)
 
 
@@ -140,6 +172,9 @@ class ConsumerConfig:
     # Per queue: messages, and bytes of them, that are pulled but not yet consumed.
     cached_messages_max: int = 1000
     cached_bytes_max: int = 100 * MIB
+    # Of all queues together; beyond it only a queue that has nothing is asked for more, so that
+    # each brings one answer (256 KiB, or one message) at most above it.
+    cached_bytes_total_max: int = 256 * MIB
     # Calls of the listener that run at the same time.
     concurrency: int = 20
     # How often a message is delivered again whose listener fails, before it goes to the dead
@@ -152,6 +187,8 @@ class ConsumerConfig:
     offsets_directory: Path = Path("~/.ledgermq_offsets")
     # How often queues are shared out again, beside each time the members change.
     rebalance_interval_s: float = 20.0
+    # How often to look for topics that match a pattern.
+    pattern_interval_s: float = 10.0
     # How often consumed offsets are told to the brokers.
     commit_interval_s: float = 5.0
     # How long close waits for listeners that are running.
@@ -163,6 +200,8 @@ class ConsumerConfig:
         _check("body_bytes_max", self.body_bytes_max, 1, 2**40)
         _check("cached_messages_max", self.cached_messages_max, 1, 1_000_000)
         _check("cached_bytes_max", self.cached_bytes_max, 1, 2**40)
+        _check("cached_bytes_total_max", self.cached_bytes_total_max, 1, 2**40)
+        _check("pattern_interval_s", self.pattern_interval_s, 0.05, 3600)
         _check("concurrency", self.concurrency, 1, 10_000)
         _check("reconsume_times_max", self.reconsume_times_max or 0, 0, 2**31 - 1)
         _check("orderly_pause_s", self.orderly_pause_s, 0.01, 30)

@@ -150,6 +150,11 @@ class Connection(asyncio.Protocol):
         """True when the other end has said anything: a stopped process connects all the same."""
         return self._is_proven
 
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._waiting)
+
     def expect(self, code: int, sink: AnswerSink, timeout_s: float) -> int:
         """Notes a request that is about to be written.
 
@@ -219,7 +224,9 @@ class Connection(asyncio.Protocol):
         """Says who asks."""
         command.language = _PYTHON
         if self._credentials is not None:
-            command.ext_fields = self._credentials.signed(command.ext_fields, command.body)
+            command.ext_fields = self._credentials.signed(
+                command.ext_fields, command.body, command.code
+            )
 
     async def drained(self) -> None:
         """Returns when the kernel takes what is written, or the connection is lost."""

@@ -2,18 +2,30 @@
 
 import asyncio
 import contextlib
+import errno
+import logging
+import os
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from ledgermq.client.config import ClientConfig
 from ledgermq.client.connection import Connection, OnRequest, Question
-from ledgermq.client.endless import is_own_end
+from ledgermq.client.endless import is_own_end, loudness
 from ledgermq.client.errors import ClosedError, UnreachableError
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.tls.engine import is_distrust
 
+_log = logging.getLogger("ledgermq.client")
+
+# An address that takes no connection for so long is told of.
+_SPEAK_S: Final = 1.0
 # How long a client that closes waits for the good-byes of its peers.
 _TLS_END_S: Final = 1.0
+
+# Of a connection that was tried and not made.
+_TOLD_BY_NUMBER: Final = frozenset(
+    {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ETIMEDOUT}
+)
 
 # Gets a new connection before anyone else uses it.
 OnConnected: TypeAlias = Callable[[Connection], None]
@@ -49,6 +61,8 @@ class Connections:
         # Set when the last of them is lost, while that is waited for.
         self._last_lost: asyncio.Future[None] | None = None
         self._is_closed = False
+        # Addresses to which no connection could be made, with the time of the first try.
+        self._failing: dict[str, float] = {}
 
     @property
     def is_closed(self) -> bool:
@@ -133,6 +147,10 @@ class Connections:
                 credentials=self._config.credentials,
             )
 
+        self._failing.setdefault(address, loop.time())
+        speaking = loop.call_later(
+            _SPEAK_S, self._speak, address, f"nobody answers, for {_SPEAK_S:g} s"
+        )
         try:
             async with asyncio.timeout(self._config.connect_timeout_s):
                 _, connection = await loop.create_connection(
@@ -142,12 +160,22 @@ class Connections:
             reason = f"no connection in {self._config.connect_timeout_s:g} s"
             raise UnreachableError(reason, retriable=True, broker=address) from error
         except (OSError, ValueError) as error:
-            reason, retriable = f"no connection: {error}", not is_distrust(error)
+            reason, retriable = f"no connection: {_words(error)}", not is_distrust(error)
+            if loop.time() - self._failing[address] >= _SPEAK_S:
+                self._speak(address, _words(error))
             raise UnreachableError(reason, retriable=retriable, broker=address) from error
+        finally:
+            speaking.cancel()
+        self._failing.pop(address, None)
         self._living.add(connection)
         self._open[address] = connection
         self._on_connected(connection)
         return connection
+
+    def _speak(self, address: str, reason: str) -> None:
+        """Tells that there is no connection: the address may be wrong."""
+        level = loudness(f"no connection to {address}")
+        _log.log(level, "no connection to %s: %s; it is tried again", address, reason)
 
     def _connected(self, address: str, task: asyncio.Task[Connection]) -> None:
         self._opening.pop(address, None)
@@ -161,3 +189,11 @@ class Connections:
         self._living.discard(connection)
         if self._last_lost is not None and not self._living and not self._last_lost.done():
             self._last_lost.set_result(None)
+
+
+def _words(error: Exception) -> str:
+    """Returns why there is no connection, in the system's words: asyncio says little of a refusal,
+    and repeats the address."""
+    if isinstance(error, OSError) and error.errno in _TOLD_BY_NUMBER:
+        return os.strerror(error.errno)
+    return str(error)

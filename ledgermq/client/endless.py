@@ -10,14 +10,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from ledgermq.client.errors import ClientError
+from ledgermq.client.troubles import Troubles
 
 # Pauses after failures: the first, and the longest.
 _PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 10.0
 
 _log = logging.getLogger("ledgermq.client")
+# A loop may have a clock of its own.
+_troubles: WeakKeyDictionary[asyncio.AbstractEventLoop, Troubles] = WeakKeyDictionary()
 
 
 async def keep_going(what: str, turn: Callable[[], Awaitable[bool | None]]) -> None:
@@ -79,5 +83,12 @@ def tell_failure(task: asyncio.Task[None]) -> None:
 
 
 def level_of(error: ClientError) -> int:
-    """Returns the level for the log of a failure that is tried again."""
-    return logging.INFO if error.retriable else logging.WARNING
+    """Returns the level for the log of a failure that is tried again: what trying does not heal is
+    told at level warning, once in a while."""
+    return logging.INFO if error.retriable else loudness(error.what)
+
+
+def loudness(trouble: str) -> int:
+    """Returns the level at which the running loop's clients tell a trouble now."""
+    loop = asyncio.get_running_loop()
+    return _troubles.setdefault(loop, Troubles()).level_of(trouble, loop.time())

@@ -68,6 +68,10 @@ class NoRouteError(ClientError):
     """No name server knows a broker for the topic, or its broker has no leader now."""
 
 
+class NotFoundError(ClientError):
+    """What a tool was told to look at is not there: a cluster, topic, group or message."""
+
+
 class NoReplyError(ClientError):
     """A request was stored, but no reply came in time; it may have been worked on all the same."""
 

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.endless import all_of, keep_going, level_of, tell_failure
@@ -27,6 +27,7 @@ from ledgermq.client.retry import back_off_ms
 from ledgermq.client.shares import Shares
 from ledgermq.client.subscription import Expression
 from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.names import RETRY_PREFIX
 
 # Tries of the last commit; a leader may just be changing.
 _LAST_COMMIT_TRIES: Final = 4
@@ -36,6 +37,9 @@ _LEAVING_S: Final = 5.0
 # How long another member gets to commit what it consumed of a queue that is now this member's.
 # Without it most of the messages that it had in hand would come twice.
 _HANDOVER_S: Final = 0.25
+
+# Told of queues that come or go.
+Told: TypeAlias = Callable[[list[MessageQueue]], Awaitable[None]]
 
 _log = logging.getLogger("ledgermq.client")
 
@@ -57,7 +61,7 @@ class Arrivals(Protocol):
 class _Held:
     """One queue with the task that pulls it."""
 
-    __slots__ = ("expression", "process_queue", "puller", "room")
+    __slots__ = ("counted_bytes", "expression", "process_queue", "puller", "room")
 
     def __init__(self, process_queue: ProcessQueue, expression: Expression) -> None:
         self.process_queue = process_queue
@@ -65,6 +69,8 @@ class _Held:
         self.puller: asyncio.Task[None] | None = None
         # Set when a message was consumed.
         self.room = asyncio.Event()
+        # What it has in the account of all queues.
+        self.counted_bytes = 0
 
 
 class Holding:
@@ -83,6 +89,8 @@ class Holding:
         locks: QueueLocks | None,
         settled: Callable[[MessageQueue], Awaitable[None]] | None = None,
         failed: Callable[[ClientError], None] | None = None,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
     ) -> None:
         """Holds nothing yet.
 
@@ -97,6 +105,9 @@ class Holding:
             locks: taken for each queue, given back after it; None takes none.
             settled: waits until the listener has nothing of a queue; None does not wait.
             failed: told of a pull that fails and is not retriable; it is tried again all the same.
+            on_assigned: told of queues that are taken, before anything is pulled of them.
+            on_revoked: told of queues that are given up, when what is consumed of them is committed
+                and before another member can have locked them. Neither raises.
         """
         self._instance = instance
         self._requests = requests
@@ -108,6 +119,11 @@ class Holding:
         self._locks = locks
         self._settled = settled
         self._failed = failed
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        # Bytes that are pulled and not consumed, of all queues; who waits until there are fewer.
+        self._bytes = 0
+        self._crowded: set[_Held] = set()
         self._held: dict[MessageQueue, _Held] = {}
         # Queues that were dropped and have not left yet; they are not taken again before.
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
@@ -116,6 +132,17 @@ class Holding:
     def pending_count(self) -> int:
         """Messages that are pulled and not consumed."""
         return sum(held.process_queue.pending_count for held in self._held.values())
+
+    @property
+    def pending_bytes(self) -> int:
+        """Their bytes, as they came."""
+        for held in self._held.values():
+            self._count(held)
+        return self._bytes
+
+    def all_queues(self) -> list[MessageQueue]:
+        """Returns the queues of all topics that this member has now, without retry topics."""
+        return sorted(queue for queue in self._held if not queue.topic.startswith(RETRY_PREFIX))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the queues of a topic that this member has now, sorted."""
@@ -142,7 +169,10 @@ class Holding:
         if wanted and not share.is_alone:
             # The member that had them commits as it learns that it has them no more.
             await asyncio.sleep(_HANDOVER_S)
-        await all_of(self._take(queue, expression) for queue in wanted)
+        if self._on_assigned is None or topic.startswith(RETRY_PREFIX):
+            await all_of(self._take(queue, expression) for queue in wanted)
+        else:
+            await self._take_and_tell(wanted, expression, self._on_assigned)
         return share.queues.issubset(self._held)
 
     def made_room(self, process_queue: ProcessQueue) -> None:
@@ -150,6 +180,24 @@ class Holding:
         held = self._held.get(process_queue.queue)
         if held is not None:
             held.room.set()
+            # While nobody waits for the account it may lag behind: it is brought up to date when it
+            # seems to be full.
+            if self._crowded:
+                if held.process_queue is process_queue:
+                    self._count(held)
+                self._wake_crowded()
+
+    def _wake_crowded(self) -> None:
+        if self._bytes < self._config.cached_bytes_total_max:
+            crowded, self._crowded = self._crowded, set()
+            for waiting in crowded:
+                waiting.room.set()
+
+    def _count(self, held: _Held) -> None:
+        """Brings the account up to date with one queue."""
+        now_bytes = held.process_queue.pending_bytes
+        self._bytes += now_bytes - held.counted_bytes
+        held.counted_bytes = now_bytes
 
     async def commit(self) -> None:
         """Tells the brokers what is consumed and not yet told.
@@ -209,6 +257,7 @@ class Holding:
             held = self._held.pop(queue, None)
             if held is not None:
                 self._end(held)
+                await self._tell_revoked([queue])
         return bool(lost)
 
     async def beginning(self, queue: MessageQueue) -> int:
@@ -269,28 +318,59 @@ class Holding:
             except ClientError as error:
                 _log.info("last commit: %s", error)
                 await asyncio.sleep(back_off_ms(attempt + 2, 1.0) / 1000)
+        await self._tell_revoked(self.all_queues())
         if self._locks is not None:
             await self._locks.give_all_back()
 
-    @staticmethod
-    def _end(held: _Held) -> None:
+    def _end(self, held: _Held) -> None:
         """Nothing of a queue is pulled or consumed from now on."""
         held.process_queue.is_dropped = True
+        self._bytes -= held.counted_bytes
+        held.counted_bytes = 0
+        self._crowded.discard(held)
+        self._wake_crowded()
         if held.puller is not None:
             held.puller.cancel()
 
     async def _take(self, queue: MessageQueue, expression: Expression) -> None:
         """Takes a queue, unless another member has it or its broker cannot be asked now."""
+        offset = await self._claim(queue)
+        if offset is not None:
+            self._hold(queue, offset, expression)
+
+    async def _take_and_tell(
+        self, queues: list[MessageQueue], expression: Expression, tell: Told
+    ) -> None:
+        """Takes queues, and tells of those that can be had before anything of them is pulled."""
+        offsets: dict[MessageQueue, int] = {}
+
+        async def claim(queue: MessageQueue) -> None:
+            offset = await self._claim(queue)
+            if offset is not None:
+                offsets[queue] = offset
+
+        await all_of(map(claim, queues))
+        if offsets:
+            await tell(sorted(offsets))
+            for queue, offset in offsets.items():
+                self._hold(queue, offset, expression)
+
+    async def _tell_revoked(self, queues: list[MessageQueue]) -> None:
+        told = [queue for queue in queues if not queue.topic.startswith(RETRY_PREFIX)]
+        if self._on_revoked is not None and told:
+            await self._on_revoked(told)
+
+    async def _claim(self, queue: MessageQueue) -> int | None:
+        """Returns where to begin with a queue; None when it cannot be had now."""
         try:
             if self._locks is not None and not await self._locks.take(queue):
-                return
-            offset = await self.beginning(queue)
+                return None
+            return await self.beginning(queue)
         except ClientError as error:
             _log.log(level_of(error), "cannot take %s yet: %s", queue, error)
             if self._locks is not None and self._locks.is_valid(queue):
                 await self._locks.give_back(queue)
-            return
-        self._hold(queue, offset, expression)
+            return None
 
     def _hold(self, queue: MessageQueue, offset: int, expression: Expression) -> ProcessQueue:
         held = _Held(ProcessQueue(queue, offset), expression)
@@ -317,6 +397,7 @@ class Holding:
             await self._settled(queue)
         with contextlib.suppress(ClientError):
             await self._commit(held.process_queue)
+        await self._tell_revoked([queue])
         if self._locks is not None:
             await self._locks.give_back(queue)
 
@@ -336,11 +417,7 @@ class Holding:
         failures = 0
         illegal_since_s: float | None = None
         while True:
-            while process_queue.is_full(
-                self._config.cached_messages_max, self._config.cached_bytes_max
-            ):
-                held.room.clear()
-                await held.room.wait()
+            await self._room(held)
             offset = process_queue.next_offset
             try:
                 result = await self._requests.pull(
@@ -359,7 +436,7 @@ class Holding:
             failures = 0
             if result.status is not PullStatus.OFFSET_ILLEGAL:
                 illegal_since_s = None
-                self._arrive(process_queue, result)
+                self._arrive(held, result)
                 continue
             illegal_since_s = illegal_since_s or loop.time()
             waited_s = loop.time() - illegal_since_s
@@ -368,12 +445,33 @@ class Holding:
                 _log.warning(
                     "offset %d of %s is gone, on at %d", offset, process_queue.queue, moved
                 )
-                process_queue.is_dropped = True
+                held.puller = None
+                self._end(held)
                 self._hold(process_queue.queue, moved, held.expression)
                 return True
             await asyncio.sleep(back_off_ms(5, random.random()) / 1000)
 
-    def _arrive(self, process_queue: ProcessQueue, result: PullResult) -> None:
+    def _is_over(self) -> bool:
+        """Tells whether all queues together have as much as they may."""
+        most = self._config.cached_bytes_total_max
+        return self._bytes >= most and self.pending_bytes >= most
+
+    async def _room(self, held: _Held) -> None:
+        """Returns when there is room for more of a queue."""
+        process_queue, config = held.process_queue, self._config
+        while True:
+            if process_queue.is_full(config.cached_messages_max, config.cached_bytes_max):
+                held.room.clear()
+            elif self._is_over() and process_queue.pending_count:
+                held.room.clear()
+                self._crowded.add(held)
+            else:
+                return
+            await held.room.wait()
+
+    def _arrive(self, held: _Held, result: PullResult) -> None:
+        process_queue = held.process_queue
         process_queue.pulled_ms = now_ms()
         for message in process_queue.add(result.messages, result.next_offset):
             self._arrived.put_nowait((process_queue, message))
+        self._count(held)

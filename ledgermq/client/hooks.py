@@ -1,6 +1,7 @@
 """Hooks: what wants to know of every send and every delivery of a client, such as OpenTelemetry.
 
-They are called on the event loop, so they must be quick, and they must not raise.
+Hooks may change what is sent and stand around a call; metrics are told afterwards, how many and how
+long. They are called on the event loop, so they must be quick, and they must not raise.
 """
 
 import asyncio
@@ -35,6 +36,51 @@ class Hooks(Protocol):
 
     def receive(self, messages: Sequence[ReceivedMessage], group: str, /) -> None:
         """Messages are given to whoever polls or iterates."""
+
+
+class Metrics(Protocol):
+    """Figures of sends and deliveries; times are seconds."""
+
+    def sent(self, topic: str, group: str, count: int, seconds: float, error: str, /) -> None:
+        """A send has ended: of one message, or of a batch.
+
+        The time begins when the program gives it, and waiting for room counts. The error is the
+        name of its class, empty when it is acknowledged.
+        """
+
+    def consumed(self, topic: str, group: str, seconds: float, outcome: str, /) -> None:
+        """A listener has been called with a message.
+
+        The time is that of the call, for each message of a batch. The outcome is "done", "retry",
+        "bury", or "error" when the listener raised.
+        """
+
+
+def measure(
+    metrics: Metrics, sent: asyncio.Future[SendResult], topic: str, group: str, begun_s: float
+) -> None:
+    """Has metrics told of a send when it ends.
+
+    Args:
+        metrics: told.
+        sent: its outcome.
+        topic: where to.
+        group: of the producer.
+        begun_s: when the program gave it, on the loop's clock.
+    """
+    loop = sent.get_loop()
+
+    def done(future: asyncio.Future[SendResult]) -> None:
+        error = "CancelledError"
+        count = 1
+        if not future.cancelled():
+            failure = future.exception()
+            error = "" if failure is None else type(failure).__name__
+            if failure is None:
+                count = future.result().message_id.count(",") + 1
+        metrics.sent(topic, group, count, loop.time() - begun_s, error)
+
+    sent.add_done_callback(done)
 
 
 async def followed(

@@ -1,4 +1,7 @@
-"""What a producer or consumer stands on: an id, connections, name servers, routes, heartbeats.
+"""What producers and consumers stand on: an id, connections, name servers, routes, heartbeats.
+
+Each has an instance of its own, which opens and closes with it, or several share the one of a
+Client: to brokers all of them are one client then, whose heartbeat names all their groups.
 
 Membership of a group hangs on the connection, so each new connection to a broker begins with a
 heartbeat. A running instance asks for all its routes again now and then; whoever sees a failure
@@ -8,23 +11,29 @@ asks at once.
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import secrets
 import socket
 import time
 import weakref
-from collections.abc import Callable
 from typing import Final
 
 from ledgermq.client.config import ClientConfig, parse_addresses
-from ledgermq.client.connection import NOBODY, Connection, OnRequest
+from ledgermq.client.connection import Answer, Connection
 from ledgermq.client.connections import Connections
 from ledgermq.client.endless import all_of, keep_going
-from ledgermq.client.errors import ClientError, ClosedError, NoRouteError, UnreachableError
+from ledgermq.client.errors import (
+    ClientError,
+    ClosedError,
+    ConfigError,
+    NoRouteError,
+    UnreachableError,
+)
 from ledgermq.client.name_servers import NameServers
-from ledgermq.client.namespaces import with_namespace
+from ledgermq.client.participant import HEARTBEAT_ANSWERS, Participant, heartbeat_of
 from ledgermq.client.routes import RouteCache, TopicRoute
-from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader, UnregisterClientRequestHeader
 from ledgermq.protocol.heartbeat import HeartbeatData
@@ -43,6 +52,8 @@ _DRAWN: Final = secrets.randbits(32)
 # What a fork copies without a use for it.
 _living: "weakref.WeakSet[ClientInstance]" = weakref.WeakSet()
 
+_log = logging.getLogger("ledgermq.client")
+
 
 def now_ms() -> int:
     """Returns the wall clock in ms since 1970."""
@@ -57,27 +68,22 @@ class ClientInstance:
         name_servers: str,
         config: ClientConfig,
         *,
-        default_queue_nums: int = 4,
-        on_request: OnRequest | None = None,
-        heartbeat: Callable[[], HeartbeatData] | None = None,
-        stays_connected: bool = False,
+        is_shared: bool = False,
     ) -> None:
         """Opens nothing yet.
 
         Args:
             name_servers: ``host:port;host:port``.
             config: times.
-            default_queue_nums: queues of a topic that a send creates.
-            on_request: gets the requests of brokers.
-            heartbeat: makes what the next heartbeat says; None sends none.
-            stays_connected: True for whom brokers ask: a connection that is lost is made again.
+            is_shared: True when it outlives those who join it; else it closes with the one who did.
 
         Raises:
             ConfigError: the addresses are wrong.
         """
         addresses = parse_addresses(name_servers)
         self.config = config
-        number = next(_numbers)
+        self.is_shared = is_shared
+        self._participants: list[Participant] = []
         self._process_id = os.getpid()
         # True in the child of a fork: sockets and loop belong to the process that made them.
         self.is_foreign = False
@@ -87,20 +93,21 @@ class ClientInstance:
         # two members of one id would each hold all queues of the group.
         name = config.instance_name or str(os.getpid())
         self.client_id = f"{host}@{name}#{secrets.token_hex(8)}"
-        self.unique_ids = UniqueIds(socket.inet_aton(host), os.getpid(), number ^ _DRAWN)
-        self.connections = Connections(
-            config, on_request or _answer_nothing, self._connected, self._question
-        )
+        self._host = host
+        self.unique_ids = self.new_unique_ids()
+        self.connections = Connections(config, self._requested, self._connected, self._question)
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
         self.routes = RouteCache(
-            self.name_servers, default_queue_nums, config.namespace, self._take_route
+            self.name_servers, namespace=config.namespace, on_route=self._take_route
         )
         # Requests that wait for a leader: its broker name and address when they were sent.
         self._asked: dict[asyncio.Timeout, tuple[str, str]] = {}
-        self._heartbeat = heartbeat
-        self._stays_connected = stays_connected
         self._addresses = frozenset(addresses)
         self._tending: list[asyncio.Task[None]] = []
+
+    def new_unique_ids(self) -> UniqueIds:
+        """Returns what makes ids of messages that no other one makes; for one thread."""
+        return UniqueIds(socket.inet_aton(self._host), os.getpid(), next(_numbers) ^ _DRAWN)
 
     def check_open(self, is_open: bool, what: str) -> None:
         """Checks that a producer or consumer may be used.
@@ -132,18 +139,61 @@ class ClientInstance:
             "asking for routes again": self._renew_routes,
             "sending heart beats": self._beat,
         }
-        if self._stays_connected:
+        if self.is_shared or self._stays_connected:
             turns["making lost connections anew"] = self._reconnect
         self._tending = [create_task(keep_going(what, turn)) for what, turn in turns.items()]
 
-    async def close(self, producer_group: str | None, consumer_group: str | None) -> None:
+    def join(self, participant: Participant) -> None:
+        """Takes a producer or consumer in; needs a running loop.
+
+        Raises:
+            ClosedError: as for start; a shared one must be open already.
+            ConfigError: a consumer of its group is there already.
+        """
+        if self.is_shared:
+            self.check_open(bool(self._tending) and not self.connections.is_closed, "client")
+            group = participant.consumer_group
+            if group is not None and any(p.consumer_group == group for p in self._participants):
+                raise ConfigError(
+                    f"consumer group {group} has a consumer of this client already; a client is"
+                    " one member of a group: make the other one of another client"
+                )
+        self._participants.append(participant)
+        if participant.default_queue_nums is not None:
+            self.routes.limit_guess(participant.default_queue_nums)
+        if not self.is_shared:
+            self.start()
+            return
+        if participant.heartbeat is not None:
+            # Brokers that know the client are to learn of the new group, too.
+            for address in self._brokers():
+                if (connection := self.connections.find(address)) is not None:
+                    self._connected(connection)
+
+    async def quit(self, participant: Participant) -> None:
+        """Tells brokers that a producer or consumer goes; a shared one stays open without it."""
+        if not self.is_shared:
+            await self.close(participant)
+            return
+        self._forget(participant)
+        await self._leave_groups(participant)
+
+    def drop(self, participant: Participant) -> None:
+        """Does as quit, but tells nobody and waits for nothing. Safe to call twice."""
+        self._forget(participant)
+        if not self.is_shared:
+            self.abort()
+
+    async def close(self, *leaving: Participant) -> None:
         """Tells all connected brokers that the client goes, and closes everything."""
         try:
             for task in self._tending:
                 task.cancel()
             if self._tending:
                 await asyncio.wait(self._tending)
-            await self.leave(producer_group, consumer_group)
+            for participant in leaving:
+                self._forget(participant)
+                await self._leave_groups(participant)
         finally:
             self.abort()
         await self.connections.close()
@@ -154,12 +204,29 @@ class ClientInstance:
             task.cancel()
         self.connections.abort()
 
+    def _forget(self, participant: Participant) -> None:
+        if participant in self._participants:
+            self._participants.remove(participant)
+
+    async def _leave_groups(self, participant: Participant) -> None:
+        """Leaves the groups that nobody else here is in."""
+        others = {p.producer_group for p in self._participants}
+        producer_group = participant.producer_group
+        await self.leave(
+            None if producer_group in others else producer_group, participant.consumer_group
+        )
+
     async def leave(self, producer_group: str | None, consumer_group: str | None) -> None:
-        """Tells all connected brokers that the client is no member of these groups any more."""
+        """Tells all connected brokers that the client is no member of these groups any more.
+
+        Args:
+            producer_group: as it stands on the wire; None leaves none.
+            consumer_group: the same.
+        """
         header = UnregisterClientRequestHeader(
             client_id=self.client_id,
-            producer_group=self._wire_name(producer_group),
-            consumer_group=self._wire_name(consumer_group),
+            producer_group=producer_group,
+            consumer_group=consumer_group,
         )
         known = {address for route in self.routes.known() for address in route.brokers()}
         goodbyes = [
@@ -237,8 +304,24 @@ class ClientInstance:
         """Asks for all known routes again; a failure leaves the old one."""
         await all_of(map(self._refresh, self.routes.known()))
 
-    def _wire_name(self, group: str | None) -> str | None:
-        return None if group is None else with_namespace(self.config.namespace, group)
+    @property
+    def _stays_connected(self) -> bool:
+        """True when brokers ask somebody here: a connection that is lost is made again."""
+        return any(participant.stays_connected for participant in self._participants)
+
+    def _requested(self, address: str, request: RemotingCommand) -> Answer:
+        """Gives a request of a broker to whom it is meant for."""
+        fields = request.ext_fields or {}
+        group = fields.get("consumerGroup") or fields.get("group")
+        of_group = [p for p in self._participants if group and p.consumer_group == group]
+        for participant in of_group or list(self._participants):
+            answer = participant.on_request(address, request)
+            if answer is not None:
+                return answer
+        if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            _log.info("a reply came when nobody waited for it: %s", fields.get("topic"))
+            return request.response(ResponseCode.SUCCESS)
+        return None
 
     def _brokers(self) -> list[str]:
         return sorted({a for route in self.routes.known() for a in route.brokers()})
@@ -260,11 +343,14 @@ class ClientInstance:
             await self.routes.refresh(route.topic, may_create=route.is_guess)
 
     def _connected(self, connection: Connection) -> None:
-        if self._heartbeat is None or connection.address in self._addresses:
+        if connection.address in self._addresses:
             return
-        command = RemotingCommand.request(RequestCode.HEART_BEAT, body=self._heartbeat().encode())
+        heartbeat = heartbeat_of(self.client_id, self._participants)
+        if heartbeat is None:
+            return
+        command = RemotingCommand.request(RequestCode.HEART_BEAT, body=heartbeat.encode())
         with contextlib.suppress(ClientError):
-            connection.send(command, NOBODY, self.config.request_timeout_s)
+            connection.send(command, HEARTBEAT_ANSWERS, self.config.request_timeout_s)
 
     def _question(self, address: str) -> RemotingCommand:
         """Returns what a living name server or broker answers; it changes nothing there."""
@@ -284,6 +370,8 @@ class ClientInstance:
 
     async def _reconnect(self) -> None:
         await asyncio.sleep(_LOOK_INTERVAL_S)
+        if not self._stays_connected:
+            return
         find = self.connections.find
         # A new connection begins with a heartbeat.
         await all_of(self._open(address) for address in self._brokers() if find(address) is None)
@@ -305,8 +393,11 @@ class ClientInstance:
         await self.send_heartbeats()
 
 
-def _answer_nothing(address: str, request: RemotingCommand) -> None:
-    return None
+def instance_of(name_servers: str | ClientInstance, config: ClientConfig) -> ClientInstance:
+    """Returns an instance for a producer or consumer: a new one, or the shared one it is given."""
+    if isinstance(name_servers, ClientInstance):
+        return name_servers
+    return ClientInstance(name_servers, config)
 
 
 def _own_host(name_server: str) -> str:

@@ -11,15 +11,16 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
-from ledgermq.client.config import ConsumerConfig
+from ledgermq.client.config import ConsumerConfig, Start
 from ledgermq.client.connection import Answer
 from ledgermq.client.endless import all_of
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
 from ledgermq.client.inbox import Inbox, Item
-from ledgermq.client.instance import ClientInstance, now_ms
+from ledgermq.client.instance import ClientInstance, instance_of, now_ms
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import with_namespace
+from ledgermq.client.participant import Participant
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.questions import Consumer, Questions
 from ledgermq.client.queue_requests import QueueRequests
@@ -28,6 +29,7 @@ from ledgermq.client.rounds import Rounds
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.shares import GroupShare
 from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
+from ledgermq.client.subscription_check import check_subscriptions
 from ledgermq.client.tracing import tracer_of
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode
@@ -36,7 +38,6 @@ from ledgermq.protocol.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
-    HeartbeatData,
     SubscriptionData,
 )
 
@@ -74,10 +75,10 @@ class LitePullConsumer(QueueView):
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: str | ClientInstance,
         group: str,
         *,
-        start: str = "last",
+        start: Start = "last",
         auto_commit: bool = True,
         serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
@@ -108,9 +109,9 @@ class LitePullConsumer(QueueView):
         self._serializer = serializer
         self._hooks = self.config.client.hooks
         self._wire_group = with_namespace(self._namespace, group)
-        self._instance = ClientInstance(
-            name_servers,
-            self.config.client,
+        self._instance = instance_of(name_servers, self.config.client)
+        self._participant = Participant(
+            consumer_group=self._wire_group,
             on_request=self._requested,
             heartbeat=self._heartbeat,
             stays_connected=True,
@@ -171,7 +172,7 @@ class LitePullConsumer(QueueView):
         )
 
     async def __aenter__(self) -> Self:
-        self._instance.start()
+        self._instance.join(self._participant)
         self._is_open = True
         if self._tracer is not None:
             self._tracer.start()
@@ -200,7 +201,8 @@ class LitePullConsumer(QueueView):
                 await self._holding.release()
             if self._tracer is not None:
                 await self._tracer.close()
-            await self._instance.close(None, self.group)
+            self._requests.close()
+            await self._instance.quit(self._participant)
         finally:
             # Whoever is cancelled while it says good-bye leaves nothing behind either.
             self._abort()
@@ -211,7 +213,8 @@ class LitePullConsumer(QueueView):
         self._questions.close()
         if self._tracer is not None:
             self._tracer.abort()
-        self._instance.abort()
+        self._requests.close()
+        self._instance.drop(self._participant)
 
     async def subscribe(self, topic: str, *, tags: str = "*", sql: str | None = None) -> None:
         """Takes part in a topic: its queues are shared out among the members of the group.
@@ -226,6 +229,7 @@ class LitePullConsumer(QueueView):
 
         Raises:
             ConfigError: an argument is wrong, or queues are assigned.
+            RefusedError: a broker refuses the SQL condition.
         """
         self._check_open()
         if self._is_assigned:
@@ -238,10 +242,12 @@ class LitePullConsumer(QueueView):
         except ClientError as error:
             if error.code is None:
                 raise
+        wanted = subscription_of(topic, expression, now_ms(), self._namespace)
+        await check_subscriptions(self._instance, self._wire_group, [wanted])
         if topic in self._subscriptions:
             await self._rounds.let_go(topic)
         self._starts[topic] = self.start
-        self._subscriptions[topic] = subscription_of(topic, expression, now_ms(), self._namespace)
+        self._subscriptions[topic] = wanted
         await self._instance.send_heartbeats()
         self._rounds.wake()
 
@@ -254,7 +260,7 @@ class LitePullConsumer(QueueView):
         if self._subscriptions:
             await self._instance.send_heartbeats()
         else:
-            await self._instance.leave(None, self.group)
+            await self._instance.leave(None, self._wire_group)
 
     async def assign(
         self, queues: Iterable[MessageQueue], *, tags: str = "*", sql: str | None = None
@@ -435,15 +441,12 @@ class LitePullConsumer(QueueView):
             return None
         return self._questions.answer(request)
 
-    def _heartbeat(self) -> HeartbeatData:
-        members = []
-        if self._subscriptions:
-            members.append(
-                ConsumerData(
-                    group_name=self._wire_group,
-                    consume_type=ConsumeType.CONSUME_ACTIVELY,
-                    consume_from_where=_BEGINNINGS[self.start],
-                    subscription_data_set=list(self._subscriptions.values()),
-                )
-            )
-        return HeartbeatData(client_id=self._instance.client_id, consumer_data_set=members)
+    def _heartbeat(self) -> ConsumerData | None:
+        if not self._subscriptions:
+            return None
+        return ConsumerData(
+            group_name=self._wire_group,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            consume_from_where=_BEGINNINGS[self.start],
+            subscription_data_set=list(self._subscriptions.values()),
+        )

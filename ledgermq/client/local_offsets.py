@@ -4,8 +4,12 @@ In broadcast mode every member gets every message, so that the broker cannot kee
 all. The file is a JSON object, written beside and renamed over the old one:
 
     {"orders": {"broker-a": {"0": 17, "1": 12}}}         topic, broker, queue: next offset
+
+Waiting for the disk is the business of a thread. What is committed while one write goes on is in
+the next, whatever the number of queues.
 """
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -39,6 +43,10 @@ class LocalOffsets:
         self._path = path
         self._bytes_max = bytes_max
         self._offsets: dict[MessageQueue, int] = {}
+        # Held by who writes.
+        self._gate = asyncio.Lock()
+        # The write that has not begun; who commits now waits for it.
+        self._next: asyncio.Task[None] | None = None
         try:
             if path.exists():
                 self._offsets = _read(path, bytes_max)
@@ -57,6 +65,19 @@ class LocalOffsets:
                 commit tries again.
         """
         self._offsets[queue] = offset
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._write_all())
+        # Others wait for it, too.
+        await asyncio.shield(self._next)
+
+    async def _write_all(self) -> None:
+        async with self._gate:
+            # From here on who commits comes too late for this one.
+            self._next = None
+            content = self._content()
+            await asyncio.to_thread(_write, self._path, content)
+
+    def _content(self) -> bytes:
         topics: dict[str, dict[str, dict[str, int]]] = {}
         for known, next_offset in sorted(self._offsets.items()):
             brokers = topics.setdefault(known.topic, {})
@@ -66,16 +87,21 @@ class LocalOffsets:
             raise ConfigError(
                 f"{self._path} would have {len(content)} bytes; allowed: {self._bytes_max}"
             )
-        partial = self._path.with_name(self._path.name + ".tmp")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with open(partial, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self._path)
-        except OSError as error:
-            raise ConfigError(f"{self._path}: {error}") from error
+        return content
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replaces the file; runs in a thread."""
+    partial = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _read(path: Path, bytes_max: int) -> dict[MessageQueue, int]:

@@ -1,10 +1,13 @@
 """Messages: what a program sends, what it receives, and what a broker says about a send."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from ledgermq.client.delays import level_of
+from ledgermq.client.errors import MessageError
 from ledgermq.client.namespaces import without_namespace
 from ledgermq.client.serializers import Serializer, value_of
 from ledgermq.protocol import properties as names
@@ -37,6 +40,14 @@ class Message:
     flag: int = field(default=0, kw_only=True)
     # 1 to 18: delivered after 1 s to 2 h, as the broker's levels say; 0 at once.
     delay_level: int = field(default=0, kw_only=True)
+    # The same as a time: the shortest level that is not shorter; not kept beside delay_level.
+    delay: InitVar[timedelta | None] = field(default=None, kw_only=True)
+
+    def __post_init__(self, delay: timedelta | None) -> None:
+        if delay is not None:
+            if self.delay_level:
+                raise MessageError("delay and delay_level exclude each other", topic=self.topic)
+            self.delay_level = level_of(delay)
 
 
 class SendStatus(Enum):

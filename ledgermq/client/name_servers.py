@@ -1,7 +1,8 @@
 """NameServers: one of several is used as long as it answers, then the next."""
 
 from ledgermq.client.connections import Connections
-from ledgermq.client.errors import UnreachableError
+from ledgermq.client.errors import NameServerError, UnreachableError
+from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 
 
@@ -24,13 +25,21 @@ class NameServers:
 
         Raises:
             UnreachableError: none of them answers; the last failure that may pass, or the last.
+            NameServerError: who answers is no name server.
         """
-        failure: UnreachableError | None = None
+        failure: UnreachableError | NameServerError | None = None
         for _ in self.addresses:
             address = self.addresses[self._used]
             try:
-                return await self._connections.request(address, command, self._timeout_s)
-            except UnreachableError as error:
+                answer = await self._connections.request(address, command, self._timeout_s)
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    return answer
+                raise NameServerError(
+                    f"{address} is no name server, but perhaps a broker: it does not know request"
+                    f" {command.code}",
+                    broker=address,
+                )
+            except (UnreachableError, NameServerError) as error:
                 if failure is None or error.retriable or not failure.retriable:
                     failure = error
                 # Unless another caller has moved on already.

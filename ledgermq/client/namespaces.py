@@ -26,9 +26,14 @@ _SYSTEM_TOPICS: Final = frozenset(
 )
 
 
+def is_system_name(name: str) -> bool:
+    """Tells whether a topic or group is one that brokers and clients make for themselves."""
+    return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES)
+
+
 def with_namespace(namespace: str, name: str) -> str:
     """Returns a topic or group as it goes onto the wire; an empty namespace changes nothing."""
-    if not namespace or not name or name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES):
+    if not namespace or not name or is_system_name(name):
         return name
     prefix, own = _split(name)
     if own.startswith(namespace + SEPARATOR):

@@ -1,25 +1,33 @@
 """OrderlyWork: the messages of a queue reach the listener one after the other, in their order.
 
 A message whose listener fails is tried again after a pause, and its queue waits for it; other
-queues go on. Nothing of a queue is consumed while this member cannot be sure of its lock.
+queues go on. Of a batch, what comes before the first message that is to come again is settled, and
+the rest comes again with it. Nothing of a queue is consumed while this member cannot be sure of its
+lock.
 """
 
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import islice
 from typing import Final
 
-from ledgermq.client.concurrent_work import Arrived, Consumed, GiveBack
+from ledgermq.client.concurrent_work import Arrived, Bury, Consumed
 from ledgermq.client.endless import keep_going
 from ledgermq.client.errors import ClientError
 from ledgermq.client.listening import Listening
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.outcome import Kind, Outcome
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.queue_locks import QueueLocks
 from ledgermq.protocol.bodies import MessageQueue
 
 # How often to look whether a lock is valid again.
 _LOCK_PAUSE_S: Final = 0.1
+# A pause is left within this time when its queue is to go to another member.
+_PAUSE_STEP_S: Final = 0.25
 
 _log = logging.getLogger("ledgermq.client")
 
@@ -36,7 +44,7 @@ class OrderlyWork:
         listening: Listening,
         arrived: Arrived,
         consumed: Consumed,
-        bury: GiveBack,
+        bury: Bury,
         locks: QueueLocks,
         *,
         concurrency: int,
@@ -116,11 +124,13 @@ class OrderlyWork:
 
         async def consume_all() -> bool:
             while lane and not self._is_stopping:
-                # It stays the first until it is done, also after a failure.
-                held, message = lane[0]
-                if await self._consume(held, message):
-                    self._consumed(held, message)
-                lane.popleft()
+                # They stay the first until they are done, also after a failure.
+                held = lane[0][0]
+                first = islice(lane, self._listening.batch_max)
+                batch = [message for of, message in first if of is held]
+                await self._consume(held, batch)
+                for _ in batch:
+                    lane.popleft()
             return True
 
         try:
@@ -128,24 +138,59 @@ class OrderlyWork:
         finally:
             del self._lanes[queue], self._tasks[queue]
 
-    async def _consume(self, held: ProcessQueue, message: ReceivedMessage) -> bool:
-        """Tries until the message is done; False when its queue was dropped before."""
+    async def _consume(self, held: ProcessQueue, batch: list[ReceivedMessage]) -> None:
+        """Tries until all messages are done, or their queue was dropped."""
         tries = 0
-        while not held.is_dropped and not self._is_stopping:
+        while batch and not held.is_dropped and not self._is_stopping:
             if not self._locks.is_valid(held.queue):
                 await asyncio.sleep(_LOCK_PAUSE_S)
                 continue
             async with self._room:
                 if held.is_dropped:
-                    return False
-                if await self._listening.consume(message) is None:
-                    return True
-            tries += 1
+                    return
+                outcomes = await self._listening.consume(batch)
+            settled = await self._settled(batch, outcomes)
+            for message in batch[:settled]:
+                self._consumed(held, message)
+            batch = batch[settled:]
+            if not batch or outcomes is None:
+                return
+            tries = 1 if settled else tries + 1
             if self._tries_max is not None and tries > self._tries_max:
-                try:
-                    await self._bury(message)
-                    return True
-                except ClientError as error:
-                    _log.warning("could not put %r among the dead letters: %s", message, error)
-            await asyncio.sleep(self._pause_s)
-        return False
+                if await self._buried(batch[0]):
+                    self._consumed(held, batch[0])
+                    batch, tries = batch[1:], 0
+                    continue
+            await self._pause(held, outcomes[settled].delay)
+
+    async def _settled(
+        self, batch: list[ReceivedMessage], outcomes: Sequence[Outcome] | None
+    ) -> int:
+        """Returns how many messages, from the first on, need not come again."""
+        if outcomes is None:
+            return len(batch)
+        for number, (message, outcome) in enumerate(zip(batch, outcomes, strict=True)):
+            if outcome.kind is Kind.RETRY:
+                return number
+            if outcome.kind is Kind.BURY and not await self._buried(message):
+                return number
+        return len(batch)
+
+    async def _buried(self, message: ReceivedMessage) -> bool:
+        """Puts a message among the dead letters; False when that has to be tried again."""
+        try:
+            await self._bury(message)
+        except ClientError as error:
+            _log.warning("could not put %r among the dead letters: %s", message, error)
+            return False
+        return True
+
+    async def _pause(self, held: ProcessQueue, delay: timedelta | None) -> None:
+        """Waits before a message is tried again, as long as its queue is this member's."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + (self._pause_s if delay is None else delay.total_seconds())
+        while not held.is_dropped and not self._is_stopping:
+            left_s = end_s - loop.time()
+            if left_s <= 0:
+                return
+            await asyncio.sleep(min(left_s, _PAUSE_STEP_S))

@@ -1,6 +1,6 @@
-"""OpenTelemetry: a span for each send and each delivery, tied together across processes.
+"""OpenTelemetry: a span for each send and each delivery, tied together across processes; meters.
 
-    ClientConfig(hooks=OpenTelemetryHooks())
+    ClientConfig(hooks=OpenTelemetryHooks(), metrics=OpenTelemetryMetrics())
 
 The context of the sending span travels in the properties of the message (`traceparent` and what
 else the propagator writes), so that a delivery belongs to the trace of its send, also when a client
@@ -20,7 +20,7 @@ from ledgermq.client.messages import Message, ReceivedMessage, SendResult
 from ledgermq.protocol.errors import RemoteProtocolError
 
 try:
-    from opentelemetry import propagate, trace
+    from opentelemetry import metrics, propagate, trace
 
     _MISSING: ImportError | None = None
 except ImportError as missing:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 _NAME: Final = "ledgermq.client"
+# As the conventions advise.
+_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 
 
 class _Span:
@@ -64,10 +66,7 @@ class OpenTelemetryHooks:
         Raises:
             ConfigError: OpenTelemetry is not installed.
         """
-        if _MISSING is not None:
-            raise ConfigError(
-                "OpenTelemetry is not installed; pip install 'ledgermq[otel]'"
-            ) from _MISSING
+        _check_installed()
         self._tracer = trace.get_tracer(_NAME, tracer_provider=tracer_provider)
 
     def send(self, messages: Sequence[Message], group: str, /) -> _Span:
@@ -138,6 +137,73 @@ class OpenTelemetryHooks:
         self._tracer.start_span(
             f"poll {topic}", kind=trace.SpanKind.CLIENT, attributes=attributes, links=links
         ).end()
+
+
+class OpenTelemetryMetrics:
+    """Metrics of a client as OpenTelemetry's instruments.
+
+    messaging.client.sent.messages, messaging.client.consumed.messages: counters of messages;
+    messaging.client.operation.duration (send), messaging.process.duration: histograms in seconds.
+    """
+
+    def __init__(self, meter_provider: "metrics.MeterProvider | None" = None) -> None:
+        """Makes the instruments.
+
+        Args:
+            meter_provider: None takes the global one.
+
+        Raises:
+            ConfigError: OpenTelemetry is not installed.
+        """
+        _check_installed()
+        meter = metrics.get_meter(_NAME, meter_provider=meter_provider)
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages",
+            unit="{message}",
+            description="Messages that a producer tried to send.",
+        )
+        self._send_s = meter.create_histogram(
+            "messaging.client.operation.duration",
+            unit="s",
+            description="Time of a send, with all its tries.",
+            explicit_bucket_boundaries_advisory=_BOUNDS_S,
+        )
+        self._consumed = meter.create_counter(
+            "messaging.client.consumed.messages",
+            unit="{message}",
+            description="Messages that a listener was called with.",
+        )
+        self._process_s = meter.create_histogram(
+            "messaging.process.duration",
+            unit="s",
+            description="Time of a call of a listener.",
+            explicit_bucket_boundaries_advisory=_BOUNDS_S,
+        )
+
+    def sent(self, topic: str, group: str, count: int, seconds: float, error: str, /) -> None:
+        """Counts a send."""
+        attributes = _attributes("send", "send", topic)
+        attributes["messaging.rocketmq.client_group"] = group
+        if error:
+            attributes["error.type"] = error
+        self._sent.add(count, attributes)
+        self._send_s.record(seconds, attributes)
+
+    def consumed(self, topic: str, group: str, seconds: float, outcome: str, /) -> None:
+        """Counts a delivery."""
+        attributes = _attributes("process", "process", topic)
+        attributes["messaging.consumer.group.name"] = group
+        if outcome != "done":
+            attributes["error.type"] = outcome
+        self._consumed.add(1, attributes)
+        self._process_s.record(seconds, attributes)
+
+
+def _check_installed() -> None:
+    if _MISSING is not None:
+        raise ConfigError(
+            "OpenTelemetry is not installed; pip install 'ledgermq[otel]'"
+        ) from _MISSING
 
 
 def _attributes(operation: str, kind: str, topic: str) -> "dict[str, AttributeValue]":

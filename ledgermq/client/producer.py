@@ -14,31 +14,35 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.connection import Answer
 from ledgermq.client.errors import MessageError, NoReplyError, NoRouteError
-from ledgermq.client.hooks import followed
+from ledgermq.client.hooks import followed, measure
 from ledgermq.client.instance import ClientInstance, now_ms
+from ledgermq.client.linger import Linger
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
-from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.replies import Replies, reply_to, request_properties
-from ledgermq.client.send_frame import SendBody, batch_body, properties_text, single_body
+from ledgermq.client.send_frame import (
+    SendBody,
+    batch_body,
+    json_text,
+    properties_text,
+    single_body,
+)
+from ledgermq.client.sending import Sending
 from ledgermq.client.sends import SendRoad
 from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
-from ledgermq.client.tracing import tracer_of
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
 
 DEFAULT_GROUP: Final = "ledgermq_producer"
 _BATCH_COUNT_MAX: Final = 4096
 
 
-class Producer:
+class Producer(Sending):
     """Sends messages to a cluster; use it in an ``async with`` block.
 
     Delivery is at least once: a message whose answer got lost is sent again.
@@ -46,7 +50,7 @@ class Producer:
 
     def __init__(
         self,
-        name_servers: str = "127.0.0.1:9876",
+        name_servers: str | ClientInstance = "127.0.0.1:9876",
         group: str = DEFAULT_GROUP,
         *,
         serializer: Serializer | None = None,
@@ -63,60 +67,28 @@ class Producer:
         Raises:
             ConfigError: the addresses are wrong.
         """
-        self.group = group
-        self.config = config or ProducerConfig()
-        self._serializer = serializer
-        self._hooks = self.config.client.hooks
-        self._instance = ClientInstance(
-            name_servers,
-            self.config.client,
-            default_queue_nums=self.config.default_topic_queue_nums,
-            on_request=self._requested,
-            heartbeat=self._heartbeat,
-        )
-        client = self.config.client
-        self._replies = Replies(self.config.body_bytes_max, client.namespace, serializer)
-        self._road: SendRoad | None = None
-        self._tracer = tracer_of(self._instance, group, self.config.client)
+        super().__init__(name_servers, group, serializer, config)
+        namespace = self.config.client.namespace
+        self._lingers = self.config.linger_s > 0
+        # Of each send more is to be done than to send it.
+        self._is_followed = self._lingers or self.config.client.trace or self._metrics is not None
+        # Made with the first message that lingers.
+        self._linger: Linger | None = None
+        self._replies = Replies(self.config.body_bytes_max, namespace, serializer)
 
-    async def __aenter__(self) -> Self:
-        self._instance.start()
-        self._road = SendRoad(self._instance, self.group, self.config)
-        if self._tracer is not None:
-            self._tracer.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         try:
-            if kind is None and self._road is not None and not self._instance.is_foreign:
+            if not any(error) and self._road is not None and not self._instance.is_foreign:
                 await self.flush()
         finally:
             await self.close()
 
-    async def close(self) -> None:
-        """Closes at once: sends without an answer fail. Safe to call twice."""
-        road, self._road = self._road, None
-        if road is None or self._instance.is_foreign:
-            return
-        try:
-            await road.close()
-            if self._tracer is not None:
-                await self._tracer.close()
-            await self._instance.close(self.group, None)
-        finally:
-            # Whoever is cancelled while it says good-bye leaves nothing behind either.
-            if self._tracer is not None:
-                self._tracer.abort()
-            self._instance.abort()
-
     async def flush(self) -> None:
         """Returns when every send has its result or its error."""
-        await self._opened().idle()
+        road = self._opened()
+        if self._linger is not None:
+            await self._linger.flush()
+        await road.idle()
 
     async def send(self, message: Message, *, ordering_key: str | None = None) -> SendResult:
         """Sends a message and waits until it is acknowledged.
@@ -150,7 +122,7 @@ class Producer:
         if self._hooks is not None:
             sending = self._hooks.send([message], self.group)
             return await followed(sending, self._submit(sending.messages[0], ordering_key))
-        if self._tracer is not None:
+        if self._is_followed:
             return await self._submit(message, ordering_key)
         message_id, body = self._prepare(message, now_ms())
         return await self._opened().submit(message.topic, message_id, body, ordering_key)
@@ -219,24 +191,82 @@ class Producer:
         self, message: Message, ordering_key: str | None, *, is_reply: bool = False
     ) -> asyncio.Future[SendResult]:
         now = now_ms()
+        road = self._opened()
+        begun_s = road.loop.time()
+        if self._lingers and not is_reply:
+            message = self._with_bytes(message)
+            linger = self._lingering(road)
+            if linger.takes(message, self.config.compress_from_bytes):
+                sent = await self._linger_with(linger, message, ordering_key, now)
+                self._follow(sent, message, len(message.body), now, begun_s)
+                return sent
+            # What was submitted before goes before.
+            await linger.go(message.topic, ordering_key)
         message_id, body = self._prepare(message, now)
         if is_reply:
             body = body._replace(code=int(RequestCode.SEND_REPLY_MESSAGE_V2))
-        sent = await self._opened().submit(message.topic, message_id, body, ordering_key)
-        if self._tracer is not None:
-            kind = Kind.DELAYED if message.delay_level else Kind.NORMAL
-            self._tracer.follow(sent, [message], len(body.body), now, kind)
+        sent = await road.submit(message.topic, message_id, body, ordering_key)
+        self._follow(sent, message, len(body.body), now, begun_s)
         return sent
 
-    def _prepare(self, message: Message, now: int) -> tuple[str, SendBody]:
-        """Returns a new id, and what every try to send the message repeats."""
+    def _follow(
+        self,
+        sent: asyncio.Future[SendResult],
+        message: Message,
+        body_bytes: int,
+        now: int,
+        begun_s: float,
+    ) -> None:
+        if self._metrics is not None:
+            measure(self._metrics, sent, message.topic, self.group, begun_s)
+        if self._tracer is not None:
+            kind = Kind.DELAYED if message.delay_level else Kind.NORMAL
+            self._tracer.follow(sent, [message], body_bytes, now, kind)
+
+    def _lingering(self, road: SendRoad) -> Linger:
+        """Returns the batches that are not full yet."""
+        if self._linger is None:
+            self._linger = Linger(road, self._batch_of, self.config)
+        return self._linger
+
+    def _batch_of(self, messages: list[Message], texts: list[str]) -> SendBody:
+        config = self.config
+        if len(messages) > 1:
+            return batch_body(messages, texts, now_ms(), config.body_bytes_max)
+        return single_body(messages[0], texts[0], now_ms(), 0, config.body_bytes_max)
+
+    async def _linger_with(
+        self, linger: Linger, message: Message, ordering_key: str | None, now: int
+    ) -> asyncio.Future[SendResult]:
+        # Refused here, a name or text that cannot be is no failure of the others.
+        self._opened().template(message.topic)
+        message_id = self._instance.unique_ids.create(now)
+        text = properties_text(message, message_id, self.config.client.namespace)
+        json_text(text)
+        return await linger.submit(message, message_id, text, ordering_key)
+
+    def _closed(self) -> None:
+        if self._linger is not None:
+            self._linger.abort()
+            self._linger = None
+
+    def _prepare(
+        self, message: Message, now: int, message_id: str | None = None
+    ) -> tuple[str, SendBody]:
+        """Returns an id, a new one unless it is given, and what every try repeats."""
         if self._serializer is not None or type(message.body) is not bytes:
             message = self._with_bytes(message)
         config = self.config
-        message_id = self._instance.unique_ids.create(now)
-        text = properties_text(message, message_id, config.client.namespace)
+        if message_id is None:
+            message_id = self._instance.unique_ids.create(now)
+        text = properties_text(message, message_id, config.client.namespace, config.delay_level_max)
         return message_id, single_body(
-            message, text, now, config.compress_from_bytes, config.body_bytes_max
+            message,
+            text,
+            now,
+            config.compress_from_bytes,
+            config.body_bytes_max,
+            config.compression,
         )
 
     async def send_batch(
@@ -270,14 +300,17 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         messages = [self._with_bytes(message) for message in given]
         now = now_ms()
+        begun_s = self._opened().loop.time()
         ids = [self._instance.unique_ids.create(now) for _ in messages]
         namespace = self.config.client.namespace
         texts = [
-            properties_text(message, id_, namespace)
+            properties_text(message, id_, namespace, self.config.delay_level_max)
             for message, id_ in zip(messages, ids, strict=True)
         ]
         body = batch_body(messages, texts, now, self.config.body_bytes_max)
         sent = await self._opened().submit(messages[0].topic, ",".join(ids), body, ordering_key)
+        if self._metrics is not None:
+            measure(self._metrics, sent, messages[0].topic, self.group, begun_s)
         if self._tracer is not None:
             self._tracer.follow(sent, messages, len(body.body), now, Kind.NORMAL)
         return sent
@@ -304,6 +337,7 @@ class Producer:
         road = self._opened()
         instance = self._instance
         _, body = self._prepare(message, now_ms())
+        template = road.template(message.topic)
         route = instance.routes.find(message.topic)
         if route is None or not route.masters:
             route = await instance.routes.refresh(message.topic, may_create=True)
@@ -311,27 +345,14 @@ class Producer:
         if queue is None or queue.broker_name not in route.masters:
             raise NoRouteError("no leader now", retriable=True, topic=message.topic)
         connection = await instance.connections.open(route.masters[queue.broker_name])
-        frame = road.template(message.topic).frame(body, queue.queue_id, 0, one_way=True)
+        frame = template.frame(body, queue.queue_id, 0, one_way=True)
         connection.write(frame)
         await connection.drained()
 
     def _with_bytes(self, message: Message) -> Message:
         return replace(message, body=body_of(message.body, self._serializer, message.topic))
 
-    def _opened(self) -> SendRoad:
-        road = self._road
-        if road is None or self._instance.is_foreign:
-            self._instance.check_open(road is not None, "producer")
-        assert road is not None
-        return road
-
     def _requested(self, address: str, request: RemotingCommand) -> Answer:
         if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             return self._replies.take(request)
         return None
-
-    def _heartbeat(self) -> HeartbeatData:
-        wire_group = with_namespace(self.config.client.namespace, self.group)
-        return HeartbeatData(
-            client_id=self._instance.client_id, producer_data_set=[ProducerData(wire_group)]
-        )

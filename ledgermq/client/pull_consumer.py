@@ -6,12 +6,13 @@ For readers that keep their own offsets, and for looking into a topic.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Self
+from typing import Final, Literal, Self
 
 from ledgermq.client.config import ConsumerConfig
 from ledgermq.client.errors import ClientError, ConfigError
-from ledgermq.client.instance import ClientInstance
+from ledgermq.client.instance import ClientInstance, instance_of
 from ledgermq.client.messages import ReceivedMessage
+from ledgermq.client.participant import Participant
 from ledgermq.client.process_queue import offset_after_illegal
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
 from ledgermq.client.queue_view import QueueView
@@ -19,6 +20,8 @@ from ledgermq.client.retry import back_off_ms
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.subscription import expression_of
 from ledgermq.protocol.bodies import MessageQueue
+
+DEFAULT_READER: Final = "ledgermq_reader"
 
 
 class PullConsumer(QueueView):
@@ -30,8 +33,8 @@ class PullConsumer(QueueView):
 
     def __init__(
         self,
-        name_servers: str = "127.0.0.1:9876",
-        group: str = "ledgermq_reader",
+        name_servers: str | ClientInstance = "127.0.0.1:9876",
+        group: str = DEFAULT_READER,
         *,
         tags: str = "*",
         sql: str | None = None,
@@ -55,7 +58,9 @@ class PullConsumer(QueueView):
         self.tags = tags
         self._expression = expression_of(tags, sql)
         self.config = config or ConsumerConfig()
-        self._instance = ClientInstance(name_servers, self.config.client)
+        self._instance = instance_of(name_servers, self.config.client)
+        # Only its own connections know of its group, and only to the end.
+        self._participant = Participant()
         self._requests = QueueRequests(self._instance, group, self.config, serializer)
         self._is_open = False
         # Assigned queues with the offset of the next message to hand out.
@@ -68,7 +73,7 @@ class PullConsumer(QueueView):
         self._illegal_since_s: dict[MessageQueue, float] = {}
 
     async def __aenter__(self) -> Self:
-        self._instance.start()
+        self._instance.join(self._participant)
         self._is_open = True
         return self
 
@@ -77,10 +82,11 @@ class PullConsumer(QueueView):
         if self._is_open and not self._instance.is_foreign:
             self._is_open = False
             try:
+                self._requests.close()
                 await self._cancel_pulls(list(self._pulls))
-                await self._instance.close(None, self.group)
+                await self._instance.quit(self._participant)
             finally:
-                self._instance.abort()
+                self._instance.drop(self._participant)
 
     async def pull(
         self,
@@ -112,7 +118,12 @@ class PullConsumer(QueueView):
         self._check_open()
         await self._requests.commit(queue, self.position(queue) if offset is None else offset)
 
-    async def assign(self, queues: Iterable[MessageQueue], *, start: str = "committed") -> None:
+    async def assign(
+        self,
+        queues: Iterable[MessageQueue],
+        *,
+        start: Literal["first", "last", "committed"] = "committed",
+    ) -> None:
         """Chooses the queues that poll reads, in place of those before.
 
         Args:

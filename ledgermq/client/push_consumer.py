@@ -1,4 +1,4 @@
-"""PushConsumer: the messages of a topic, shared among the members of a group.
+"""PushConsumer: the messages of topics, shared among the members of a group.
 
 Each member tells all brokers that it is there, computes by itself which queues are its own, and
 keeps one held pull for each of them on its way. Messages go to a listener, or to an ``async for``
@@ -14,26 +14,34 @@ What a listener that raises means depends on the mode:
                  tried again. A queue has one member at a time for sure: the broker locks it
     broadcast    every member gets every message, and keeps its offsets in a file; the message is
                  dropped, with a line in the log
+
+A listener may also say what is to become of a message: see outcome.py.
 """
 
 import asyncio
+import logging
+import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
 from typing import Final, Self, TypeAlias
 
 from ledgermq.client.closing import Closing
 from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
-from ledgermq.client.config import ConsumerConfig
+from ledgermq.client.config import ConsumerConfig, Mode, Start
 from ledgermq.client.connection import Answer
 from ledgermq.client.endless import keep_going
 from ledgermq.client.errors import ClientError, ConfigError
-from ledgermq.client.holding import Holding
-from ledgermq.client.instance import ClientInstance, now_ms
+from ledgermq.client.failed_tries import FailedTries
+from ledgermq.client.holding import Holding, Told
+from ledgermq.client.instance import ClientInstance, instance_of, now_ms
 from ledgermq.client.listening import Listening
 from ledgermq.client.local_offsets import LocalOffsets, offsets_path
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.orderly_work import OrderlyWork
+from ledgermq.client.outcome import Outcome
+from ledgermq.client.participant import Participant
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.questions import Consumer, Questions
 from ledgermq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
@@ -41,7 +49,11 @@ from ledgermq.client.queue_requests import QueueRequests
 from ledgermq.client.rounds import Rounds
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.shares import EveryQueue, GroupShare
-from ledgermq.client.subscription import EVERYTHING, expression_of, subscription_of
+from ledgermq.client.signals import ENDING, until_told
+from ledgermq.client.subscription import EVERYTHING, subscription_of
+from ledgermq.client.subscription_check import check_subscriptions
+from ledgermq.client.topic_search import TopicSearch
+from ledgermq.client.topics import Topics, WantedTopics
 from ledgermq.client.tracing import tracer_of
 from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol.bodies import MessageQueue
@@ -50,16 +62,24 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
-    HeartbeatData,
     MessageModel,
     SubscriptionData,
 )
 from ledgermq.protocol.names import RETRY_PREFIX
 
-# Consumes a message; may be a plain function, which then runs in a thread.
-Listener: TypeAlias = Callable[[ReceivedMessage], Awaitable[None] | None]
+# Consumes a message, and may say what became of it; a plain function runs in a thread.
+OneListener: TypeAlias = Callable[[ReceivedMessage], Awaitable[Outcome | None] | Outcome | None]
+# The same for batches: nothing, or an outcome for each message.
+Outcomes: TypeAlias = list[Outcome] | list[Outcome | None] | None
+BatchListener: TypeAlias = Callable[[list[ReceivedMessage]], Awaitable[Outcomes] | Outcomes]
+Listener: TypeAlias = OneListener | BatchListener
+# Told of queues that come or go; a plain function runs in a thread.
+OnQueues: TypeAlias = Callable[[list[MessageQueue]], Awaitable[None] | None]
 
 MODES: Final = ("concurrent", "orderly", "broadcast")
+_BATCH_MAX: Final = 4096
+
+_log = logging.getLogger("ledgermq.client")
 
 
 class PushConsumer(Closing):
@@ -76,15 +96,18 @@ class PushConsumer(Closing):
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: str | ClientInstance,
         group: str,
-        topic: str,
+        topic: Topics,
         listener: Listener | None = None,
         *,
         tags: str = "*",
         sql: str | None = None,
-        start: str = "last",
-        mode: str = "concurrent",
+        start: Start = "last",
+        mode: Mode = "concurrent",
+        batch_max: int | None = None,
+        on_assigned: OnQueues | None = None,
+        on_revoked: OnQueues | None = None,
         serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
@@ -93,61 +116,85 @@ class PushConsumer(Closing):
         Args:
             name_servers: ``host:port;host:port``.
             group: name of the group.
-            topic: what to consume. All members of a group must ask for the same topic and tags.
+            topic: what to consume: a topic, several, a mapping of topics to their tags, or a
+                compiled pattern that whole names match. All members of a group must ask for the
+                same topics and tags.
             listener: called with each message; a coroutine function, or a plain function, which
-                runs in a thread. Returning means consumed, raising means what the mode says.
+                runs in a thread. Returning means consumed, or what the returned outcome says
+                (`retry(delay=)`, `BURY`); raising means what the mode says.
             tags: ``*`` for all, or tags joined by ``||``.
             sql: an SQL92 condition over properties instead; brokers must be set up for it.
             start: where a group that has consumed nothing yet begins: "first" or "last" message.
             mode: "concurrent", "orderly" or "broadcast"; the same for all members of a group.
+            batch_max: calls the listener with a list of up to so many messages, those that are
+                there; in orderly mode all of one queue. None calls it with one message.
+            on_assigned: called with queues that this member gets, before their first message; a
+                coroutine function, or a plain one, which runs in a thread.
+            on_revoked: called with queues that go, when what is consumed of them is committed. In
+                orderly mode no other member has them before it returns.
             serializer: makes `value` of the body of a message.
             config: times and limits.
 
         Raises:
             ConfigError: an argument is wrong, or the file of a broadcast consumer is none.
         """
-        _check(topic, group, start, mode)
+        _check(group, start, mode, batch_max)
         self.topic = topic
         self.group = group
         self.tags = tags
         self.start = start
         self.mode = mode
         self.config = config or ConsumerConfig()
-        self._expression = expression_of(tags, sql)
+        self._wanted = WantedTopics(topic, tags, sql)
         self._namespace = self.config.client.namespace
         self._serializer = serializer
         self._hooks = self.config.client.hooks
         self._wire_group = with_namespace(self._namespace, group)
-        self._instance = ClientInstance(
-            name_servers,
-            self.config.client,
+        self._instance = instance_of(name_servers, self.config.client)
+        self._participant = Participant(
+            consumer_group=self._wire_group,
             on_request=self._requested,
             heartbeat=self._heartbeat,
             # A broker that lost this member would share its queues out to others.
             stays_connected=True,
         )
-        self._subscriptions = self._subscribe()
-        self._requests = QueueRequests(self._instance, group, self.config, serializer)
-        self._tracer = tracer_of(self._instance, group, self.config.client)
-        self._arrived: Arrived = asyncio.Queue()
-        self._locks = self._make_locks()
-        self._listening: Listening | None = None
-        self._work: ConcurrentWork | OrderlyWork | None = None
-        if listener is not None:
-            function = UserFunction(listener, self.config.concurrency)
-            self._listening = Listening(group, function, self._tracer, self._hooks)
-            self._work = self._make_work(self._listening)
-        self._holding = self._make_holding()
-        self._rounds = self._make_rounds()
-        self._questions = self._make_questions()
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_open = False
+        # Done when it is closed.
+        self._ended = asyncio.Event()
         # What `async for` gave last.
         self._given: tuple[ProcessQueue, ReceivedMessage] | None = None
+        self._make_parts(listener, batch_max, on_assigned, on_revoked)
 
-    def _subscribe(self) -> tuple[SubscriptionData, ...]:
+    def _make_parts(
+        self,
+        listener: Listener | None,
+        batch_max: int | None,
+        on_assigned: OnQueues | None,
+        on_revoked: OnQueues | None,
+    ) -> None:
+        """Makes what the consumer consists of, each part from those before."""
+        self._starts: dict[str, str] = {}
+        self._subscriptions = self._subscribe(self.start)
+        self._requests = QueueRequests(self._instance, self.group, self.config, self._serializer)
+        self._tracer = tracer_of(self._instance, self.group, self.config.client)
+        self._arrived: Arrived = asyncio.Queue()
+        self._locks = self._make_locks()
+        self._listening = None if listener is None else self._make_listening(listener, batch_max)
+        self._work = None if self._listening is None else self._make_work(self._listening)
+        self._told = [UserFunction[None](f, 1) for f in (on_assigned, on_revoked) if f]
+        self._holding = self._make_holding(
+            _teller(self._told[0], self.group) if on_assigned else None,
+            _teller(self._told[-1], self.group) if on_revoked else None,
+        )
+        self._rounds = self._make_rounds()
+        self._search = self._make_search()
+        self._questions = self._make_questions()
+
+    def _subscribe(self, start: str) -> tuple[SubscriptionData, ...]:
+        wanted = dict(self._wanted.by_name)
+        for topic in wanted:
+            self._starts.setdefault(topic, start)
         # What a group failed comes again in its retry topic; a broadcast consumer has none.
-        wanted = {self.topic: self._expression}
         if self.mode != "broadcast":
             wanted[RETRY_PREFIX + self.group] = EVERYTHING
         version = now_ms()
@@ -155,6 +202,26 @@ class PushConsumer(Closing):
             subscription_of(topic, expression, version, self._namespace)
             for topic, expression in wanted.items()
         )
+
+    def _make_listening(self, listener: Listener, batch_max: int | None) -> Listening:
+        function = UserFunction[object](listener, self.config.concurrency)
+        config = self.config
+        tries = FailedTries(self.mode, config.reconsume_times_max, config.orderly_pause_s)
+        return Listening(
+            self.group,
+            function,
+            self._tracer,
+            self._hooks,
+            metrics=config.client.metrics,
+            batch_max=batch_max,
+            tries=tries,
+        )
+
+    def _make_search(self) -> TopicSearch | None:
+        if self._wanted.pattern is None:
+            return None
+        interval_s = self.config.pattern_interval_s
+        return TopicSearch(self._instance, self._wanted, self._topics_changed, interval_s)
 
     def _make_locks(self) -> QueueLocks | None:
         if self.mode != "orderly":
@@ -186,10 +253,15 @@ class PushConsumer(Closing):
             )
         give_back = None if self.mode == "broadcast" else requests.send_back
         return ConcurrentWork(
-            listening, self._arrived, self._consumed, give_back, config.concurrency
+            listening,
+            self._arrived,
+            self._consumed,
+            give_back,
+            config.concurrency,
+            bury=requests.bury,
         )
 
-    def _make_holding(self) -> Holding:
+    def _make_holding(self, on_assigned: Told | None, on_revoked: Told | None) -> Holding:
         is_broadcast = self.mode == "broadcast"
         config, work = self.config, self._work
         path = offsets_path(config.offsets_directory, config.client.instance_name, self._wire_group)
@@ -199,11 +271,13 @@ class PushConsumer(Closing):
             self._arrived,
             config,
             # What was given back is consumed from the begin of the retry topic.
-            starts={self.topic: self.start},
+            starts=self._starts,
             offsets=LocalOffsets(path) if is_broadcast else self._requests,
             shares=EveryQueue() if is_broadcast else GroupShare(self._instance, self._wire_group),
             locks=self._locks,
             settled=work.settled if isinstance(work, OrderlyWork) else None,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
         )
 
     def _make_questions(self) -> Questions:
@@ -227,7 +301,7 @@ class PushConsumer(Closing):
         try:
             await self._meet()
         except BaseException:
-            self._instance.abort()
+            self._instance.drop(self._participant)
             raise
         self._is_open = True
         if self._tracer is not None:
@@ -237,6 +311,8 @@ class PushConsumer(Closing):
             create_task(self._rounds.run()),
             create_task(self._holding.commit_now_and_then()),
         ]
+        if self._search is not None:
+            self._tasks.append(create_task(self._search.run(self.group)))
         if self._locks is not None:
             renewing = keep_going(f"renewing the locks of {self.group}", self._renew_locks)
             self._tasks.append(create_task(renewing))
@@ -245,18 +321,56 @@ class PushConsumer(Closing):
         return self
 
     async def _meet(self) -> None:
-        """Looks for the topic, and tells its brokers of this member.
+        """Looks for the topics, and tells their brokers of this member.
 
         Raises:
-            ClientError: no name server answers; a topic that is not there yet may come later.
+            ClientError: no name server answers, or a broker refuses the SQL condition; a topic that
+                is not there yet may come later.
         """
-        try:
-            await self._instance.routes.refresh(self.topic)
-        except ClientError as error:
-            if error.code is None:
-                raise
-        self._instance.start()
+        if self._search is not None and await self._search.look():
+            self._subscriptions = self._subscribe(self.start)
+        await self._find_routes()
+        await check_subscriptions(self._instance, self._wire_group, self._subscriptions)
+        self._instance.join(self._participant)
         await self._instance.send_heartbeats()
+
+    async def _find_routes(self) -> None:
+        for topic in list(self._wanted.by_name):
+            if self._instance.routes.find(topic) is None:
+                try:
+                    await self._instance.routes.refresh(topic)
+                except ClientError as error:
+                    if error.code is None:
+                        raise
+
+    async def _topics_changed(self) -> None:
+        """Goes over to other topics; called when a pattern has found some, or lost some."""
+        before = set(self._starts)
+        # What was sent to a topic before it was found is not to be missed.
+        self._subscriptions = self._subscribe("first")
+        for topic in before - set(self._wanted.by_name):
+            del self._starts[topic]
+            await self._rounds.let_go(topic)
+        await self._find_routes()
+        await self._instance.send_heartbeats()
+        self._rounds.wake()
+
+    async def run(self, *, signals: Iterable[signal.Signals] = ENDING) -> None:
+        """Consumes until the program is asked to end (SIGTERM, Ctrl-C), and closes in order.
+
+        Messages that the listener has end, as far as close_timeout_s lets them, and what is
+        consumed is committed. Opens the consumer, unless it is open. Returns also when it is closed
+        meanwhile. A second signal ends the program as without this call.
+
+        Args:
+            signals: which ones ask.
+        """
+        if not self._is_open:
+            await self.__aenter__()
+        try:
+            await until_told(signals, self._ended.wait())
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Stops in order: no more pulls, running listeners end, offsets are committed.
@@ -267,6 +381,7 @@ class PushConsumer(Closing):
         if not self._is_open or self._instance.is_foreign:
             return
         self._is_open = False
+        self._ended.set()
         try:
             for task in self._tasks:
                 task.cancel()
@@ -282,7 +397,8 @@ class PushConsumer(Closing):
             await self._holding.release()
             if self._tracer is not None:
                 await self._tracer.close()
-            await self._instance.close(None, self.group)
+            self._requests.close()
+            await self._instance.quit(self._participant)
         finally:
             # Whoever is cancelled while it says good-bye leaves nothing behind either.
             self._abort()
@@ -292,12 +408,15 @@ class PushConsumer(Closing):
         if self._work is not None:
             self._work.abort()
         self._arrived.put_nowait(None)
+        for function in self._told:
+            function.close()
         if self._listening is not None:
             self._listening.close()
         self._questions.close()
         if self._tracer is not None:
             self._tracer.abort()
-        self._instance.abort()
+        self._requests.close()
+        self._instance.drop(self._participant)
 
     def __aiter__(self) -> Self:
         return self
@@ -329,6 +448,44 @@ class PushConsumer(Closing):
             given, self._given = self._given, None
             self._consumed(*given)
 
+    async def retry(self, message: ReceivedMessage, *, delay: timedelta | None = None) -> None:
+        """Gives back the message that ``async for`` gave last: the broker delivers it again.
+
+        Args:
+            message: that one.
+            delay: after how long, see retry(); None: longer each time.
+
+        Raises:
+            ConfigError: another message was given last, or the mode is broadcast.
+            ClientError: the broker could not be told; the message is still the one given last.
+        """
+        if self.mode == "broadcast":
+            raise ConfigError("a broadcast message has no broker that takes it back")
+        given = self._check_given(message)
+        await self._requests.send_back(message, delay)
+        self._settle_given(given)
+
+    async def bury(self, message: ReceivedMessage) -> None:
+        """Puts the message that ``async for`` gave last among the dead letters of the group.
+
+        Raises:
+            ConfigError: another message was given last.
+            ClientError: the broker could not be told; the message is still the one given last.
+        """
+        given = self._check_given(message)
+        await self._requests.bury(message)
+        self._settle_given(given)
+
+    def _check_given(self, message: ReceivedMessage) -> tuple[ProcessQueue, ReceivedMessage]:
+        self._instance.check_open(self._is_open, "consumer")
+        if self._given is None or self._given[1] is not message:
+            raise ConfigError(f"{message!r} is not the message that was given last")
+        return self._given
+
+    def _settle_given(self, given: tuple[ProcessQueue, ReceivedMessage]) -> None:
+        if self._given is given:
+            self.acknowledge()
+
     async def commit(self) -> None:
         """Tells the brokers now what is consumed, instead of within commit_interval_s.
 
@@ -339,8 +496,13 @@ class PushConsumer(Closing):
         await self._holding.commit()
 
     def queues(self) -> list[MessageQueue]:
-        """Returns the queues of the topic that this member has now, sorted."""
-        return self._holding.queues(self.topic)
+        """Returns the queues of its topics that this member has now, sorted."""
+        return self._holding.all_queues()
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that it consumes now, sorted; a pattern may find others later."""
+        return sorted(self._wanted.by_name)
 
     @property
     def client_id(self) -> str:
@@ -351,6 +513,14 @@ class PushConsumer(Closing):
     def pending_count(self) -> int:
         """Messages that are pulled and not consumed."""
         return self._holding.pending_count
+
+    @property
+    def pending_bytes(self) -> int:
+        """Their bytes, as they came."""
+        return self._holding.pending_bytes
+
+    def _is_elsewhere(self) -> bool:
+        return self._instance.is_foreign
 
     def _consumed(self, held: ProcessQueue, message: ReceivedMessage) -> None:
         held.consumed(message)
@@ -367,26 +537,39 @@ class PushConsumer(Closing):
             return None
         return self._questions.answer(request)
 
-    def _heartbeat(self) -> HeartbeatData:
+    def _heartbeat(self) -> ConsumerData:
         where = (
             ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
             if self.start == "first"
             else ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
         )
         model = MessageModel.BROADCASTING if self.mode == "broadcast" else MessageModel.CLUSTERING
-        member = ConsumerData(
+        return ConsumerData(
             group_name=self._wire_group,
             message_model=model,
             consume_from_where=where,
             subscription_data_set=list(self._subscriptions),
         )
-        return HeartbeatData(client_id=self._instance.client_id, consumer_data_set=[member])
 
 
-def _check(topic: str, group: str, start: str, mode: str) -> None:
+def _check(group: str, start: str, mode: str, batch_max: int | None) -> None:
     if start not in ("first", "last"):
         raise ConfigError(f"start is {start!r}; allowed: first, last")
     if mode not in MODES:
         raise ConfigError(f"mode is {mode!r}; allowed: {', '.join(MODES)}")
-    if not topic or not group:
-        raise ConfigError("topic and group must not be empty")
+    if batch_max is not None and not 0 < batch_max <= _BATCH_MAX:
+        raise ConfigError(f"batch_max is {batch_max}; allowed: 1 to {_BATCH_MAX}")
+    if not group:
+        raise ConfigError("group must not be empty")
+
+
+def _teller(function: UserFunction[None], group: str) -> Told:
+    """Returns what calls a function of the user with queues, and never raises."""
+
+    async def tell(queues: list[MessageQueue]) -> None:
+        try:
+            await function.call(queues)
+        except Exception:
+            _log.exception("%s: what is told of queues that come or go has failed", group)
+
+    return tell

@@ -17,7 +17,7 @@ from ledgermq.client.endless import tell_failure
 from ledgermq.client.errors import ClientError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import now_ms
-from ledgermq.client.listening import Listening, Tally
+from ledgermq.client.listening import Listening, NotConsumedError, Tally, failure_of
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import (
     queue_with_namespace,
@@ -195,9 +195,11 @@ class Questions:
         self, request: RemotingCommand, listening: Listening, message: ReceivedMessage
     ) -> RemotingCommand:
         begun_s = time.perf_counter()
-        failure = await listening.consume(message)
+        outcomes = await listening.consume([message])
+        failure = None if outcomes is None else failure_of(outcomes[0])
+        said = "CR_LATER" if isinstance(failure, NotConsumedError) else "CR_THROW_EXCEPTION"
         result = ConsumeMessageDirectlyResult(
-            consume_result="CR_SUCCESS" if failure is None else "CR_THROW_EXCEPTION",
+            consume_result="CR_SUCCESS" if failure is None else said,
             order=self._consumer.is_orderly,
             remark=None if failure is None else f"{type(failure).__name__}: {failure}",
             spent_time_mills=round((time.perf_counter() - begun_s) * 1000),

@@ -19,6 +19,7 @@ from ledgermq.client.namespaces import (
     queue_without_namespace,
     with_namespace,
 )
+from ledgermq.client.retry import is_passing
 from ledgermq.protocol.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -123,7 +124,7 @@ class QueueLocks:
             raise RefusedError(
                 answer.code,
                 answer.remark,
-                retriable=True,
+                retriable=is_passing(answer.code, answer.remark, frozenset((answer.code,))),
                 broker=place.broker_name,
                 topic=place.topic,
             )

@@ -4,13 +4,18 @@ Every failure is a ClientError that names broker, topic and queue. A failure tha
 heal has made sure that the next try asks the name server first.
 """
 
+import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Final
 
+from ledgermq.client.checks import check_group
 from ledgermq.client.config import ConsumerConfig
+from ledgermq.client.delays import level_of
 from ledgermq.client.errors import (
     ClientError,
+    ClosedError,
     NoRouteError,
     RefusedError,
     UnreachableError,
@@ -18,7 +23,7 @@ from ledgermq.client.errors import (
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.namespaces import with_namespace
-from ledgermq.client.retry import ROUTE_CODES
+from ledgermq.client.retry import ROUTE_CODES, is_passing
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.subscription import EVERYTHING, Expression
 from ledgermq.protocol import sysflag
@@ -137,8 +142,19 @@ class QueueRequests:
         self.group = group
         self._namespace = config.client.namespace
         self._group = with_namespace(self._namespace, group)
+        check_group(self._group)
         self._config = config
         self._serializer = serializer
+        # Requests that wait; the end of their waiting.
+        self._waiting: set[asyncio.Timeout] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Ends what waits, and refuses what comes. Safe to call twice."""
+        self._is_closed = True
+        waiting, self._waiting = self._waiting, set()
+        for timeout in waiting:
+            timeout.reschedule(asyncio.get_running_loop().time())
 
     async def pull(
         self,
@@ -187,7 +203,9 @@ class QueueRequests:
             timeout_s=suspend_s + _PULL_GRACE_S,
         )
         if answer.code not in _PULL_CODES:
-            raise await self._refused(queue, answer, answer.code in _PASSING_PULL_CODES)
+            raise await self._refused(
+                queue, answer, is_passing(answer.code, answer.remark, _PASSING_PULL_CODES)
+            )
         try:
             found = answer.header(PullMessageResponseHeader)
             status = PullStatus(answer.code)
@@ -239,7 +257,8 @@ class QueueRequests:
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         if answer.code != ResponseCode.SUCCESS:
-            raise await self._refused(queue, answer, True)
+            is_retriable = is_passing(answer.code, answer.remark, frozenset((answer.code,)))
+            raise await self._refused(queue, answer, is_retriable)
         offset = self._read(queue, answer, QueryConsumerOffsetResponseHeader)
         return offset if offset >= 0 else None
 
@@ -253,9 +272,16 @@ class QueueRequests:
         )
         await self._ask_well(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    async def send_back(self, message: ReceivedMessage) -> None:
-        """Gives a message back: the broker delivers it to the group later, or buries it."""
-        await self._send_back(message, delay_level=0)
+    async def send_back(self, message: ReceivedMessage, delay: timedelta | None = None) -> None:
+        """Gives a message back: the broker delivers it to the group later, or buries it.
+
+        Args:
+            message: which was pulled.
+            delay: after how long; None: longer each time.
+        """
+        # A level of 0 leaves it to the broker.
+        level = 0 if delay is None else max(1, level_of(delay))
+        await self._send_back(message, delay_level=level)
 
     async def bury(self, message: ReceivedMessage) -> None:
         """Puts a message among the dead letters of the group."""
@@ -281,18 +307,29 @@ class QueueRequests:
     ) -> RemotingCommand:
         answer = await self._ask(queue, RemotingCommand.request(code, header))
         if answer.code != ResponseCode.SUCCESS:
-            raise await self._refused(queue, answer, answer.code in _PASSING_PULL_CODES)
+            raise await self._refused(
+                queue, answer, is_passing(answer.code, answer.remark, _PASSING_PULL_CODES)
+            )
         return answer
 
     async def _ask(
         self, queue: MessageQueue, command: RemotingCommand, timeout_s: float | None = None
     ) -> RemotingCommand:
+        if timeout_s is None:
+            timeout_s = self._config.client.request_timeout_s
         try:
-            if timeout_s is None:
-                timeout_s = self._config.client.request_timeout_s
-            return await self._instance.ask_leader(
-                queue.topic, queue.broker_name, command, timeout_s
-            )
+            if self._is_closed:
+                raise TimeoutError
+            async with asyncio.timeout(None) as waiting:
+                self._waiting.add(waiting)
+                try:
+                    return await self._instance.ask_leader(
+                        queue.topic, queue.broker_name, command, timeout_s
+                    )
+                finally:
+                    self._waiting.discard(waiting)
+        except TimeoutError as error:
+            raise ClosedError("the consumer was closed", topic=queue.topic) from error
         except (UnreachableError, NoRouteError) as error:
             await self._look_again(queue)
             raise type(error)(
@@ -345,3 +382,7 @@ class QueueRequests:
             topic=queue.topic,
             queue_id=queue.queue_id,
         )
+
+
+def _is_passing(answer: RemotingCommand) -> bool:
+    return is_passing(answer.code, answer.remark, _PASSING_PULL_CODES)

@@ -11,7 +11,6 @@ class QueueView(Closing):
 
     _instance: ClientInstance
     _requests: QueueRequests
-    _is_open: bool
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Returns the readable queues of a topic, asked for anew."""
@@ -37,6 +36,9 @@ class QueueView(Closing):
         """Returns the committed offset of the group, None when there is none."""
         self._check_open()
         return await self._requests.committed(queue)
+
+    def _is_elsewhere(self) -> bool:
+        return self._instance.is_foreign
 
     def _check_open(self) -> None:
         self._instance.check_open(self._is_open, "consumer")

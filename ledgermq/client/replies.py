@@ -8,7 +8,6 @@ Source: RequestFutureHolder and MessageUtil.createReplyMessage of 4.9.3.
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -35,8 +34,6 @@ _TIME_TO_LIVE_MS: Final = "TTL"
 _REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 # What a reply does not tell.
 _NOWHERE: Final = (b"\0\0\0\0", 0)
-
-_log = logging.getLogger("ledgermq.client")
 
 
 def request_properties(correlation_id: str, client_id: str, timeout_s: float) -> dict[str, str]:
@@ -83,8 +80,12 @@ class Replies:
         """Waits no longer."""
         self._waiting.pop(correlation_id, None)
 
-    def take(self, pushed: RemotingCommand) -> RemotingCommand:
-        """Takes a reply from a broker; returns the answer to the broker."""
+    def take(self, pushed: RemotingCommand) -> RemotingCommand | None:
+        """Takes a reply from a broker.
+
+        Returns:
+            The answer to the broker; None when nobody waits here for this reply.
+        """
         try:
             header = pushed.header(ReplyMessageRequestHeader)
         except RemoteProtocolError as error:
@@ -92,9 +93,8 @@ class Replies:
         correlation_id = parse_properties(header.properties or "").get(CORRELATION_ID, "")
         future = self._waiting.pop(correlation_id, None)
         if future is None or future.done():
-            _log.info("a reply to %r came when nobody waited for it", correlation_id)
-        else:
-            future.set_result(self._message(header, pushed.body))
+            return None
+        future.set_result(self._message(header, pushed.body))
         return pushed.response(ResponseCode.SUCCESS)
 
     def _message(self, header: ReplyMessageRequestHeader, body: bytes) -> ReceivedMessage:

@@ -53,6 +53,11 @@ _TRIES_MAX: Final[dict[int, int | None]] = {
 # exception, ours the account.
 _ACCESS_REMARK: Final = re.compile(r"AclException|accessKey|^No acl config for ")
 
+# A broker without filters by properties, in Java's words and ours; a name that cannot be.
+_LASTING_REMARK: Final = re.compile(
+    r"does not support consumer to filter|enablePropertyFilter|contains illegal characters"
+)
+
 # Less time than this is too little for a try, where a message has that much at all: its answer
 # would come too late, and the message would be stored without anybody knowing.
 TRY_S_MIN: Final = 0.5
@@ -75,6 +80,19 @@ def is_access_refused(code: int, remark: str | None) -> bool:
         code in (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)
         and _ACCESS_REMARK.search(remark or "") is not None
     )
+
+
+def is_passing(code: int, remark: str | None, codes: frozenset[int]) -> bool:
+    """Tells whether a refusal may be one for a moment only.
+
+    Args:
+        code: its response code.
+        remark: its explanation; a code that mostly passes may also say what stays.
+        codes: those that mostly pass.
+    """
+    if code not in codes or is_access_refused(code, remark):
+        return False
+    return _LASTING_REMARK.search(remark or "") is None
 
 
 def is_retriable(code: int, remark: str | None) -> bool:

@@ -21,6 +21,9 @@ from ledgermq.protocol.names import RETRY_PREFIX
 
 # First pause while something is missing.
 _PAUSE_S: Final = 0.25
+# Longest pause while a queue is this member's that it could not take: another one has it locked
+# still, and nobody tells when it lets go. Meanwhile the queue stands still.
+_TAKE_PAUSE_S_MAX: Final = 1.0
 # Of so many failures in a row one is told.
 _TELL_EVERY: Final = 20
 
@@ -77,7 +80,7 @@ class Rounds:
     async def _round(self) -> None:
         """Shares all topics out once, and waits until it is time for the next round."""
         self._wake.clear()
-        settled: list[bool] = []
+        settled: list[bool | None] = []
 
         async def share_out(wanted: SubscriptionData) -> None:
             settled.append(await self._share_out(wanted))
@@ -90,12 +93,15 @@ class Rounds:
         pause_s = self._interval_s
         if self._misses:
             pause_s = min(pause_s, _PAUSE_S * 2 ** min(self._misses - 1, 10))
+            if False in settled:
+                pause_s = min(pause_s, _TAKE_PAUSE_S_MAX)
             await self._instance.send_heartbeats()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()
 
-    async def _share_out(self, wanted: SubscriptionData) -> bool:
+    async def _share_out(self, wanted: SubscriptionData) -> bool | None:
+        """Shares one topic out; None when route or members are not to be had."""
         topic = without_namespace(self._namespace, wanted.topic)
         expression = Expression(wanted.sub_string, wanted.expression_type)
         try:
@@ -107,4 +113,4 @@ class Rounds:
                 is_unknown = isinstance(error, NoRouteError) and not self._holding.queues(topic)
                 level = logging.WARNING if is_unknown else logging.INFO
                 _log.log(level, "%s cannot share queues: %s", self._group, error)
-            return False
+            return None

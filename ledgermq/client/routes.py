@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ledgermq.client.checks import check_topic
 from ledgermq.client.errors import NameServerError, NoRouteError, RefusedError, UnreachableError
 from ledgermq.client.namespaces import with_namespace
+from ledgermq.client.retry import is_passing
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -114,7 +116,7 @@ class RouteCache:
     def __init__(
         self,
         name_servers: _NameServers,
-        default_queue_nums: int,
+        default_queue_nums: int = 4,
         namespace: str = "",
         on_route: Callable[[TopicRoute], None] | None = None,
     ) -> None:
@@ -129,9 +131,19 @@ class RouteCache:
         self._on_route = on_route
         self._name_servers = name_servers
         self._default_queue_nums = default_queue_nums
+        # True when a producer has said how many queues it asks for.
+        self._is_limited = False
         self._namespace = namespace
         self._routes: dict[str, TopicRoute] = {}
         self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute]] = {}
+
+    def limit_guess(self, queue_nums: int) -> None:
+        """Notes how many queues a producer asks for; of several, the fewest count.
+
+        A broker refuses what is sent to a queue that the topic did not get.
+        """
+        fewest = min(self._default_queue_nums, queue_nums) if self._is_limited else queue_nums
+        self._default_queue_nums, self._is_limited = fewest, True
 
     def find(self, topic: str) -> TopicRoute | None:
         """Returns the route of a topic as it was last known."""
@@ -156,7 +168,9 @@ class RouteCache:
             NoRouteError: no name server knows the topic.
             NameServerError: no name server answers.
             RefusedError: it answers with another error.
+            ConfigError: no topic can have that name.
         """
+        check_topic(with_namespace(self._namespace, topic))
         task = self._asking.get((topic, may_create))
         if task is None:
             task = asyncio.get_running_loop().create_task(self._ask(topic, may_create))
@@ -202,7 +216,8 @@ class RouteCache:
             raise NoRouteError(
                 "no name server knows the topic", retriable=True, topic=named, code=answer.code
             )
-        raise RefusedError(answer.code, answer.remark, retriable=True, topic=named)
+        is_retriable = is_passing(answer.code, answer.remark, frozenset((answer.code,)))
+        raise RefusedError(answer.code, answer.remark, retriable=is_retriable, topic=named)
 
     def _asked(self, topic: str, may_create: bool, task: asyncio.Task[TopicRoute]) -> None:
         self._asking.pop((topic, may_create), None)

@@ -34,8 +34,9 @@ class Send:
     """One send on its way: a message or a batch. It is also the sink of its answer."""
 
     __slots__ = (
-        "attempts", "avoided_broker", "body", "deadline_s", "failure", "future", "is_out", "key",
-        "lane", "message_id", "opaque", "queue", "road", "template", "timeouts", "topic",
+        "attempts", "avoided_broker", "body", "deadline_s", "failure", "future", "held_up_by",
+        "is_out", "key", "lane", "message_id", "opaque", "queue", "road", "template", "timeouts",
+        "topic",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +70,8 @@ class Send:
         self.opaque = 0
         # Of the last try.
         self.failure: ClientError | None = None
+        # Of the send of its ordering key before it.
+        self.held_up_by: ClientError | None = None
         self.queue: MessageQueue | None = None
         self.avoided_broker: str | None = None
 

@@ -11,6 +11,8 @@ from json.encoder import encode_basestring
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ledgermq.client.checks import DELAY_LEVEL_MAX, check_values
+from ledgermq.client.config import Compression
 from ledgermq.client.errors import MessageError
 from ledgermq.client.messages import Message
 from ledgermq.protocol import properties as names
@@ -27,6 +29,13 @@ from ledgermq.protocol.signature import Credentials
 
 # 4 length of all that follows, 4 serialize type (0, JSON) and header length
 _PREFIX: Final = Struct(">II")
+# Bits that choose a codec, and those that tell of it: none for zlib, for 4.9.3 knows no other, and
+# later ones take none as it.
+_CODECS: Final[dict[Compression, tuple[int, int]]] = {
+    "zlib": (sysflag.COMPRESSION_ZLIB, 0),
+    "lz4": (sysflag.COMPRESSION_LZ4, sysflag.COMPRESSION_LZ4),
+    "zstd": (sysflag.COMPRESSION_ZSTD, sysflag.COMPRESSION_ZSTD),
+}
 # Bytes of a frame beside body and properties, about; for the account of bytes in flight.
 FRAME_HEAD_BYTES: Final = 400
 
@@ -122,7 +131,7 @@ class FrameTemplate:
                 language=int(LanguageCode.PYTHON),
                 opaque=opaque,
                 flag=ONE_WAY_FLAG if one_way else 0,
-                ext_fields=credentials.signed(fields, send.body),
+                ext_fields=credentials.signed(fields, send.body, send.code),
                 body=send.body,
             )
         )
@@ -140,12 +149,25 @@ def json_text(text: str) -> bytes:
         raise MessageError(f"text that UTF-8 cannot carry: {text!r}") from error
 
 
-def properties_text(message: Message, unique_id: str, namespace: str = "") -> str:
+def properties_text(
+    message: Message,
+    unique_id: str,
+    namespace: str = "",
+    delay_level_max: int = DELAY_LEVEL_MAX,
+) -> str:
     """Returns the properties of a message as they go onto the wire.
 
+    Args:
+        message: as the program gave it.
+        unique_id: its id.
+        namespace: of the producer.
+        delay_level_max: delays that the brokers have.
+
     Raises:
-        MessageError: a name or value is empty, holds a separator, or all are too long.
+        MessageError: a value is not what the field takes, a name or value is empty or holds a
+            separator, or all are too long.
     """
+    check_values(message, delay_level_max)
     properties: dict[str, str] = {names.UNIQUE_KEY: unique_id, names.WAIT_STORE_MSG_OK: "true"}
     if namespace:
         properties[names.INSTANCE_ID] = namespace
@@ -172,7 +194,12 @@ def properties_text(message: Message, unique_id: str, namespace: str = "") -> st
 
 
 def single_body(
-    message: Message, text: str, now_ms: int, compress_from_bytes: int, body_bytes_max: int
+    message: Message,
+    text: str,
+    now_ms: int,
+    compress_from_bytes: int,
+    body_bytes_max: int,
+    compression: Compression = "zlib",
 ) -> SendBody:
     """Returns what a send of one message repeats in every try.
 
@@ -182,6 +209,7 @@ def single_body(
         now_ms: when it was sent.
         compress_from_bytes: compress a body of this size or more, when it gets smaller; 0 never.
         body_bytes_max: largest body before compression.
+        compression: how.
 
     Raises:
         MessageError: the body is too large, or a text cannot be carried.
@@ -190,10 +218,10 @@ def single_body(
     _check_size(len(body), body_bytes_max, message.topic)
     sys_flag = 0
     if compress_from_bytes and len(body) >= compress_from_bytes:
-        packed = compress(body, sysflag.COMPRESSION_ZLIB)
+        bits, told_bits = _CODECS[compression]
+        packed = compress(body, bits)
         if len(packed) < len(body):
-            # Without the bits of the codec: 4.9.3 knows none but zlib, later ones take none as it.
-            body, sys_flag = packed, sysflag.COMPRESSED
+            body, sys_flag = packed, sysflag.COMPRESSED | told_bits
     code = int(RequestCode.SEND_MESSAGE_V2)
     return SendBody(code, sys_flag, now_ms, message.flag, json_text(text), body, False)
 

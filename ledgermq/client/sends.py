@@ -13,11 +13,13 @@ import functools
 import random
 from typing import Final
 
+from ledgermq.client.checks import topic_trouble
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.endless import tell_failure
 from ledgermq.client.errors import (
     ClientError,
     ClosedError,
+    MessageError,
     NoRouteError,
     RefusedError,
     SendError,
@@ -36,7 +38,8 @@ from ledgermq.client.retry import (
     try_s,
     try_s_min,
 )
-from ledgermq.client.selection import next_queue, queue_of_key
+from ledgermq.client.routes import TopicRoute
+from ledgermq.client.selection import crowded_brokers, next_queue, queue_of_key
 from ledgermq.client.send import Send
 from ledgermq.client.send_frame import FrameTemplate, SendBody
 from ledgermq.client.window import SendWindow
@@ -50,6 +53,8 @@ from ledgermq.protocol.headers import SendMessageResponseHeader
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 # Region of a broker that tells none. Source: MixAll.DEFAULT_TRACE_REGION_ID.
 _DEFAULT_REGION: Final = "DefaultRegion"
+# Sends after which to look again which brokers are slow.
+_CROWDED_TURNS: Final = 8
 # Sends after which the loop gets its turn in any case.
 _TURN_COUNT: Final = 64
 
@@ -65,6 +70,8 @@ class SendRoad:
         self._config = config
         self._is_traced = config.client.trace
         self._turn = random.randrange(1 << 16)
+        # Brokers that get nothing for a while, of the topic that was looked at last.
+        self._crowded: frozenset[str] = frozenset()
         self._try_s_min = try_s_min(config.timeout_s)
         # By topic and key; none is unused.
         self._lanes: dict[tuple[str, str], Lane[Send]] = {}
@@ -86,6 +93,8 @@ class SendRoad:
         if template is None:
             config = self._config
             namespace = config.client.namespace
+            if (trouble := topic_trouble(with_namespace(namespace, topic))) is not None:
+                raise MessageError(trouble)
             template = FrameTemplate(
                 with_namespace(namespace, self._group),
                 with_namespace(namespace, topic),
@@ -258,20 +267,37 @@ class SendRoad:
         if key is not None:
             return queue_of_key(route.write_queues, key)
         self._turn += 1
-        return next_queue(route.write_queues, route.masters, self._turn, avoided)
+        if len(route.masters) < 2:
+            return next_queue(route.write_queues, route.masters, self._turn, avoided)
+        if self._turn % _CROWDED_TURNS == 0:
+            self._crowded = self._find_crowded(route)
+        return next_queue(route.write_queues, route.masters, self._turn, avoided, self._crowded)
 
-    def _try(self, send: Send) -> None:
-        """Writes the request when route and connection are there, else goes to get them."""
+    def _find_crowded(self, route: TopicRoute) -> frozenset[str]:
+        find = self._instance.connections.find
+        return crowded_brokers(
+            {
+                name: connection.waiting_count
+                for name, address in route.masters.items()
+                if (connection := find(address)) is not None
+            }
+        )
+
+    def _try(self, send: Send, chosen: MessageQueue | None = None) -> None:
+        """Writes the request when route and connection are there, else goes to get them.
+
+        Args:
+            send: what to send.
+            chosen: the queue whose broker was made ready for it; None chooses one. A new choice
+                after each wait could fall on a broker that is not ready, time and again.
+        """
         if send not in self._on_way:
             return
         left_s = send.deadline_s - self.loop.time()
         if left_s < self._try_s_min:
-            late = UnreachableError(
-                "no time was left when its turn came", retriable=True, topic=send.topic
-            )
-            self._give_up(send, send.failure or late)
+            self._give_up(send, send.failure or _too_late(send))
             return
-        queue = send.queue = self.choose(send.topic, send.key, send.avoided_broker)
+        queue = send.queue = chosen or self.choose(send.topic, send.key, send.avoided_broker)
         if queue is not None:
             route = self._instance.routes.find(send.topic)
             address = route.masters.get(queue.broker_name) if route is not None else None
@@ -289,10 +315,10 @@ class SendRoad:
                 send.is_out = True
                 connection.write(send.template.frame(send.body, queue.queue_id, opaque))
                 return
-        self._later(send, Retry(delay_ms=0, needs_route=False))
+        self._later(send, Retry(delay_ms=0, needs_route=False), queue)
 
-    def _later(self, send: Send, retry: Retry) -> None:
-        task = self.loop.create_task(self._try_again(send, retry))
+    def _later(self, send: Send, retry: Retry, chosen: MessageQueue | None = None) -> None:
+        task = self.loop.create_task(self._try_again(send, retry, chosen))
         self._retries.add(task)
         task.add_done_callback(functools.partial(self._tried_again, send))
 
@@ -309,7 +335,7 @@ class SendRoad:
             send.future.cancel()
             self._give_up(send, ClosedError("the event loop ended"))
 
-    async def _try_again(self, send: Send, retry: Retry) -> None:
+    async def _try_again(self, send: Send, retry: Retry, chosen: MessageQueue | None) -> None:
         """Waits, makes sure of a route and a connection, and sends."""
         await asyncio.sleep(retry.delay_ms / 1000)
         if send not in self._on_way:
@@ -320,7 +346,7 @@ class SendRoad:
             route = routes.find(send.topic)
             if retry.needs_route or route is None:
                 route = await routes.refresh(send.topic, may_create=True)
-            queue = self.choose(send.topic, send.key, send.avoided_broker)
+            queue = chosen or self.choose(send.topic, send.key, send.avoided_broker)
             if queue is None or queue.broker_name not in route.masters:
                 name = queue.broker_name if queue is not None else None
                 raise NoRouteError("no leader now", retriable=True, broker=name, topic=send.topic)
@@ -329,7 +355,7 @@ class SendRoad:
             send.attempts += 1
             self.lost(send, error)
             return
-        self._try(send)
+        self._try(send, queue)
 
     def _again_or_not(self, send: Send, error: ClientError, retry: Retry | None) -> None:
         if retry is None or self._is_closed or send.future.done():
@@ -367,18 +393,22 @@ class SendRoad:
             else:
                 future.set_result(outcome)
         if send.lane is not None:
-            self._next_of_lane(send, send.lane, isinstance(outcome, SendResult))
+            self._next_of_lane(send, send.lane, outcome)
 
-    def _next_of_lane(self, send: Send, lane: Lane[Send], is_stored: bool) -> None:
+    def _next_of_lane(self, send: Send, lane: Lane[Send], outcome: SendResult | SendError) -> None:
         """Makes the next send of an ordering key begin when one has ended."""
         assert send.key is not None
         now_s = self.loop.time()
-        if is_stored:
+        if isinstance(outcome, SendResult):
             lane.acknowledged(now_s)
         if lane.waiting:
             lane.begin(now_s)
+            following = lane.waiting.popleft()
+            if isinstance(outcome, SendError):
+                # Why it has no time left, if it has none.
+                following.held_up_by = outcome
             # Not from here: a row of failures would nest as deep as it is long.
-            self.loop.call_soon(self._try, lane.waiting.popleft())
+            self.loop.call_soon(self._try, following)
         else:
             lane.is_busy = False
         self._leave_lane(lane, send.topic, send.key)
@@ -386,6 +416,27 @@ class SendRoad:
     def _left_ms(self, send: Send) -> float:
         """Returns in how many ms a try may still begin."""
         return (send.deadline_s - self._try_s_min - self.loop.time()) * 1000
+
+
+def _too_late(send: Send) -> ClientError:
+    """Returns why a send was never tried: those before it took its time, and what held them up."""
+    what = "no time was left when its turn came"
+    cause = send.held_up_by.__cause__ if send.held_up_by is not None else None
+    if isinstance(cause, ClientError) and cause.what.startswith(what):
+        # Of a whole row of sends, what the first one met.
+        cause = cause.__cause__
+    if not isinstance(cause, ClientError):
+        return UnreachableError(what, retriable=True, topic=send.topic)
+    late = UnreachableError(
+        f"{what}; the one before it: {cause.what}",
+        retriable=True,
+        broker=cause.broker,
+        topic=send.topic,
+        queue_id=cause.queue_id,
+        code=cause.code,
+    )
+    late.__cause__ = cause
+    return late
 
 
 def _region_of(answer: RemotingCommand) -> str:

@@ -16,22 +16,20 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from enum import Enum
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
-from ledgermq.client.closing import Closing
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.endless import tell_failure
 from ledgermq.client.errors import ClientError, ConfigError, MessageError, RefusedError
-from ledgermq.client.hooks import followed
+from ledgermq.client.hooks import followed, measure
 from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
-from ledgermq.client.namespaces import with_namespace, without_namespace
+from ledgermq.client.namespaces import without_namespace
 from ledgermq.client.retry import is_retriable, retry_after_loss
 from ledgermq.client.send_frame import properties_text, single_body
-from ledgermq.client.sends import SendRoad
+from ledgermq.client.sending import Sending
 from ledgermq.client.serializers import Serializer, body_of
 from ledgermq.client.trace_records import Kind
-from ledgermq.client.tracing import tracer_of
 from ledgermq.client.user_function import UserFunction
 from ledgermq.protocol import properties as names
 from ledgermq.protocol import sysflag
@@ -43,8 +41,8 @@ from ledgermq.protocol.headers import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )
-from ledgermq.protocol.heartbeat import HeartbeatData, ProducerData
 from ledgermq.protocol.message_id import decode_offset_id
+from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import decode_record
 
 # Questions of brokers that are looked into at the same time; the broker asks again later.
@@ -68,12 +66,12 @@ class TransactionState(Enum):
 Check: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState] | TransactionState]
 
 
-class TransactionalProducer(Closing):
+class TransactionalProducer(Sending):
     """Sends messages in transactions; use it in an ``async with`` block."""
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: str | ClientInstance,
         group: str,
         check: Check,
         *,
@@ -95,50 +93,15 @@ class TransactionalProducer(Closing):
         """
         if not group:
             raise ConfigError("group must not be empty")
-        self.group = group
-        self.config = config or ProducerConfig()
-        self._serializer = serializer
-        self._hooks = self.config.client.hooks
-        self._wire_group = with_namespace(self.config.client.namespace, group)
-        self._instance = ClientInstance(
-            name_servers,
-            self.config.client,
-            default_queue_nums=self.config.default_topic_queue_nums,
-            on_request=self._requested,
-            heartbeat=self._heartbeat,
-            # A new leader must know whom to ask.
-            stays_connected=True,
-        )
+        # A new leader must know whom to ask.
+        super().__init__(name_servers, group, serializer, config, stays_connected=True)
         self._check = UserFunction(check, _CHECK_THREADS)
         self._checks: set[asyncio.Task[None]] = set()
-        self._road: SendRoad | None = None
-        self._tracer = tracer_of(self._instance, group, self.config.client)
 
-    async def __aenter__(self) -> Self:
-        self._instance.start()
-        self._road = SendRoad(self._instance, self.group, self.config)
-        if self._tracer is not None:
-            self._tracer.start()
-        return self
-
-    async def close(self) -> None:
-        """Closes at once; what is not ended is asked of another producer. Safe to call twice."""
-        road, self._road = self._road, None
-        if road is None or self._instance.is_foreign:
-            return
+    def _closed(self) -> None:
         for task in list(self._checks):
             task.cancel()
         self._check.close()
-        try:
-            await road.close()
-            if self._tracer is not None:
-                await self._tracer.close()
-            await self._instance.close(self.group, None)
-        finally:
-            # Whoever is cancelled while it says good-bye leaves nothing behind either.
-            if self._tracer is not None:
-                self._tracer.abort()
-            self._instance.abort()
 
     async def send_half(self, message: Message) -> SendResult:
         """Stores a message where no consumer sees it.
@@ -151,8 +114,7 @@ class TransactionalProducer(Closing):
             SendError: it was not acknowledged in time.
             ClosedError: the producer is not open.
         """
-        self._instance.check_open(self._road is not None, "producer")
-        assert self._road is not None
+        self._opened()
         if message.delay_level:
             raise MessageError("a message of a transaction cannot be delayed", topic=message.topic)
         own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self._wire_group}
@@ -163,16 +125,25 @@ class TransactionalProducer(Closing):
         return await (await followed(sending, self._submit(sending.messages[0])))
 
     async def _submit(self, message: Message) -> asyncio.Future[SendResult]:
-        assert self._road is not None
         body_bytes = body_of(message.body, self._serializer, message.topic)
         message = replace(message, body=body_bytes)
         now = now_ms()
         message_id = self._instance.unique_ids.create(now)
         text = properties_text(message, message_id, self.config.client.namespace)
         config = self.config
-        body = single_body(message, text, now, config.compress_from_bytes, config.body_bytes_max)
+        body = single_body(
+            message,
+            text,
+            now,
+            config.compress_from_bytes,
+            config.body_bytes_max,
+            config.compression,
+        )
         body = body._replace(sys_flag=body.sys_flag | sysflag.TRANSACTION_PREPARED)
-        sent = await self._road.submit(message.topic, message_id, body, None)
+        begun_s = self._opened().loop.time()
+        sent = await self._opened().submit(message.topic, message_id, body, None)
+        if self._metrics is not None:
+            measure(self._metrics, sent, message.topic, self.group, begun_s)
         if self._tracer is not None:
             self._tracer.follow(sent, [message], len(body.body), now, Kind.HALF)
         return sent
@@ -211,7 +182,7 @@ class TransactionalProducer(Closing):
         await self.commit(half)
 
     async def _end(self, half: SendResult, state: TransactionState) -> None:
-        self._instance.check_open(self._road is not None, "producer")
+        self._opened()
         try:
             place = decode_offset_id(half.offset_message_id).physical_offset
         except RemoteProtocolError as error:
@@ -274,8 +245,12 @@ class TransactionalProducer(Closing):
         try:
             asked = request.header(CheckTransactionStateRequestHeader)
             record = decode_record(request.body)
+            asked_group = decode_properties(record.properties).get(names.PRODUCER_GROUP)
         except RemoteProtocolError as error:
             _log.warning("%s asks about an unreadable message: %s", address, error)
+            return
+        if asked_group not in (None, self._wire_group):
+            # Meant for another producer that shares this one's connections.
             return
         namespace = self.config.client.namespace
         topic = without_namespace(namespace, record.topic)
@@ -312,8 +287,3 @@ class TransactionalProducer(Closing):
                 if address in by_id.values():
                     return name
         return ""
-
-    def _heartbeat(self) -> HeartbeatData:
-        return HeartbeatData(
-            client_id=self._instance.client_id, producer_data_set=[ProducerData(self._wire_group)]
-        )

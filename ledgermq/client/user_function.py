@@ -11,21 +11,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from ledgermq.client.messages import ReceivedMessage
-
 R = TypeVar("R")
 
 
 class UserFunction(Generic[R]):
     """What calls a function of the user, of either kind."""
 
-    def __init__(
-        self, function: Callable[[ReceivedMessage], Awaitable[R] | R], threads_max: int
-    ) -> None:
+    def __init__(self, function: Callable[..., Awaitable[R] | R], threads_max: int) -> None:
         """Starts no thread yet.
 
         Args:
-            function: a coroutine function, or a plain one.
+            function: a coroutine function, or a plain one, of one argument.
             threads_max: calls of a plain one that run at the same time.
         """
         self._function = function
@@ -33,22 +29,20 @@ class UserFunction(Generic[R]):
         if not _is_coroutine_function(function):
             self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="ledgermq-user")
 
-    async def call(self, message: ReceivedMessage) -> R:
-        """Calls it and returns its result, or raises its error."""
+    async def call(self, given: object) -> R:
+        """Calls it with what it takes and returns its result, or raises its error."""
         result: Awaitable[R] | R
         if self._threads is not None:
-            result = await asyncio.wrap_future(await self._submit(self._threads, message))
+            result = await asyncio.wrap_future(await self._submit(self._threads, given))
         else:
-            result = self._function(message)
+            result = self._function(given)
         return await result if inspect.isawaitable(result) else result
 
-    async def _submit(
-        self, threads: ThreadPoolExecutor, message: ReceivedMessage
-    ) -> Future[Awaitable[R] | R]:
+    async def _submit(self, threads: ThreadPoolExecutor, given: object) -> Future[Awaitable[R] | R]:
         try:
             # In the context of whoever calls, as a coroutine function would run.
             context = contextvars.copy_context()
-            return threads.submit(context.run, self._function, message)
+            return threads.submit(context.run, self._function, given)
         except RuntimeError:
             # The program ends, and no thread begins any more. The function has not failed: the
             # message stays as it is until this is cancelled, and comes again.

@@ -1,17 +1,21 @@
 """Consumers without an event loop."""
 
 import contextlib
+import signal
+import threading
 from collections.abc import Iterable, Iterator
-from typing import Final, Self
+from typing import Final, Protocol, Self, TypeVar
 
-from ledgermq.client.blocking.twin import Twin
-from ledgermq.client.config import ConsumerConfig
+from ledgermq.client.blocking.twin import Face, Twin, runs, waits
+from ledgermq.client.config import ConsumerConfig, Mode, Start
+from ledgermq.client.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.pull_consumer import PullConsumer as AsyncPullConsumer
-from ledgermq.client.push_consumer import Listener
+from ledgermq.client.push_consumer import Listener, OnQueues
 from ledgermq.client.push_consumer import PushConsumer as AsyncPushConsumer
-from ledgermq.client.queue_requests import PullResult
 from ledgermq.client.serializers import Serializer
+from ledgermq.client.signals import ENDING
+from ledgermq.client.topics import Topics
 from ledgermq.protocol.bodies import MessageQueue
 
 # Messages that one visit to the loop's thread brings: the visit costs more than a message.
@@ -38,56 +42,20 @@ class PullConsumer(Twin[AsyncPullConsumer]):
             )
         )
 
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """Returns the readable queues of a topic, asked for anew."""
-        return self._call(self._twin.queues(topic))
-
-    def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        count_max: int | None = None,
-        suspend_s: float = 0.0,
-    ) -> PullResult:
-        """Asks once for messages from an offset on."""
-        return self._call(self._twin.pull(queue, offset, count_max=count_max, suspend_s=suspend_s))
-
-    def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the oldest message."""
-        return self._call(self._twin.min_offset(queue))
-
-    def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the next message will have."""
-        return self._call(self._twin.max_offset(queue))
-
-    def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the offset of the first message stored at a time (ms since 1970) or later."""
-        return self._call(self._twin.offset_at(queue, timestamp_ms))
-
-    def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the committed offset of the group, None when there is none."""
-        return self._call(self._twin.committed(queue))
-
-    def commit(self, queue: MessageQueue, offset: int | None = None) -> None:
-        """Commits an offset for the group; None commits the position of an assigned queue."""
-        self._call(self._twin.commit(queue, offset))
-
-    def assign(self, queues: Iterable[MessageQueue], *, start: str = "committed") -> None:
-        """Chooses the queues that poll reads, in place of those before."""
-        self._call(self._twin.assign(queues, start=start))
-
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Makes poll go on at an offset of an assigned queue."""
-        self._call(self._twin.seek(queue, offset))
+    queues = waits(AsyncPullConsumer.queues)
+    pull = waits(AsyncPullConsumer.pull)
+    min_offset = waits(AsyncPullConsumer.min_offset)
+    max_offset = waits(AsyncPullConsumer.max_offset)
+    offset_at = waits(AsyncPullConsumer.offset_at)
+    committed = waits(AsyncPullConsumer.committed)
+    commit = waits(AsyncPullConsumer.commit)
+    assign = waits(AsyncPullConsumer.assign)
+    seek = waits(AsyncPullConsumer.seek)
+    poll = waits(AsyncPullConsumer.poll)
 
     def position(self, queue: MessageQueue) -> int:
         """Returns the offset of the next message that poll will hand out from a queue."""
         return self._twin.position(queue)
-
-    def poll(self, *, count_max: int = 1000, timeout_s: float = 1.0) -> list[ReceivedMessage]:
-        """Returns the next messages of the assigned queues, as soon as there are any."""
-        return self._call(self._twin.poll(count_max=count_max, timeout_s=timeout_s))
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Gives the messages of the assigned queues, for ever."""
@@ -95,7 +63,32 @@ class PullConsumer(Twin[AsyncPullConsumer]):
             yield from self.poll(count_max=_VISIT_COUNT, timeout_s=60.0)
 
 
-class PushConsumer(Twin[AsyncPushConsumer]):
+class _Given(Face, Protocol):
+    """An asyncio consumer that is iterated."""
+
+    async def __anext__(self) -> ReceivedMessage: ...
+
+
+G = TypeVar("G", bound=_Given)
+
+
+class _Iterated(Twin[G]):
+    """Gives messages one by one."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ReceivedMessage:
+        """Gives the next message, and counts those before as consumed."""
+        with contextlib.suppress(StopAsyncIteration):
+            return self._call(self._next())
+        raise StopIteration
+
+    async def _next(self) -> ReceivedMessage:
+        return await self._twin.__anext__()
+
+
+class PushConsumer(_Iterated[AsyncPushConsumer]):
     """See ledgermq.client.PushConsumer; use it in a ``with`` block.
 
     A plain listener runs in a thread. Iterating gives messages one by one; each counts as consumed
@@ -106,13 +99,16 @@ class PushConsumer(Twin[AsyncPushConsumer]):
         self,
         name_servers: str,
         group: str,
-        topic: str,
+        topic: Topics,
         listener: Listener | None = None,
         *,
         tags: str = "*",
         sql: str | None = None,
-        start: str = "last",
-        mode: str = "concurrent",
+        start: Start = "last",
+        mode: Mode = "concurrent",
+        batch_max: int | None = None,
+        on_assigned: OnQueues | None = None,
+        on_revoked: OnQueues | None = None,
         serializer: Serializer | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
@@ -127,27 +123,53 @@ class PushConsumer(Twin[AsyncPushConsumer]):
                 sql=sql,
                 start=start,
                 mode=mode,
+                batch_max=batch_max,
+                on_assigned=on_assigned,
+                on_revoked=on_revoked,
                 serializer=serializer,
                 config=config,
             )
         )
 
-    def __iter__(self) -> Self:
-        return self
+    acknowledge = runs(AsyncPushConsumer.acknowledge)
+    retry = waits(AsyncPushConsumer.retry)
+    bury = waits(AsyncPushConsumer.bury)
+    commit = waits(AsyncPushConsumer.commit)
 
-    def __next__(self) -> ReceivedMessage:
-        """Gives the next message, and counts the one before as consumed."""
-        with contextlib.suppress(StopAsyncIteration):
-            return self._call(self._next())
-        raise StopIteration
+    def run(self, *, signals: Iterable[signal.Signals] = ENDING) -> None:
+        """Consumes until the program is asked to end (SIGTERM, Ctrl-C), and closes in order.
 
-    def acknowledge(self) -> None:
-        """Counts the message that iteration gave last as consumed."""
-        self._call(self._acknowledge())
+        See the asyncio face. Signals are taken in the main thread only; in another one it runs
+        until the consumer is closed.
+        """
+        if self._thread is None:
+            self.__enter__()
+        told = threading.Event()
+        before = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in signals:
+                before[number] = signal.signal(number, lambda *_: told.set())
+        try:
+            self._when_closed(told.set)
+            told.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.close()
 
     def queues(self) -> list[MessageQueue]:
-        """Returns the queues of the topic that this member has now, sorted."""
+        """Returns the queues of its topics that this member has now, sorted."""
         return self._twin.queues()
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that it consumes now, sorted; a pattern may find others later."""
+        return self._twin.topics
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the messages that are pulled and not consumed, as they came."""
+        return self._twin.pending_bytes
 
     @property
     def client_id(self) -> str:
@@ -159,12 +181,52 @@ class PushConsumer(Twin[AsyncPushConsumer]):
         """Messages that are pulled and not consumed."""
         return self._twin.pending_count
 
-    def commit(self) -> None:
-        """Tells the brokers now what is consumed."""
-        self._call(self._twin.commit())
 
-    async def _next(self) -> ReceivedMessage:
-        return await self._twin.__anext__()
+class LitePullConsumer(_Iterated[AsyncLitePullConsumer]):
+    """See ledgermq.client.LitePullConsumer; use it in a ``with`` block, and poll in one thread."""
 
-    async def _acknowledge(self) -> None:
-        self._twin.acknowledge()
+    def __init__(
+        self,
+        name_servers: str,
+        group: str,
+        *,
+        start: Start = "last",
+        auto_commit: bool = True,
+        serializer: Serializer | None = None,
+        config: ConsumerConfig | None = None,
+    ) -> None:
+        """Opens nothing yet; the arguments are those of the asyncio face."""
+        super().__init__(
+            AsyncLitePullConsumer(
+                name_servers,
+                group,
+                start=start,
+                auto_commit=auto_commit,
+                serializer=serializer,
+                config=config,
+            )
+        )
+
+    subscribe = waits(AsyncLitePullConsumer.subscribe)
+    unsubscribe = waits(AsyncLitePullConsumer.unsubscribe)
+    assign = waits(AsyncLitePullConsumer.assign)
+    assignment = runs(AsyncLitePullConsumer.assignment)
+    poll = waits(AsyncLitePullConsumer.poll)
+    acknowledge = runs(AsyncLitePullConsumer.acknowledge)
+    commit = waits(AsyncLitePullConsumer.commit)
+    committed = waits(AsyncLitePullConsumer.committed)
+    position = runs(AsyncLitePullConsumer.position)
+    seek = waits(AsyncLitePullConsumer.seek)
+    seek_to_begin = waits(AsyncLitePullConsumer.seek_to_begin)
+    seek_to_end = waits(AsyncLitePullConsumer.seek_to_end)
+    seek_to_time = waits(AsyncLitePullConsumer.seek_to_time)
+    pause = runs(AsyncLitePullConsumer.pause)
+    resume = runs(AsyncLitePullConsumer.resume)
+    queues = waits(AsyncLitePullConsumer.queues)
+    min_offset = waits(AsyncLitePullConsumer.min_offset)
+    max_offset = waits(AsyncLitePullConsumer.max_offset)
+    offset_at = waits(AsyncLitePullConsumer.offset_at)
+
+    def paused(self) -> list[MessageQueue]:
+        """Returns the paused queues, sorted."""
+        return self._twin.paused()

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from ledgermq.client.blocking.twin import Twin
+from ledgermq.client.blocking.handing import HandingProducer
+from ledgermq.client.blocking.twin import Twin, waits
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.errors import ClientError, ClosedError
-from ledgermq.client.messages import Message, ReceivedMessage, SendResult
+from ledgermq.client.messages import Message, SendResult
 from ledgermq.client.producer import DEFAULT_GROUP
 from ledgermq.client.producer import Producer as AsyncProducer
 from ledgermq.client.serializers import Serializer
@@ -29,57 +31,35 @@ class Producer(Twin[AsyncProducer]):
         config: ProducerConfig | None = None,
     ) -> None:
         """Opens nothing yet; the arguments are those of the asyncio face."""
-        super().__init__(AsyncProducer(name_servers, group, serializer=serializer, config=config))
+        super().__init__(HandingProducer(name_servers, group, serializer=serializer, config=config))
+
+    send = waits(AsyncProducer.send)
+    send_batch = waits(AsyncProducer.send_batch)
+    request = waits(AsyncProducer.request)
+    reply = waits(AsyncProducer.reply)
+    send_one_way = waits(AsyncProducer.send_one_way)
 
     def flush(self) -> None:
         """Returns when every send has its result or its error."""
         self._call(self._twin.flush())
 
-    def send(self, message: Message, *, ordering_key: str | None = None) -> SendResult:
-        """Sends a message and waits until it is acknowledged."""
-        return self._call(self._twin.send(message, ordering_key=ordering_key))
-
     def submit(self, message: Message, *, ordering_key: str | None = None) -> Future[SendResult]:
         """Puts a message on its way, and returns as soon as there is room for it."""
-        return self._call(_future(self._twin.submit(message, ordering_key=ordering_key)))
-
-    def send_batch(
-        self, messages: Sequence[Message], *, ordering_key: str | None = None
-    ) -> SendResult:
-        """Sends messages of one topic as one request: all are stored in one queue, or none."""
-        return self._call(self._twin.send_batch(messages, ordering_key=ordering_key))
+        twin, thread = self._twin, self._thread
+        if isinstance(twin, HandingProducer) and twin.takes(ordering_key):
+            # What cannot be handed over is refused by the call below.
+            if thread is not None and not thread.is_foreign:
+                thread.check_caller()
+                return twin.hand_over(message, thread)
+        submit = functools.partial(self._twin.submit, message, ordering_key=ordering_key)
+        return self._call(_future(submit))
 
     def submit_batch(
         self, messages: Sequence[Message], *, ordering_key: str | None = None
     ) -> Future[SendResult]:
         """Puts messages of one topic on their way as one request; see submit and send_batch."""
-        return self._call(_future(self._twin.submit_batch(messages, ordering_key=ordering_key)))
-
-    def request(
-        self,
-        message: Message,
-        *,
-        timeout_s: float = 3.0,
-        ordering_key: str | None = None,
-    ) -> ReceivedMessage:
-        """Sends a message, and returns the reply of whoever consumes it."""
-        return self._call(
-            self._twin.request(message, timeout_s=timeout_s, ordering_key=ordering_key)
-        )
-
-    def reply(
-        self,
-        request: ReceivedMessage,
-        body: Any,
-        *,
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
-        """Answers a message that was sent with `request`."""
-        self._call(self._twin.reply(request, body, properties=properties))
-
-    def send_one_way(self, message: Message, *, ordering_key: str | None = None) -> None:
-        """Sends a message without asking for an answer."""
-        self._call(self._twin.send_one_way(message, ordering_key=ordering_key))
+        submit = functools.partial(self._twin.submit_batch, messages, ordering_key=ordering_key)
+        return self._call(_future(submit))
 
 
 class TransactionalProducer(Twin[AsyncTransactionalProducer]):
@@ -101,17 +81,9 @@ class TransactionalProducer(Twin[AsyncTransactionalProducer]):
             )
         )
 
-    def send_half(self, message: Message) -> SendResult:
-        """Stores a message where no consumer sees it."""
-        return self._call(self._twin.send_half(message))
-
-    def commit(self, half: SendResult) -> None:
-        """Makes a message visible to consumers."""
-        self._call(self._twin.commit(half))
-
-    def rollback(self, half: SendResult) -> None:
-        """Forgets a message."""
-        self._call(self._twin.rollback(half))
+    send_half = waits(AsyncTransactionalProducer.send_half)
+    commit = waits(AsyncTransactionalProducer.commit)
+    rollback = waits(AsyncTransactionalProducer.rollback)
 
     @contextlib.contextmanager
     def transaction(self, message: Message) -> Iterator[SendResult]:
@@ -131,11 +103,13 @@ class TransactionalProducer(Twin[AsyncTransactionalProducer]):
         self.commit(half)
 
 
-async def _future(submitted: Coroutine[Any, Any, asyncio.Future[SendResult]]) -> Future[SendResult]:
+async def _future(
+    submit: Callable[[], Coroutine[Any, Any, asyncio.Future[SendResult]]],
+) -> Future[SendResult]:
     """Submits, and returns the outcome as other threads can wait for it."""
     outcome: Future[SendResult] = Future()
     outcome.set_running_or_notify_cancel()
-    sent = await submitted
+    sent = await submit()
 
     def done(future: asyncio.Future[SendResult]) -> None:
         if future.cancelled():

@@ -9,9 +9,10 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Coroutine
-from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+import warnings
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ledgermq.client.errors import ClientError, ClosedError
 
@@ -19,27 +20,24 @@ from ledgermq.client.errors import ClientError, ClosedError
 _CANCEL_S: Final = 10.0
 
 T = TypeVar("T")
+A = TypeVar("A")
+P = ParamSpec("P")
 
 
-class _Face(Protocol):
+class Face(Protocol):
     """An asyncio producer or consumer."""
 
     async def __aenter__(self) -> Any: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *error: Any) -> None: ...
 
     async def close(self) -> None: ...
 
 
-F = TypeVar("F", bound=_Face)
+F = TypeVar("F", bound=Face)
 
 
-class _LoopThread:
+class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
@@ -85,14 +83,26 @@ class _LoopThread:
             future.cancel()
             raise
 
-    def check_caller(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def post(self, callback: Callable[[], None]) -> None:
+        """Has something called there, and does not wait for it.
+
+        Raises:
+            ClosedError: the client is closed.
+        """
+        with self._gate:
+            if self._is_ending:
+                raise ClosedError("this client is closed")
+            self._loop.call_soon_threadsafe(callback)
+
+    def check_caller(self, coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
         """Drops the coroutine of a caller that would wait for itself.
 
         Raises:
             ClientError: it is the loop's own thread that calls.
         """
         if threading.current_thread() is self._thread:
-            coroutine.close()
+            if coroutine is not None:
+                coroutine.close()
             raise ClientError(
                 "a blocking call in the client's own thread would wait for itself; call it from"
                 " another one than a coroutine or a callback of this client runs in"
@@ -124,30 +134,41 @@ class _LoopThread:
 class Twin(Generic[F]):
     """A blocking object and the asyncio one behind it."""
 
-    def __init__(self, twin: F) -> None:
+    def __init__(self, twin: F, owner: "Twin[Any] | None" = None) -> None:
         self._twin = twin
+        # Whose loop it runs on; None runs on one of its own.
+        self._owner = owner
         # None outside of the `with` block.
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
         # Of several threads that close, one does.
         self._ending = threading.Lock()
+        # Called at the end of the `with` block.
+        self._on_closed: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
-        self._thread = _LoopThread()
+        if self._owner is None:
+            self._thread = LoopThread()
+        elif self._owner._thread is None:
+            raise ClosedError("the client it was made of is not open; use it in a with block")
+        else:
+            self._thread = self._owner._thread
         try:
             self._thread.call(self._twin.__aenter__())
         except BaseException:
-            self._thread.stop()
+            self._stop(self._thread)
             self._thread = None
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end(self._twin.__aexit__(kind, error, trace))
+    @classmethod
+    def of(cls, twin: F, owner: "Twin[Any]") -> Self:
+        """Returns a blocking object around an asyncio one that lives on the loop of another."""
+        made = cls.__new__(cls)
+        Twin.__init__(made, twin, owner)
+        return made
+
+    def __exit__(self, *error: object) -> None:
+        self._end(self._twin.__aexit__(*error))
 
     def close(self) -> None:
         """Closes as the asyncio face does. Safe to call twice."""
@@ -171,10 +192,59 @@ class Twin(Generic[F]):
             thread.check_caller(coroutine)
             with self._ending:
                 thread, self._thread = self._thread, None
-        if thread is None or thread.is_foreign:
+            if self._on_closed is not None:
+                self._on_closed()
+        is_gone = self._owner is not None and self._owner._thread is None
+        if thread is None or thread.is_foreign or is_gone:
             coroutine.close()
             return
         try:
             thread.call(coroutine)
         finally:
+            self._stop(thread)
+
+    def _when_closed(self, told: Callable[[], None]) -> None:
+        """Has something called at the end, at once when it is closed already."""
+        self._on_closed = told
+        if self._thread is None:
+            told()
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)
+        if thread is not None and not thread.is_foreign:
+            name = type(self).__name__
+            warnings.warn(
+                f"a {name} was never closed; use it in a with block, or call close()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def _stop(self, thread: LoopThread) -> None:
+        if self._owner is None:
             thread.stop()
+
+
+def waits(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Returns a coroutine of the asyncio face as a method that returns when it has ended."""
+
+    @wraps(method)
+    def call(twin: Twin[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return twin._call(method(twin._twin, *args, **kwargs))
+
+    return call
+
+
+def runs(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Returns a function of the asyncio face as a method: it, too, runs in the loop's thread."""
+
+    @wraps(method)
+    def call(twin: Twin[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def run() -> T:
+            return method(twin._twin, *args, **kwargs)
+
+        return twin._call(run())
+
+    return call

@@ -1,0 +1,42 @@
+"""Signals that ask a program to end, such as SIGTERM: how what runs until then hears of them.
+
+The first of them lets everything end in order. Its handlers are gone then, so that a second one
+does what it would do without us.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final
+
+# What service managers and containers send, and Ctrl-C.
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+async def until_told(signals: Iterable[signal.Signals], ended: Awaitable[object]) -> None:
+    """Returns at the first signal, or when what is waited for has ended.
+
+    Where the event loop cannot take signals (Windows, a thread beside the main one) only the end
+    counts.
+    """
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    taken = []
+    for number in signals:
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            loop.add_signal_handler(number, tell)
+            taken.append(number)
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(ended)
+    both: list[asyncio.Future[Any]] = [told, waiting]
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        for number in taken:
+            loop.remove_signal_handler(number)
