@@ -11,12 +11,12 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 import time
 from functools import partial
 from typing import Final
 
 from ledgermq.cli import security
+from ledgermq.cli.failure import fail, failed
 from ledgermq.cli.progress import Progress
 from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import add_name_servers
@@ -65,14 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measures; returns the exit code."""
     if options.size < 1 or options.batch < 1 or options.seconds <= 0:
-        print("ledgermq bench: --size, --batch and --seconds are above 0", file=sys.stderr)
+        fail("--size, --batch and --seconds are above 0", as_json=options.json)
         return 2
     measure = _produce if options.mode == "produce" else _consume
     try:
         return asyncio.run(measure(options, read_security(options).client_config()))
     except (ClientError, SecurityError) as error:
-        print(f"ledgermq bench: {error}", file=sys.stderr)
-        return 1
+        return failed(error, as_json=options.json)
 
 
 def quantile(ordered: list[float], part: float) -> float:
@@ -128,8 +127,8 @@ async def _produce(options: argparse.Namespace, client: ClientConfig) -> int:
         },
     )
     if failures:
-        print(f"ledgermq bench: {len(failures)} failed: {failures[0]}", file=sys.stderr)
-    return 1 if failures else 0
+        return fail(f"{len(failures)} failed: {failures[0]}", as_json=options.json)
+    return 0
 
 
 async def _consume(options: argparse.Namespace, client: ClientConfig) -> int:
@@ -153,8 +152,7 @@ async def _consume(options: argparse.Namespace, client: ClientConfig) -> int:
         cpu_s = time.process_time() - cpu_s
     if not progress.count:
         text = f"no message of {options.topic} came in {options.seconds:g} s"
-        print(f"ledgermq bench: {text}", file=sys.stderr)
-        return 1
+        return fail(text, as_json=options.json)
     _tell(options, progress, {"client_cpu_us_per_message": round(cpu_s / progress.count * 1e6, 1)})
     return 0
 

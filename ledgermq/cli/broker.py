@@ -1,7 +1,8 @@
 """``ledgermq broker -c FILE [-n NAMESRV] [key=value ...]``: one broker in this process.
 
-Reads upstream's properties file; words on the command line win over it. ``-p`` prints the
-effective configuration and ends. A status line goes to stdout at each change of role, the log goes
+Reads upstream's properties file; it wins over the environment (``environment.py``), words on the
+command line over both. ``-p`` prints the effective configuration, with where it comes from, and
+ends. A status line goes to stdout at each change of role, the log goes
 to stderr.
 """
 
@@ -24,9 +25,12 @@ from ledgermq.broker.config.broker_config import (
     effective_properties,
     load_broker_config,
 )
+from ledgermq.broker.config.keys import KEY_BY_NAME
 from ledgermq.broker.service import BrokerService
 from ledgermq.cli.descriptors import use_all_descriptors
+from ledgermq.cli.environment import keys_of_file, settings_of, with_sources
 from ledgermq.cli.failure import fail
+from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.program import (
     EXIT_DISK_FAILED,
     EXIT_NOT_READ,
@@ -38,7 +42,6 @@ from ledgermq.cli.program import (
 from ledgermq.cli.settings import parse_settings
 from ledgermq.commitlog.errors import CommitLogError, UnreadRecordError
 from ledgermq.dledger.errors import LedgerError
-from ledgermq.protocol.properties_file import format_properties
 from ledgermq.protocol.tls.contexts import TlsSettingsError
 from ledgermq.state.errors import BrokerError, ConfigError
 from ledgermq.state.formats import FORMATS, Format
@@ -57,7 +60,9 @@ _LOOK_S: Final = 0.05
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="its properties")
-    parser.add_argument("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="as namesrvAddr=")
+    parser.add_argument(
+        "-n", "--namesrvAddr", "--namesrv-addr", metavar="HOST:PORT[;...]", help="as namesrvAddr="
+    )
     parser.add_argument("-p", "--print-config", action="store_true", help="print settings and end")
     parser.add_argument("--json", action="store_true", help="status lines as JSON")
     parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
@@ -123,12 +128,13 @@ class _Announced:
 
     def _look(self) -> None:
         service = self._service
-        alarm = service.leadership.failure or service.leadership.alarm
+        leadership = service.leadership
+        alarm = leadership.failure or leadership.contradiction or leadership.alarm
         state: dict[str, object] = {
-            "role": service.role,
-            "serving": service.is_serving,
+            "role": service.leadership.role,
+            "serving": service.leadership.is_serving,
             "alarm": alarm,
-            "broker_id": service.broker_id,
+            "broker_id": service.leadership.broker_id,
             "name_servers": service.registered_with,
             "address": service.address,
             "dledger": service.ledger_address,
@@ -136,8 +142,8 @@ class _Announced:
         }
         if state != self._last:
             self._last = state
-            serves = "serves" if service.is_serving else "does not take messages"
-            text = f"{service.role} at {service.address}, {serves}"
+            serves = "serves" if service.leadership.is_serving else "does not take messages"
+            text = f"{service.leadership.role} at {service.address}, {serves}"
             if alarm is not None:
                 text += f"; {alarm}"
             print_line(text, {"event": "status", **state}, self._as_json)
@@ -165,18 +171,22 @@ def run(options: argparse.Namespace, formats: Sequence[Format] = FORMATS) -> int
         settings = parse_settings(options.settings)
         if options.namesrvAddr:
             settings["namesrvAddr"] = options.namesrvAddr
-        config = load_broker_config(options.config, settings)
+        environment = settings_of(KEY_BY_NAME, os.environ)
+        config = load_broker_config(options.config, settings, environment)
     except (ConfigError, OSError, ValueError) as error:
         return fail(str(error))
     if options.print_config:
-        print(format_properties(effective_properties(config)), end="")
+        file = keys_of_file(options.config)
+        print(with_sources(effective_properties(config), environment, file, settings), end="")
         return 0
-    start_log()
+    labels = {"node": config.ledger_self_id or config.broker_name, "group": config.broker_name}
+    start_log(config.log_form, labels)
+    use_private_files()
     use_all_descriptors()
     sys.setswitchinterval(_SWITCH_S)
     try:
         service = _Announced(config, options.json, formats)
-    except TlsSettingsError as error:
+    except (TlsSettingsError, ConfigError) as error:
         return fail(str(error))
     return run_program(
         service,

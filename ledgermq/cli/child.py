@@ -26,6 +26,7 @@ STARTING: Final = "STARTING"
 # What a program says before its last reason.
 _COMPLAINT: Final = "ledgermq: "
 _LOG_TAIL_BYTES: Final = 16_384
+_LOG_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 _READ_BYTES: Final = 65_536
 
 
@@ -66,6 +67,8 @@ class Child:
         self.role = STARTING
         # Whether it takes messages, and clients find it by the name server.
         self.is_ready = False
+        # Where a browser finds it, as it told itself; None of all but a console.
+        self.url: str | None = None
         self.started_at = 0.0
         self.deaths = 0
         # Set while the process is asked to stop; done when it is gone.
@@ -86,7 +89,7 @@ class Child:
             return
         loop = asyncio.get_running_loop()
         self.started_at = loop.time()
-        log = os.open(self.cluster.log_path(self.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log = os.open(self.cluster.log_path(self.name), _LOG_FLAGS, 0o600)
         try:
             self._log_start = os.fstat(log).st_size
             words = [sys.executable, "-m", "ledgermq.cli.main", *self.words]
@@ -115,6 +118,7 @@ class Child:
                 status = json.loads(line)
                 role = status.get("role", self.role)
                 self.role = STARTING if role == "UNKNOWN" else role
+                self.url = status.get("url", self.url)
                 self.is_ready = bool(status.get("serving") and status.get("name_servers"))
                 self.cluster.changed(self)
 
@@ -131,7 +135,7 @@ class Child:
         process.stdout.close()
         self._process = None
         self._partial = b""
-        self.role, self.is_ready = "DOWN", False
+        self.role, self.is_ready, self.url = "DOWN", False, None
         if self._stopped is not None:
             self._stopped.set_result(None)
             return

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from ledgermq.cli import security
+from ledgermq.cli.bodies import fields_of, shown
+from ledgermq.cli.failure import failed
+from ledgermq.cli.moments import local_time
 from ledgermq.cli.progress import Progress
 from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import add_name_servers
@@ -94,8 +97,7 @@ def run(options: argparse.Namespace) -> int:
             client = read_security(options).client_config()
             return asyncio.run(_consume(options, output, client))
     except (ClientError, RemoteProtocolError, OSError, SecurityError, ValueError) as error:
-        print(f"ledgermq consume: {error}", file=sys.stderr)
-        return 1
+        return failed(error, as_json=options.json)
 
 
 async def _consume(
@@ -177,9 +179,11 @@ def _tell(options: argparse.Namespace, progress: Progress, checksum: Checksum) -
 
 
 def _shown(message: ReceivedMessage, as_json: bool) -> str:
-    text = message.body.decode("utf-8", "backslashreplace")
     if not as_json:
-        return text
+        # What a message holds must not act on a terminal; in a pipe it stays as it is.
+        if sys.stdout.isatty():
+            return shown(message.body)
+        return message.body.decode("utf-8", "backslashreplace")
     return json.dumps(
         {
             "topic": message.topic,
@@ -192,7 +196,9 @@ def _shown(message: ReceivedMessage, as_json: bool) -> str:
             "properties": message.properties,
             "born_ms": message.born_timestamp_ms,
             "stored_ms": message.store_timestamp_ms,
-            "body": text,
+            "born": local_time(message.born_timestamp_ms),
+            "stored": local_time(message.store_timestamp_ms),
+            **fields_of(message.body),
         },
         ensure_ascii=False,
         sort_keys=True,

@@ -30,6 +30,8 @@ from ledgermq.cli.convert_source import (
 )
 from ledgermq.cli.convert_target import Target
 from ledgermq.commitlog import GetMessageStatus
+from ledgermq.dledger.store.filesystem import FILE_MODE
+from ledgermq.dledger.store.outside_files import regular_size
 from ledgermq.protocol.record import PHYSICAL_OFFSET_OFFSET, SYS_FLAG_OFFSET, decode_record_head
 from ledgermq.protocol.sysflag import (
     BORN_HOST_V6,
@@ -47,6 +49,8 @@ _HALF_TOPIC: Final = HALF_TOPIC.encode()
 _PREPARED_OFFSET_OFFSET: Final = 76
 _BATCH_RECORDS: Final = 1000
 _BATCH_BYTES: Final = 4 << 20
+# What a broker's start reads of each, and a backup of it.
+_CONFIG_BYTES_MAX: Final = 1 << 30
 
 
 @dataclass(slots=True)
@@ -184,12 +188,14 @@ class Conversion:
         target = self._work / "config"
         target.mkdir(exist_ok=True)
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+            regular_size(path, _CONFIG_BYTES_MAX)
             content = StateFile(path).load()
             if content is not None and path.name == "delayOffset.json" and "plan" in content:
                 raise ConvertError(
                     f"{path} tells of deliveries under way: start and stop the broker once"
                 )
             shutil.copy2(path, target / path.name)
+            (target / path.name).chmod(FILE_MODE)
 
     # 4
 

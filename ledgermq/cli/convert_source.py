@@ -12,13 +12,13 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ledgermq.cli.segment_files import segment_paths
 from ledgermq.cli.store_walk import StoreDirectory, StoreWalk
 from ledgermq.commitlog.plain_records import walk_records
 from ledgermq.dledger.entry import HEAD_BYTES
+from ledgermq.dledger.store.outside_files import regular_size
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.record import RECORD_MAGIC, body_is_intact, decode_record
 
@@ -27,6 +27,7 @@ LEDGER: Final = "ledger"
 MIXED: Final = "mixed"
 
 QUEUE_UNIT_BYTES: Final = 20
+_READ_BYTES: Final = 1 << 20
 _MAGIC: Final = RECORD_MAGIC.to_bytes(4, "big")
 
 
@@ -80,7 +81,7 @@ class StoreSource:
     def queue_segment_bytes(self) -> int | None:
         """Size of a consume queue file, None when there is none."""
         found = next(queue_files(self.root), None)
-        return found.stat().st_size if found is not None else None
+        return regular_size(found) if found is not None else None
 
     def __enter__(self) -> Self:
         """Locks the store, without a change to it.
@@ -89,7 +90,8 @@ class StoreSource:
             ConvertError: a broker runs on it, or did not stop cleanly.
         """
         try:
-            self._lock = os.open(self.root / "lock", os.O_RDONLY | os.O_CLOEXEC)
+            # A pipe is no reason to wait.
+            self._lock = os.open(self.root / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             fcntl.lockf(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
         except FileNotFoundError:
             self._lock = -1
@@ -104,12 +106,7 @@ class StoreSource:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._unlock()
 
     def _unlock(self) -> None:
@@ -122,8 +119,7 @@ class StoreSource:
         ends: dict[tuple[str, int], int] = {}
         for path in queue_files(self.root):
             # A unit has a size other than zero, so what ends in zeros may be one, or nothing.
-            written = path.read_bytes().rstrip(b"\0")
-            count = -(-len(written) // QUEUE_UNIT_BYTES)
+            count = -(-_written_bytes(path) // QUEUE_UNIT_BYTES)
             key = (path.parts[-3], int(path.parts[-2]))
             end = int(path.name) // QUEUE_UNIT_BYTES + count
             ends[key] = max(ends.get(key, 0), end)
@@ -212,6 +208,20 @@ class StoreSource:
 def queue_files(root: Path) -> Iterator[Path]:
     """Yields the consume queue files of a store."""
     return (root / "consumequeue").glob("*/*/" + "[0-9]" * 20)
+
+
+def _written_bytes(path: Path) -> int:
+    """Returns where the last byte of a file stands that is not zero, plus one."""
+    end = regular_size(path)
+    with open(path, "rb") as file:
+        while end > 0:
+            start = max(0, end - _READ_BYTES)
+            file.seek(start)
+            written = file.read(end - start).rstrip(b"\0")
+            if written:
+                return start + len(written)
+            end = start
+    return 0
 
 
 def _what_is_wrong(data: bytes, place: int) -> str:

@@ -2,13 +2,13 @@
 
 Checks the configuration, the addresses and ports, accounts and certificates, the disk (space, file
 system, speed of a durable write), the store that lies there, the clock, the members of the group
-and the name servers. Prints one line for each check; exit code 1 when one of them failed.
+and the name servers; with --running a cluster that runs. Prints one line for each check; exit code
+1 when one of them failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import socket
@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ledgermq import kernel
 from ledgermq.broker.access.rules_folder import file_path, merge, read_folder
@@ -26,12 +26,21 @@ from ledgermq.broker.config.broker_config import (
     BrokerConfig,
     load_broker_config,
 )
+from ledgermq.broker.config.group_secret import find_group_secret
+from ledgermq.broker.config.keys import KEY_BY_NAME
+from ledgermq.broker.config.open_ports import closing_text, find_open_port
+from ledgermq.cli import security
+from ledgermq.cli.cluster_command import positive, run_with_admin
 from ledgermq.cli.descriptors import descriptors_to_have
+from ledgermq.cli.environment import settings_of
 from ledgermq.cli.failure import fail
 from ledgermq.cli.file_systems import MOUNTS, doubts_of, find_mount, is_seen_in_mapping
+from ledgermq.cli.finding import Finding, print_findings
+from ledgermq.cli.moments import local_time
 from ledgermq.cli.remote import AdminError, Remote
+from ledgermq.cli.running_check import check_running
 from ledgermq.cli.security import Security
-from ledgermq.cli.settings import parse_settings
+from ledgermq.cli.settings import default_name_servers, parse_settings
 from ledgermq.cli.store_walk import StoreDirectory
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, load_server_tls
 from ledgermq.state.errors import AccessRulesError, ConfigError
@@ -48,47 +57,65 @@ OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 RESERVED_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_reserved_ports")
 
 
-class Finding(NamedTuple):
-    """The outcome of one check."""
-
-    check: str
-    # "good", "warning" or "failed"
-    verdict: str
-    text: str
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="its properties")
-    parser.add_argument("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="as namesrvAddr=")
+    parser.add_argument(
+        "-n", "--namesrvAddr", "--namesrv-addr", metavar="HOST:PORT[;...]", help="as namesrvAddr="
+    )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument(
+        "--running",
+        action="store_true",
+        help="check the cluster that -n names, which runs: leaders, members, alarms, disks",
+    )
+    parser.add_argument("--group", help="with --running: this consumer group, too")
+    parser.add_argument(
+        "--timeout",
+        type=positive,
+        default=5.0,
+        metavar="SECONDS",
+        help="with --running: for one answer; default: %(default)g",
+    )
+    security.add_arguments(parser)
     parser.add_argument("settings", nargs="*", metavar="key=value", help="win over the file")
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs all checks; 1 when one failed."""
+    if options.group is not None and not options.running:
+        fail("--group goes with --running", as_json=options.json)
+        return 2
+    if options.running:
+        return _check_cluster(options)
     try:
         settings = parse_settings(options.settings)
         if options.namesrvAddr:
             settings["namesrvAddr"] = options.namesrvAddr
-        config = load_broker_config(options.config, settings)
+        environment = settings_of(KEY_BY_NAME, os.environ)
+        config = load_broker_config(options.config, settings, environment)
     except (ConfigError, OSError, ValueError) as error:
-        return fail(f"configuration: {error}")
+        return fail(f"configuration: {error}", as_json=options.json)
     findings = [_config_finding(config)]
     checks: tuple[Callable[[BrokerConfig], list[Finding]], ...] = (
         _check_kernel, _check_address, _check_ports, _check_outgoing_ports, _check_access,
-        _check_tls, _check_space, _check_file_systems, _check_descriptors, _check_sync,
-        _check_store, _check_clock, _check_members, _check_master, _check_name_servers,
+        _check_members_ports, _check_tls, _check_space, _check_file_systems, _check_descriptors,
+        _check_sync, _check_store, _check_clock, _check_members, _check_master, _check_name_servers,
     )  # fmt: skip
     for check in checks:
         findings += check(config)
-    if options.json:
-        print(json.dumps([finding._asdict() for finding in findings], indent=1))
-    else:
-        for finding in findings:
-            print(f"{finding.verdict:<8} {finding.check:<14} {finding.text}")
-    failed = [finding for finding in findings if finding.verdict == "failed"]
-    return fail(f"{len(failed)} of {len(findings)} checks failed") if failed else 0
+    return print_findings(findings, as_json=options.json)
+
+
+def _check_cluster(options: argparse.Namespace) -> int:
+    if options.config is not None or options.settings:
+        fail("--running looks at a cluster, and reads no configuration", as_json=options.json)
+        return 2
+    options.namesrvAddr = options.namesrvAddr or default_name_servers()
+    return run_with_admin(
+        options,
+        lambda admin, given: print_findings(check_running(admin, given.group), as_json=given.json),
+    )
 
 
 def _config_finding(config: BrokerConfig) -> Finding:
@@ -261,7 +288,7 @@ def _check_clock(config: BrokerConfig) -> list[Finding]:
     if ahead_s > CLOCK_BACK_S_MAX:
         text = f"the store was written {ahead_s:.0f} s in the future: the clock was set back"
         return [Finding("clock", "failed", text)]
-    return [Finding("clock", "good", time.strftime("%Y-%m-%d %H:%M:%S %Z"))]
+    return [Finding("clock", "good", local_time(time.time_ns() // 1_000_000))]
 
 
 def _check_members(config: BrokerConfig) -> list[Finding]:
@@ -310,6 +337,24 @@ def _check_access(config: BrokerConfig) -> list[Finding]:
     return findings or [Finding("accounts", "good", text)]
 
 
+def _check_members_ports(config: BrokerConfig) -> list[Finding]:
+    """Whether who reaches the ports of members and slaves needs to know something."""
+    try:
+        secret = find_group_secret(config)
+    except ConfigError as error:
+        return [Finding("group secret", "failed", str(error))]
+    key = find_open_port(config)
+    if key is not None:
+        return [Finding("group secret", "failed", closing_text(config, key))]
+    if secret is None:
+        return []
+    path = config.group_secret_file
+    if config.group_secret_mode == "accept":
+        text = f"{path}, not required yet (dLegerGroupSecretMode=accept)"
+        return [Finding("group secret", "warning", text)]
+    return [Finding("group secret", "good", path)]
+
+
 def _check_tls(config: BrokerConfig) -> list[Finding]:
     try:
         tls = load_server_tls(config.tls_file, config.tls_mode)
@@ -334,7 +379,8 @@ def _check_name_servers(config: BrokerConfig) -> list[Finding]:
             with Remote(address, CONNECT_TIMEOUT_S, security) as remote:
                 count = len(remote.clusters().broker_addr_table)
         except AdminError as error:
-            findings.append(Finding("name server", "failed", str(error)))
+            # It may be started later: a broker looks for it until it finds it.
+            findings.append(Finding("name server", "warning", str(error)))
         else:
             findings.append(Finding("name server", "good", f"{address} knows {count} brokers"))
     return findings

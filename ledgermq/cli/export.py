@@ -290,7 +290,9 @@ def _add_metadata(parser: argparse.ArgumentParser) -> None:
     flag_adder(_FOLDER)(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-t", "--topic", action="store_true", help="topics only")
-    what.add_argument("-g", "--subscriptionGroup", action="store_true", help="groups only")
+    what.add_argument(
+        "-g", "--subscriptionGroup", "--subscription-group", action="store_true", help="groups only"
+    )
     parser.add_argument(
         "-s", "--specialTopic", action="store_true", help="topics of retries and dead letters, too"
     )

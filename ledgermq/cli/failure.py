@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
+from typing import Final
+
+# What is told of an error for programs, where the error has it.
+_FIELDS: Final = ("retriable", "code", "broker", "address", "topic", "queue_id")
 
 
-def fail(reason: str) -> int:
-    """Prints why a command failed on stderr; returns its exit code."""
-    print(f"ledgermq: {reason}", file=sys.stderr)
+def fail(reason: str, *, as_json: bool = False) -> int:
+    """Prints why a command failed on stderr, as a line or as JSON; returns its exit code."""
+    tell(reason, as_json=as_json)
+    return 1
+
+
+def tell(reason: str, *, as_json: bool = False) -> None:
+    """Prints a line about what went wrong on stderr."""
+    text = json.dumps({"error": reason}) if as_json else f"ledgermq: {reason}"
+    print(text, file=sys.stderr)
+
+
+def failed(error: Exception, *, as_json: bool = False) -> int:
+    """Prints an error on stderr, as a line or as JSON with what it names; returns its exit code."""
+    # What a broker answered stands in it. Loaded when something failed: the protocol is most of the
+    # start of a program that waits for others.
+    text = importlib.import_module("ledgermq.protocol.plain_text")
+    reason: str = text.escaped(str(error) or type(error).__name__)
+    if not as_json:
+        return fail(reason)
+    told: dict[str, object] = {"error": reason, "kind": type(error).__name__}
+    told |= {name: value for name in _FIELDS if (value := getattr(error, name, None)) is not None}
+    print(json.dumps(told), file=sys.stderr)
     return 1

@@ -19,13 +19,10 @@ from ledgermq.cli.subcommand import (
     order,
 )
 from ledgermq.cli.table import print_table
-from ledgermq.cli.topic import delete_topic
 from ledgermq.protocol.bodies import (
     ConsumerConnection,
-    ConsumeStats,
     ConsumeStatsList,
     SubscriptionGroupConfig,
-    SubscriptionGroupTableBody,
 )
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import (
@@ -33,10 +30,8 @@ from ledgermq.protocol.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsInBrokerHeader,
-    GetConsumeStatsRequestHeader,
 )
-from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ledgermq.protocol.route import TopicList
+from ledgermq.protocol.names import RETRY_PREFIX
 from ledgermq.protocol.running_info import ConsumerRunningInfo
 
 _QUEUE_COLUMNS: Final = (
@@ -51,43 +46,23 @@ _STATE_COLUMNS: Final = (
 _GROUP: Final = Flag("-g", "groupName", "the consumer group")
 
 
-def consume_stats(remote: Remote, group: str) -> list[tuple[str, ConsumeStats]]:
-    """Where a group stands, by broker that was asked."""
-    header = GetConsumeStatsRequestHeader(consumer_group=group)
-    return [
-        (
-            address,
-            ConsumeStats.decode(remote.call(address, RequestCode.GET_CONSUME_STATS, header).body),
-        )
-        for address in brokers_of(remote, RETRY_PREFIX + group)
-    ]
-
-
 def _print_progress(remote: Remote, options: argparse.Namespace) -> None:
     if options.groupName:
-        print_table(_QUEUE_COLUMNS, _queue_rows(remote, options.groupName), options.json)
+        rows: list[Row] = [
+            (
+                one.queue.topic,
+                one.queue.broker_name,
+                one.queue.queue_id,
+                one.end_offset,
+                one.committed_offset,
+                one.end_offset - one.committed_offset,
+            )
+            for one in remote.admin.lag(options.groupName).queues
+        ]
+        print_table(_QUEUE_COLUMNS, rows, options.json)
         return
-    answer = remote.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    rows: list[Row] = []
-    for topic in sorted(TopicList.decode(answer.body).topic_list):
-        if topic.startswith(RETRY_PREFIX):
-            group = topic.removeprefix(RETRY_PREFIX)
-            try:
-                behind: object = sum(int(str(row[5])) for row in _queue_rows(remote, group))
-            except AdminError as error:
-                behind = str(error)
-            rows.append((group, behind))
-    print_table(("group", "behind"), rows, options.json)
-
-
-def _queue_rows(remote: Remote, group: str) -> list[Row]:
-    rows: list[Row] = []
-    for _, stats in consume_stats(remote, group):
-        for queue, offsets in sorted(stats.offset_table.items()):
-            behind = offsets.broker_offset - offsets.consumer_offset
-            place = (queue.topic, queue.broker_name, queue.queue_id)
-            rows.append((*place, offsets.broker_offset, offsets.consumer_offset, behind))
-    return rows
+    found = remote.admin.groups(with_members=False)
+    print_table(("group", "behind"), [(one.name, one.behind) for one in found], options.json)
 
 
 def _group_settings(options: argparse.Namespace) -> bytes:
@@ -113,40 +88,33 @@ def _add_delete_group(parser: argparse.ArgumentParser) -> None:
 
 def _delete_group(remote: Remote, options: argparse.Namespace) -> None:
     group = options.groupName
-    header = DeleteSubscriptionGroupRequestHeader(
-        group_name=group, remove_offset=options.removeOffset
-    )
-    brokers = chosen_brokers(remote, options)
-    for address in brokers:
-        remote.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
     if options.clusterName:
-        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-            delete_topic(remote, options.clusterName, prefix + group)
-    print_table(("done", "group"), [(address, group) for address in brokers], options.json)
+        remote.admin.delete_group(
+            group, cluster=options.clusterName, with_offsets=options.removeOffset
+        )
+    else:
+        header = DeleteSubscriptionGroupRequestHeader(
+            group_name=group, remove_offset=options.removeOffset
+        )
+        remote.call(options.brokerAddr, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+    rows = [(address, group) for address in chosen_brokers(remote, options)]
+    print_table(("done", "group"), rows, options.json)
 
 
 def _print_settings(remote: Remote, options: argparse.Namespace) -> None:
-    rows: list[Row] = []
-    info = remote.clusters()
-    for address in sorted({a for name in info.cluster_addr_table for a in remote.masters(name)}):
-        answer = remote.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        table = SubscriptionGroupTableBody.decode(answer.body).subscription_group_table
-        found = table.get(options.groupName)
-        if found is not None:
-            rows.append(
-                (
-                    address,
-                    found.group_name,
-                    found.consume_enable,
-                    found.consume_from_min_enable,
-                    found.consume_broadcast_enable,
-                    found.retry_queue_nums,
-                    found.retry_max_times,
-                    found.notify_consumer_ids_changed_enable,
-                )
-            )
-    if not rows:
-        raise AdminError(f"no broker has a group {options.groupName!r}")
+    rows: list[Row] = [
+        (
+            address,
+            found.group_name,
+            found.consume_enable,
+            found.consume_from_min_enable,
+            found.consume_broadcast_enable,
+            found.retry_queue_nums,
+            found.retry_max_times,
+            found.notify_consumer_ids_changed_enable,
+        )
+        for address, found in remote.admin.group_settings(options.groupName).items()
+    ]
     print_table(_SETTING_COLUMNS, rows, options.json)
 
 

@@ -113,6 +113,9 @@ class LedgerGroup:
             time.sleep(_PAUSE_S)
 
     def _term_of(self, leader_id: str) -> int:
+        term = self._ask(leader_id, JsonCode.METADATA).get("term", -1)
+        if term >= 0:
+            return int(term)
         other_id = next((member_id for member_id in self.peers if member_id != leader_id), None)
         if other_id is None:
             raise AdminError(f"group {self.group!r} has one member only")
@@ -152,8 +155,10 @@ def _group_of(remote: Remote, broker_address: str) -> LedgerGroup:
 
 def _add_transfer(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("-b", "--brokerName", help="name of the broker group")
-    where.add_argument("-a", "--brokerAddr", help="host:port of any broker of the group")
+    where.add_argument("-b", "--brokerName", "--broker-name", help="name of the broker group")
+    where.add_argument(
+        "-a", "--brokerAddr", "--broker-addr", help="host:port of any broker of the group"
+    )
     parser.add_argument("--to", required=True, metavar="ID", help="member that is to lead, as n1")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from ledgermq.cli.convert_source import ConvertError, StoreSource
 from ledgermq.cli.failure import fail
 from ledgermq.cli.plain_check import check_plain_log, find_plain_logs
+from ledgermq.cli.progress import Progress
 from ledgermq.cli.replica_compare import compare_replicas
 from ledgermq.cli.store_check import StoreReport, check_store
 from ledgermq.cli.store_walk import StoreDirectory, StoreWalk, find_stores
@@ -136,8 +137,10 @@ def _describe(body: bytes, with_bodies: bool) -> dict[str, object]:
 def _verify(
     stores: list[StoreDirectory], plain_logs: list[StoreSource], options: argparse.Namespace
 ) -> int:
-    reports = [check_store(store) for store in stores]
-    plain = [check_plain_log(source) for source in plain_logs]
+    progress = Progress("verified", unit="entries")
+    reports = [check_store(store, progress.add_many) for store in stores]
+    plain = [check_plain_log(source, progress.add_many) for source in plain_logs]
+    progress.clear()
     # A mixed store has one of each, in different files.
     start, end, differences = compare_replicas([r.extent for r in reports or plain])
     if reports and plain:

@@ -34,6 +34,16 @@ COMMANDS: Final = {
     "namesrv": CommandEntry("ledgermq.cli.namesrv", "run a name server"),
     "broker": CommandEntry("ledgermq.cli.broker", "run a broker"),
     "admin": CommandEntry("ledgermq.cli.admin", "look at or change a cluster: mqadmin's commands"),
+    "health": CommandEntry("ledgermq.cli.health", "ask a broker whether it lives, is ready, ..."),
+    "topics": CommandEntry("ledgermq.cli.topics", "topics: list, show, create, update, delete"),
+    "groups": CommandEntry("ledgermq.cli.groups", "consumer groups: list, show, reset, delete"),
+    "lag": CommandEntry("ledgermq.cli.lag", "how far consumer groups are behind"),
+    "dlq": CommandEntry("ledgermq.cli.dlq", "dead letters: list, show, resend, drop"),
+    "top": CommandEntry("ledgermq.cli.top", "a live table of a cluster"),
+    "console": CommandEntry("ledgermq.cli.console", "see and run clusters in a browser"),
+    "monitoring": CommandEntry(
+        "ledgermq.cli.monitoring", "write alerts for Prometheus and dashboards for Grafana"
+    ),
     "send": CommandEntry("ledgermq.cli.send", "send messages: a text, or the lines of a file"),
     "consume": CommandEntry("ledgermq.cli.consume", "print the messages of a topic"),
     "bench": CommandEntry("ledgermq.cli.bench", "measure sending or consuming on a cluster"),
@@ -43,14 +53,35 @@ COMMANDS: Final = {
         "ledgermq.cli.simulate", "run a simulated group with every fault, from seeds"
     ),
     "pipeline": CommandEntry("ledgermq.cli.pipeline", "jobs on Spark: archive, replay and others"),
-    "doctor": CommandEntry("ledgermq.cli.doctor", "check addresses, ports, disk, clock and peers"),
+    "secure": CommandEntry(
+        "ledgermq.cli.secure", "make certificates, secrets and accounts of a closed cluster"
+    ),
+    "doctor": CommandEntry(
+        "ledgermq.cli.doctor", "check a machine for a broker, or a running cluster"
+    ),
+    "plan": CommandEntry("ledgermq.cli.plan", "what a load asks of disks, network and processors"),
+    "completion": CommandEntry(
+        "ledgermq.cli.completion", "complete commands and options: for bash, zsh and fish"
+    ),
 }
+
+
+class _CommandList(argparse.HelpFormatter):
+    """Lists commands in one column: argparse forgets how far subcommands are set in."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Takes an argument to be listed."""
+        super().add_argument(action)
+        longest = max(map(len, COMMANDS))
+        self._action_max_length = max(self._action_max_length, longest + 4)
 
 
 def build_parser(chosen: str | None) -> argparse.ArgumentParser:
     """Returns the parser; only the chosen command's own arguments are filled in."""
     parser = argparse.ArgumentParser(
-        prog="ledgermq", description="A RocketMQ-compatible message broker on a replicated ledger."
+        prog="ledgermq",
+        description="A RocketMQ-compatible message broker on a replicated ledger.",
+        formatter_class=_CommandList,
     )
     parser.add_argument("--version", action="version", version=f"ledgermq {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -64,6 +95,16 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
             module.add_arguments(command)
             command.set_defaults(run=module.run)
     return parser
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Returns the parser of one command with all its arguments."""
+    for action in build_parser(name)._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found = action.choices[name]
+            assert isinstance(found, argparse.ArgumentParser)
+            return found
+    raise AssertionError(name)
 
 
 def _loaded(name: str) -> ModuleType:
@@ -86,19 +127,18 @@ def _described(docstring: str) -> str:
 
 
 def _parse(words: list[str]) -> argparse.Namespace:
-    """Reads a command line; settings (key=value) may stand before, between and behind options.
+    """Reads a command line; words such as key=value may stand before, between and behind options.
 
-    The parser takes one run of settings and leaves the others over.
+    The parser takes one run of words and leaves the others over.
     """
     chosen = next((word for word in words if not word.startswith("-")), None)
     parser = build_parser(chosen)
     options, left_over = parser.parse_known_args(words)
-    if left_over and (
-        not hasattr(options, "settings") or any(word.startswith("-") for word in left_over)
-    ):
+    more = next((name for name in ("settings", "words") if hasattr(options, name)), None)
+    if left_over and (more is None or any(word.startswith("-") for word in left_over)):
         parser.error(f"unrecognized arguments: {' '.join(left_over)}")
-    if left_over:
-        options.settings += left_over
+    if more is not None:
+        getattr(options, more).extend(left_over)
     return options
 
 

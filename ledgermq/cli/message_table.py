@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
+from ledgermq.cli.bodies import cell_of, fields_of
 from ledgermq.cli.moments import local_time
 from ledgermq.cli.subcommand import Row
 from ledgermq.cli.table import print_table
 from ledgermq.client import ReceivedMessage
 
 _COLUMNS: Final = ("topic", "broker", "queue", "offset", "stored", "id", "keys", "tags", "body")
-_BODY_CHARS_MAX: Final = 60
 
 
 def print_messages(messages: Iterable[ReceivedMessage], as_json: bool) -> None:
@@ -25,8 +25,6 @@ def print_messages(messages: Iterable[ReceivedMessage], as_json: bool) -> None:
 
 
 def _row(message: ReceivedMessage) -> Row:
-    text = message.body.decode("utf-8", "backslashreplace")
-    shown = "".join(char if char.isprintable() else "." for char in text[:_BODY_CHARS_MAX])
     return (
         message.record.topic,
         message.queue.broker_name,
@@ -36,15 +34,15 @@ def _row(message: ReceivedMessage) -> Row:
         message.message_id,
         message.keys,
         message.tags,
-        shown if len(text) <= _BODY_CHARS_MAX else f"{shown}...",
+        cell_of(message.body),
     )
 
 
 def _document(message: ReceivedMessage) -> dict[str, object]:
     return {
-        **dict(zip(_COLUMNS, _row(message), strict=True)),
+        **dict(zip(_COLUMNS[:-1], _row(message)[:-1], strict=True)),
         "offset_id": message.offset_message_id,
         "reconsume_times": message.reconsume_times,
         "properties": message.properties,
-        "body": message.body.decode("utf-8", "backslashreplace"),
+        **fields_of(message.body),
     }

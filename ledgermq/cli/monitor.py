@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledgermq.cli.failure import fail
-from ledgermq.cli.group import consume_stats
 from ledgermq.cli.moments import local_time
 from ledgermq.cli.remote import RefusedError, Remote, UnreachableError
 from ledgermq.cli.subcommand import Flag, Row, Subcommand, brokers_of, flag_adder
 from ledgermq.cli.table import print_table
-from ledgermq.protocol.bodies import ConsumeOffsets
+from ledgermq.client import ClientError, NotFoundError
+from ledgermq.client.admin import QueueLag
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import GetConsumerConnectionListRequestHeader
 from ledgermq.protocol.names import RETRY_PREFIX
@@ -36,7 +36,7 @@ def _monitor(remote: Remote, options: argparse.Namespace) -> None:
         number += 1
         try:
             rows = list(_round(remote))
-        except UnreachableError as error:
+        except (UnreachableError, ClientError) as error:
             # It may be back in the next round.
             rows = []
             fail(str(error))
@@ -60,7 +60,7 @@ def _round(remote: Remote) -> Iterator[Row]:
             group = topic.removeprefix(RETRY_PREFIX)
             try:
                 yield from _group_rows(remote, group, now_ms)
-            except RefusedError:
+            except (RefusedError, NotFoundError):
                 continue
 
 
@@ -68,20 +68,15 @@ def _group_rows(remote: Remote, group: str, now_ms: int) -> list[Row]:
     header = GetConsumerConnectionListRequestHeader(consumer_group=group)
     for address in brokers_of(remote, RETRY_PREFIX + group):
         remote.call(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-    found: dict[str, list[ConsumeOffsets]] = {}
-    for _, stats in consume_stats(remote, group):
-        for queue, offsets in stats.offset_table.items():
-            found.setdefault(queue.topic, []).append(offsets)
+    found: dict[str, list[QueueLag]] = {}
+    for one in remote.admin.lag(group).queues:
+        found.setdefault(one.queue.topic, []).append(one)
     return [_row(group, topic, offsets, now_ms) for topic, offsets in sorted(found.items())]
 
 
-def _row(group: str, topic: str, queues: list[ConsumeOffsets], now_ms: int) -> Row:
-    behind = [max(one.broker_offset - one.consumer_offset, 0) for one in queues]
-    times = [
-        one.last_timestamp
-        for one, count in zip(queues, behind, strict=True)
-        if count and one.last_timestamp > 0
-    ]
+def _row(group: str, topic: str, queues: list[QueueLag], now_ms: int) -> Row:
+    behind = [one.behind for one in queues]
+    times = [one.consumed_ms for one in queues if one.behind and one.consumed_ms is not None]
     late_ms = max(now_ms - min(times), 0) if times else 0
     return (local_time(now_ms), group, topic, sum(behind), max(behind, default=0), late_ms)
 

@@ -1,7 +1,8 @@
 """``ledgermq namesrv [-c FILE] [-p PORT] [key=value ...]``: one name server in this process.
 
-Reads upstream's properties file; words on the command line win over it. ``--print-config`` prints
-the effective configuration and ends. One status line goes to stdout when it serves, the log goes
+Reads upstream's properties file; it wins over the environment (``environment.py``), words on the
+command line over both. ``--print-config`` prints the effective configuration, with where it comes
+from, and ends. One status line goes to stdout when it serves, the log goes
 to stderr.
 """
 
@@ -14,13 +15,14 @@ from pathlib import Path
 from twisted.internet.defer import Deferred
 
 from ledgermq.cli.descriptors import use_all_descriptors
+from ledgermq.cli.environment import keys_of_file, settings_of, with_sources
 from ledgermq.cli.failure import fail
+from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.program import print_line, reactor, run_program, start_log
 from ledgermq.cli.settings import parse_settings
-from ledgermq.namesrv.config import NamesrvConfig, load_namesrv_config
+from ledgermq.namesrv.config import KEYS, NamesrvConfig, load_namesrv_config
 from ledgermq.namesrv.errors import NamesrvError
 from ledgermq.namesrv.service import NamesrvService
-from ledgermq.protocol.properties_file import format_properties
 from ledgermq.protocol.tls.contexts import TlsSettingsError
 
 
@@ -67,19 +69,23 @@ def run(options: argparse.Namespace) -> int:
     if options.port is not None:
         settings["listenPort"] = str(options.port)
     try:
-        config = load_namesrv_config(options.config, settings)
+        environment = settings_of(KEYS, os.environ)
+        config = load_namesrv_config(options.config, settings, environment)
     except (NamesrvError, OSError) as error:
         return fail(str(error))
     except ValueError as error:
-        return fail(f"{options.config}: {error}")
+        return fail(f"{options.config or 'environment'}: {error}")
     if options.print_config:
-        print(format_properties(config.texts), end="")
+        print(
+            with_sources(config.texts, environment, keys_of_file(options.config), settings), end=""
+        )
         return 0
-    start_log()
+    start_log(config.log_form, {"node": "namesrv"})
+    use_private_files()
     use_all_descriptors()
     try:
         service = _Announced(config, options.json)
-    except TlsSettingsError as error:
+    except (TlsSettingsError, NamesrvError) as error:
         return fail(str(error))
     return run_program(
         service,

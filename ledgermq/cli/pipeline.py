@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from typing import Final
+
+from ledgermq.cli.failure import fail
 
 _JOBS: Final = {
     "archive": "topics into Parquet files, by topic and date, each message exactly once",
@@ -39,8 +40,7 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _NEEDED:
             raise
-        print(f"{error.name} is missing: pip install 'ledgermq[spark]'", file=sys.stderr)
-        return 1
+        return fail(f"{error.name} is missing: pip install 'ledgermq[spark]'")
     parser = argparse.ArgumentParser(prog=f"ledgermq pipeline {options.job}")
     job.add_arguments(parser)
     return int(running.run_parsed(job.run, parser.parse_args(options.words)))

@@ -6,6 +6,7 @@ its CRC and its own word about its place. A plain log has no checkpoint: every w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ledgermq.cli.convert_source import ConvertError, StoreSource
@@ -22,8 +23,14 @@ def find_plain_logs(path: Path) -> list[StoreSource]:
     return [StoreSource(root) for root in found]
 
 
-def check_plain_log(source: StoreSource) -> StoreReport:
+def check_plain_log(
+    source: StoreSource, tell: Callable[[int, int], object] = lambda count, size: None
+) -> StoreReport:
     """Walks one plain log and compares its consume queues with it.
+
+    Args:
+        source: may be in use.
+        tell: told of records that are checked, and their bytes.
 
     Raises:
         OSError: a file cannot be read.
@@ -38,6 +45,7 @@ def check_plain_log(source: StoreSource) -> StoreReport:
             report.data_bytes += len(record.data)
             report.committed_position = record.physical_offset + len(record.data)
             queues.add(decode_record_head(record.data))
+            tell(1, len(record.data))
     except ConvertError as error:
         report.add_defect(str(error))
     report.notes += source.notes

@@ -3,16 +3,19 @@
 A program is a service with ``start()`` and ``stop()``, both returning a Deferred. SIGTERM and
 Ctrl-C stop it in order; a second signal does not shorten that. With ``until_stdin_closes`` the
 program also stops when its standard input ends, so that children of ``ledgermq up`` never outlive
-it, however it ends. Exit code 1 when the start fails or the service reports a failure.
+it, however it ends. Exit code 1 when the start fails or the service reports a failure. A service
+manager that asks for it is told when the start is over, each status line, and that the reactor
+turns (``supervisor.py``).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from twisted.internet import reactor as global_reactor
@@ -20,18 +23,21 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.stdio import StandardIO
-from twisted.logger import (
-    FilteringLogObserver,
-    LogLevel,
-    LogLevelFilterPredicate,
-    globalLogBeginner,
-    textFileLogObserver,
-)
+from twisted.internet.task import LoopingCall
+from twisted.logger import FilteringLogObserver, Logger, globalLogBeginner
 from twisted.python.failure import Failure
 
 from ledgermq.cli.failure import fail
+from ledgermq.cli.supervisor import Supervisor
+from ledgermq.logs.json_lines import json_observer
+from ledgermq.logs.levels import PROCESS_LEVELS
+from ledgermq.logs.lines import is_journal, log_observer
+from ledgermq.logs.repeats import Repeats
 
 _RETRIES: Final = "twisted.application._client_service"
+_OURS: Final = "ledgermq"
+
+_log = Logger()
 
 # Twisted's reactor is a module that stands for an object: it has no usable static type.
 reactor: Any = global_reactor
@@ -45,6 +51,10 @@ EXIT_DISK_FAILED: Final = 74
 # What it exits with when other members wrote what it does not read (EX_CONFIG): to be started again
 # helps only with another program.
 EXIT_NOT_READ: Final = 78
+
+
+# It reads the environment once; who starts this process has said all there.
+_supervisor: Final = Supervisor(os.environ)
 
 
 class Service(Protocol):
@@ -79,17 +89,35 @@ def _watch_stdin(closed: Callable[[], None]) -> None:
     make(_UntilClosed(closed), stdout=os.open(os.devnull, os.O_WRONLY))
 
 
-def start_log() -> None:
-    """Writes log events from level info on as text lines on stderr."""
-    predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
+def start_log(form: str = "text", labels: Mapping[str, str] | None = None) -> None:
+    """Writes log events to stderr, from the levels on that `PROCESS_LEVELS` says.
+
+    SIGUSR1 has all that is said here written from debug on for a quarter of an hour; a second one
+    ends that.
+
+    Args:
+        form: "text" for people, "json" for programs.
+        labels: in each line of JSON.
+    """
     # It tells each try to reach a peer that is down: a line a second that nobody reads.
-    predicate.setLogLevelForNamespace(_RETRIES, LogLevel.warn)
-    observer = FilteringLogObserver(textFileLogObserver(sys.stderr), [predicate])
+    PROCESS_LEVELS.fix(_RETRIES, "warn")
+    if form == "json":
+        writer = json_observer(sys.stderr, labels or {})
+    else:
+        writer = log_observer(sys.stderr, tells_priority=is_journal(sys.stderr, os.environ))
+    observer = FilteringLogObserver(Repeats(writer), [PROCESS_LEVELS])
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
+    signal.signal(signal.SIGUSR1, lambda *_: reactor.callFromThread(_toggle_debug))
+
+
+def _toggle_debug() -> None:
+    level = PROCESS_LEVELS.toggle(_OURS)
+    _log.info("level of {part} is {least} (SIGUSR1)", part=_OURS, least=level)
 
 
 def print_line(text: str, event: dict[str, object], as_json: bool) -> None:
     """Prints one status line, for a person or for a program, and flushes it."""
+    _supervisor.tell_status(text)
     line = json.dumps(event, sort_keys=True) if as_json else text
     try:
         print(line, flush=True)
@@ -122,9 +150,15 @@ def run_program(
             reactor.stop()
 
     def begin() -> None:
-        maybeDeferred(service.start).addErrback(failed)
+        maybeDeferred(service.start).addCallbacks(started, failed)
+
+    def started(_: object) -> None:
+        _supervisor.tell_ready()
+        if _supervisor.watchdog_s is not None:
+            LoopingCall(_supervisor.tell_turning).start(_supervisor.watchdog_s / 2)
 
     def end() -> Deferred[Any]:
+        _supervisor.tell_stopping()
         return maybeDeferred(service.stop).addErrback(failed)
 
     def close() -> None:

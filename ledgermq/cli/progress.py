@@ -24,6 +24,8 @@ class Progress:
     verb: str
     # Messages in all, None when nobody knows.
     expected: int | None = None
+    # What is counted.
+    unit: str = "messages"
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     count: int = 0
     size_bytes: int = 0
@@ -92,5 +94,5 @@ class Progress:
             text = f"[{bar}] {text} of {self.expected:,}"
         rate = self.count / seconds
         mb_rate = self.size_bytes / MB / seconds
-        self.stream.write(f"\r\x1b[K{text}  {rate:,.0f} messages/s  {mb_rate:.1f} MB/s")
+        self.stream.write(f"\r\x1b[K{text}  {rate:,.0f} {self.unit}/s  {mb_rate:.1f} MB/s")
         self.stream.flush()

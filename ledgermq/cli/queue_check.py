@@ -25,6 +25,7 @@ from ledgermq.commitlog import (
     light_places,
     may_be_delivery_time,
 )
+from ledgermq.commitlog.queues import is_queue_name
 from ledgermq.protocol.java_hash import java_string_hash
 from ledgermq.protocol.properties import TAGS, find_property
 from ledgermq.protocol.record import RecordHead
@@ -118,6 +119,10 @@ class QueueCheck:
         """
         for (topic, queue_id), queue in sorted(self._queues.items()):
             name = f"queue {topic}-{queue_id}"
+            if not is_queue_name(topic, queue_id):
+                # It would be a path to somewhere else.
+                self._defect(f"a record names the queue {queue_id} of {topic!r}: there is none")
+                continue
             paths = segment_paths(root / "consumequeue" / topic / str(queue_id))
             if not paths:
                 self._note(f"{name} has no files (they are made from the log)")
@@ -186,7 +191,7 @@ class QueueCheck:
                 return True
             if not piece:
                 # A missing file: look into the one after it.
-                position += files.segment_bytes - position % files.segment_bytes
+                position = files.next_start(position)
             position += len(piece)
         return False
 

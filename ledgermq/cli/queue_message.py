@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledgermq.cli.message_table import print_messages
-from ledgermq.cli.moments import moment_ms
+from ledgermq.cli.moments import FORMS, moment_ms
 from ledgermq.cli.remote import AdminError, RefusedError, Remote
 from ledgermq.cli.subcommand import Flag, Subcommand, brokers_by_name, flag_adder
 from ledgermq.client import MessageQueue, PullStatus, ReceivedMessage
@@ -33,7 +33,7 @@ _BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 _TOPIC: Final = Flag("-t", "topic", "the topic")
 _BROKER: Final = Flag("-b", "brokerName", "name of the broker group")
 _QUEUE: Final = Flag("-i", "queueId", "number of the queue", kind=int)
-_MOMENT: Final = "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS"
+_MOMENT: Final = FORMS
 _SPAN: Final = (
     Flag("-b", "beginTimestamp", _MOMENT, None),
     Flag("-e", "endTimestamp", _MOMENT, None),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import socket
 import ssl
-from types import TracebackType
 from typing import Final, Self
 
 from ledgermq.cli.security import Security
+from ledgermq.client.blocking import AdminClient
 from ledgermq.client.errors import code_name
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
@@ -68,16 +68,23 @@ class Remote:
         self._security = security
         self._sockets: dict[str, socket.socket] = {}
         self._opaque = 0
+        self._admin: AdminClient | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """The same cluster as an admin client, opened when it is first used."""
+        if self._admin is None:
+            names = ";".join(self.name_servers)
+            admin = AdminClient(names, config=self._security.client_config())
+            self._admin = admin.__enter__()
+        return self._admin
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        if self._admin is not None:
+            self._admin.close()
         for connection in self._sockets.values():
             connection.close()
 
@@ -107,7 +114,9 @@ class Remote:
         """
         command = RemotingCommand.request(code, header, body)
         if self._security.credentials is not None:
-            command.ext_fields = self._security.credentials.signed(command.ext_fields, body)
+            command.ext_fields = self._security.credentials.signed(
+                command.ext_fields, body, command.code
+            )
         return self._ask(address, command, self._security.tls)
 
     def ask_ledger(self, address: str, code: int, body: bytes) -> RemotingCommand:

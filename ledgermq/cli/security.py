@@ -66,8 +66,9 @@ def _credentials(path: Path | None) -> Credentials | None:
         keys: object = {
             "accessKey": os.environ.get("LEDGERMQ_ACCESS_KEY"),
             "secretKey": os.environ.get("LEDGERMQ_SECRET_KEY"),
+            "signature": os.environ.get("LEDGERMQ_SIGNATURE"),
         }
-        if keys == {"accessKey": None, "secretKey": None}:
+        if not {"LEDGERMQ_ACCESS_KEY", "LEDGERMQ_SECRET_KEY"} & os.environ.keys():
             return None
         source = "LEDGERMQ_ACCESS_KEY and LEDGERMQ_SECRET_KEY"
     else:
@@ -81,4 +82,11 @@ def _credentials(path: Path | None) -> Credentials | None:
             raise SecurityError(f"{path} is no YAML file") from None
     if not isinstance(keys, dict) or not (keys.get("accessKey") and keys.get("secretKey")):
         raise SecurityError(f"{source}: accessKey and secretKey must both be there")
-    return Credentials(access_key=str(keys["accessKey"]), secret_key=str(keys["secretKey"]))
+    form = keys.get("signature") or "stock"
+    if form not in ("stock", "strong"):
+        raise SecurityError(f"{source}: signature is {form!r}, allowed are stock and strong")
+    return Credentials(
+        access_key=str(keys["accessKey"]),
+        secret_key=str(keys["secretKey"]),
+        form="strong" if form == "strong" else "stock",
+    )

@@ -5,17 +5,25 @@ from __future__ import annotations
 import mmap
 import re
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
+
+from ledgermq.dledger.store.outside_files import regular_size
 
 SEGMENT_NAME: Final = re.compile(r"\d{20}")
 
 
 def segment_paths(directory: Path) -> list[Path]:
-    """Segment files of a directory in the order of their start; none where there is none."""
+    """Segment files of a directory in the order of their start; none where there is none.
+
+    Raises:
+        FileRefusedError: one of them is no regular file, or is too large for one of a log.
+    """
     if not directory.is_dir():
         return []
-    return sorted(path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name))
+    paths = sorted(path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name))
+    for path in paths:
+        regular_size(path)
+    return paths
 
 
 class SegmentFiles:
@@ -39,12 +47,7 @@ class SegmentFiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for mapped in self._maps.values():
             mapped.close()
 
@@ -74,6 +77,10 @@ class SegmentFiles:
             position += len(part)
             size -= len(part)
         return b"".join(parts)
+
+    def next_start(self, position: int) -> int:
+        """Start of the first file that begins behind a position; the end where none does."""
+        return min((start for start in self._maps if start > position), default=self.end)
 
     def place(self, position: int) -> str:
         """The file and the offset in it where a position is, as a person would look for it."""

@@ -17,6 +17,7 @@ from functools import partial
 from typing import BinaryIO, Final
 
 from ledgermq.cli import security
+from ledgermq.cli.failure import fail, failed
 from ledgermq.cli.progress import Progress
 from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import add_name_servers, parse_settings
@@ -79,8 +80,7 @@ def run(options: argparse.Namespace) -> int:
         messages = keyed_messages(options, properties)
         return asyncio.run(_send_all(options, config, messages))
     except (ClientError, InputError, OSError, SecurityError, ValueError) as error:
-        print(f"ledgermq send: {error}", file=sys.stderr)
-        return 1
+        return failed(error, as_json=options.json)
 
 
 def keyed_messages(
@@ -142,7 +142,8 @@ def _bodies_of(file: BinaryIO, is_lines: bool) -> Iterator[bytes]:
 class _Tally:
     """What became of the messages."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, *, as_json: bool) -> None:
+        self._as_json = as_json
         self.progress = progress
         self.failed = 0
         self.last: SendResult | None = None
@@ -157,7 +158,8 @@ class _Tally:
         self.failed += 1
         if self.failed <= _TOLD_FAILURES_MAX:
             self.progress.clear()
-            print(f"ledgermq send: {error}", file=sys.stderr)
+            assert isinstance(error, Exception)
+            failed(error, as_json=self._as_json)
 
 
 async def _send_all(
@@ -166,7 +168,7 @@ async def _send_all(
     messages: Iterator[tuple[Message, str | None]],
 ) -> int:
     loop = asyncio.get_running_loop()
-    tally = _Tally(Progress("sent", _expected(options)))
+    tally = _Tally(Progress("sent", _expected(options)), as_json=options.json)
     async with Producer(options.namesrvAddr, GROUP, config=config) as producer:
         begun_s = loop.time()
         for number, (message, key) in enumerate(messages):
@@ -195,8 +197,8 @@ async def _send_all(
     if tally.failed:
         of = progress.count + tally.failed
         text = f"{tally.failed:,} of {of:,} messages were not acknowledged"
-        print(f"ledgermq send: {text}", file=sys.stderr)
-    return 1 if tally.failed else 0
+        return fail(text, as_json=options.json)
+    return 0
 
 
 def _expected(options: argparse.Namespace) -> int | None:

@@ -14,13 +14,19 @@ TLS_FILE: Final = "tls.config.file"
 TLS_MODE: Final = "tls.server.mode"
 
 
+def default_name_servers() -> str:
+    """Returns the name servers of the environment, or else those of this machine."""
+    return os.environ.get("NAMESRV_ADDR", _DEFAULT_NAME_SERVERS)
+
+
 def add_name_servers(parser: argparse.ArgumentParser) -> None:
     """Declares -n of a command that asks a cluster; upstream's tools read the same variable."""
     parser.add_argument(
         "-n",
         "--namesrvAddr",
+        "--namesrv-addr",
         metavar="HOST:PORT[;...]",
-        default=os.environ.get("NAMESRV_ADDR", _DEFAULT_NAME_SERVERS),
+        default=default_name_servers(),
         help="name servers; default: NAMESRV_ADDR of the environment, or else "
         + _DEFAULT_NAME_SERVERS,
     )

@@ -25,6 +25,7 @@ from ledgermq.cli.convert import Conversion, work_directory
 from ledgermq.cli.convert_source import LEDGER, PLAIN, ConvertError, StoreSource
 from ledgermq.cli.convert_target import LedgerTarget, PlainTarget, Target
 from ledgermq.cli.failure import fail
+from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.progress import Progress
 from ledgermq.commitlog import CommitLogError, StoreLock
 from ledgermq.dledger.errors import LedgerError
@@ -66,6 +67,7 @@ def _convert(options: argparse.Namespace) -> int:
     source = StoreSource(options.source.absolute())
     if source.kind == options.to:
         raise ConvertError(f"{source.root} is a {source.kind} store already")
+    use_private_files()
     work = work_directory(target_root)
     if source.root in (work, *work.parents):
         raise ConvertError(f"{target_root} lies in {source.root}, which stays as it is")

@@ -7,6 +7,7 @@ may run on the store meanwhile: what it adds behind the checkpoint read at the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -61,8 +62,14 @@ class StoreReport:
             self.defects.append(text)
 
 
-def check_store(store: StoreDirectory) -> StoreReport:
+def check_store(
+    store: StoreDirectory, tell: Callable[[int, int], object] = lambda count, size: None
+) -> StoreReport:
     """Walks one store and checks log, index and consume queues against each other.
+
+    Args:
+        store: may be in use.
+        tell: told of entries that are checked, and their bytes.
 
     Raises:
         OSError: a file cannot be read.
@@ -78,6 +85,7 @@ def check_store(store: StoreDirectory) -> StoreReport:
             report.data_bytes += len(run.data)
             _check_index(run, index, report)
             _check_records(run, queues, report)
+            tell(run.count, len(run.data))
     report.unfilled_checksums = walk.unfilled_count
     if walk.first_id is not None and walk.last_id is not None:
         report.first_index = walk.first_id.index

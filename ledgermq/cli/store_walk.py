@@ -15,12 +15,22 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.cli.segment_files import segment_paths
-from ledgermq.dledger.entry import BLANK_MAGIC, HEAD, HEAD_BYTES, EntryCodec, EntryId, EntrySlice
+from ledgermq.dledger.entry import (
+    BLANK_MAGIC,
+    HEAD,
+    HEAD_BYTES,
+    EntryCodec,
+    EntryId,
+    EntrySlice,
+)
 from ledgermq.dledger.errors import CorruptEntryError
+from ledgermq.dledger.store.outside_files import ENTRY_BYTES_MAX, read_small
 from ledgermq.protocol.checksum import crc32c
 
 # A run handed to the caller has about this many bytes.
 RUN_BYTES: Final = 4 * 1024 * 1024
+# Of an index or a term, which are of 64 bits, with a sign.
+_DIGITS_MAX: Final = 20
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,11 +59,11 @@ class StoreDirectory:
 
     def _number(self, name: str, key: str) -> int | None:
         try:
-            text = (self.ledger / name).read_text()
-        except OSError:
+            text = read_small(self.ledger / name).decode(errors="replace")
+        except FileNotFoundError:
             return None
         found = re.search(rf"^{key}=(-?\d+)$", text, re.MULTILINE)
-        return int(found[1]) if found else None
+        return int(found[1]) if found and len(found[1]) <= _DIGITS_MAX else None
 
 
 def find_stores(path: Path) -> list[StoreDirectory]:
@@ -177,7 +187,9 @@ def _run_end(data: mmap.mmap, offset: int, size: int) -> tuple[int, bool]:
     unpack = HEAD.unpack_from
     while offset + HEAD_BYTES <= size:
         magic, entry_bytes = unpack(data, offset)[:2]
-        if magic <= 0 or entry_bytes <= HEAD_BYTES or offset + entry_bytes > size:
+        if magic <= 0 or not HEAD_BYTES < entry_bytes <= ENTRY_BYTES_MAX:
+            return offset, True
+        if offset + entry_bytes > size:
             return offset, True
         offset += entry_bytes
         if offset >= limit:

@@ -7,6 +7,7 @@ Most subcommands send one request to each of some servers and print a row or mor
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -46,12 +47,22 @@ class Place(NamedTuple):
     addresses: Callable[[Remote, argparse.Namespace], Sequence[str]]
 
 
+def hyphened(name: str) -> str:
+    """Returns a name of mqadmin as other commands spell it: `brokerAddr` as `broker-addr`."""
+    return re.sub("[A-Z]+", lambda found: f"-{found[0].lower()}", name)
+
+
+def flag_words(short: str, name: str) -> list[str]:
+    """Returns the spellings of a flag: short, as mqadmin has it, and with hyphens."""
+    return list(dict.fromkeys((short, f"--{name}", f"--{hyphened(name)}")))
+
+
 def flag_adder(*flags: Flag) -> AddArguments:
     """Returns a function that declares flags."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         for flag in flags:
-            words = (flag.short, f"--{flag.name}")
+            words = flag_words(flag.short, flag.name)
             if flag.default is ...:
                 parser.add_argument(*words, required=True, type=flag.kind, help=flag.help)
             else:
@@ -70,8 +81,8 @@ def boolean(text: str) -> bool:
 def add_broker_or_cluster(parser: argparse.ArgumentParser) -> None:
     """Declares -b and -c, of which exactly one must be given."""
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("-b", "--brokerAddr", help="host:port of one broker")
-    where.add_argument("-c", "--clusterName", help="all masters of a cluster")
+    where.add_argument(*flag_words("-b", "brokerAddr"), help="host:port of one broker")
+    where.add_argument(*flag_words("-c", "clusterName"), help="all masters of a cluster")
 
 
 def chosen_brokers(remote: Remote, options: argparse.Namespace) -> list[str]:

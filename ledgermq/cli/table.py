@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from ledgermq.protocol.plain_text import escaped
+
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], as_json: bool) -> None:
     """Prints rows under column titles, or as a JSON list of objects keyed by the titles."""
     if as_json:
         print(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=1))
         return
-    texts = [[str(cell) for cell in row] for row in rows]
+    # A name may come from anybody.
+    texts = [[escaped(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
     # Numbers stand to the right, and so do the titles above nothing but numbers.
     numeric = [bool(rows) and all(map(_is_number, column)) for column in zip(*rows, strict=True)]

@@ -20,23 +20,20 @@ from ledgermq.cli.subcommand import (
     flag_adder,
 )
 from ledgermq.cli.table import print_table
+from ledgermq.client.admin.topics import topic_settings
 from ledgermq.client.allocation import allocate
 from ledgermq.client.routes import route_of
 from ledgermq.protocol import lenient_json
-from ledgermq.protocol.bodies import BrokerStatsData, GroupList, TopicStatsTable
+from ledgermq.protocol.bodies import BrokerStatsData, GroupList
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.group_keys import group_key
 from ledgermq.protocol.headers import (
     CreateTopicRequestHeader,
-    DeleteTopicFromNamesrvRequestHeader,
-    DeleteTopicRequestHeader,
-    GetTopicStatsInfoRequestHeader,
     QueryConsumeQueueRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
 from ledgermq.protocol.json_body import read_plain
-from ledgermq.protocol.names import DEFAULT_TOPIC
-from ledgermq.protocol.route import TopicList
 
 _TOPIC: Final = Flag("-t", "topic", "its name")
 _SETTING_COLUMNS: Final = ("broker", "topic", "read", "write", "perm")
@@ -54,8 +51,7 @@ def _list_topics(remote: Remote, options: argparse.Namespace) -> None:
 
 
 def _all_topics(remote: Remote) -> list[str]:
-    answer = remote.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    return sorted(TopicList.decode(answer.body).topic_list)
+    return [one.name for one in remote.admin.topics()]
 
 
 def _print_clusters(remote: Remote, options: argparse.Namespace) -> None:
@@ -83,15 +79,16 @@ def _print_route(remote: Remote, options: argparse.Namespace) -> None:
 
 
 def _print_status(remote: Remote, options: argparse.Namespace) -> None:
-    header = GetTopicStatsInfoRequestHeader(topic=options.topic)
-    rows: list[Row] = []
-    for address in brokers_of(remote, options.topic):
-        answer = remote.call(address, RequestCode.GET_TOPIC_STATS_INFO, header)
-        for queue, ends in sorted(TopicStatsTable.decode(answer.body).offset_table.items()):
-            updated = local_time(ends.last_update_timestamp)
-            rows.append(
-                (queue.broker_name, queue.queue_id, ends.min_offset, ends.max_offset, updated)
-            )
+    rows: list[Row] = [
+        (
+            one.queue.broker_name,
+            one.queue.queue_id,
+            one.min_offset,
+            one.max_offset,
+            local_time(one.updated_ms),
+        )
+        for one in remote.admin.describe_topic(options.topic).queues
+    ]
     print_table(("broker", "queue", "min_offset", "max_offset", "last_update"), rows, options.json)
 
 
@@ -108,16 +105,13 @@ def _add_update_topic(parser: argparse.ArgumentParser) -> None:
 
 
 def _update_topic(remote: Remote, options: argparse.Namespace) -> None:
-    header = CreateTopicRequestHeader(
-        topic=options.topic,
-        default_topic=DEFAULT_TOPIC,
-        read_queue_nums=options.readQueueNums,
-        write_queue_nums=options.writeQueueNums,
-        perm=options.perm,
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-        order=options.order,
-        attributes=options.attributes or None,
+    header = topic_settings(
+        options.topic,
+        read_queue_count=options.readQueueNums,
+        write_queue_count=options.writeQueueNums,
+        permission=options.perm,
+        is_ordered=options.order,
+        attributes=options.attributes,
     )
     rows: list[Row] = []
     for address in chosen_brokers(remote, options):
@@ -145,14 +139,12 @@ def _update_perm(remote: Remote, options: argparse.Namespace) -> None:
     for broker in route.broker_datas:
         for address in sorted(chosen.intersection(broker.broker_addrs.values())):
             data = queues[broker.broker_name]
-            header = CreateTopicRequestHeader(
-                topic=options.topic,
-                default_topic=DEFAULT_TOPIC,
-                read_queue_nums=data.read_queue_nums,
-                write_queue_nums=data.write_queue_nums,
-                perm=options.perm,
-                topic_filter_type="SINGLE_TAG",
-                topic_sys_flag=data.topic_sys_flag,
+            header = topic_settings(
+                options.topic,
+                read_queue_count=data.read_queue_nums,
+                write_queue_count=data.write_queue_nums,
+                permission=options.perm,
+                sys_flag=data.topic_sys_flag,
             )
             remote.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
             rows.append(_settings_row(address, header))
@@ -161,19 +153,8 @@ def _update_perm(remote: Remote, options: argparse.Namespace) -> None:
     print_table(_SETTING_COLUMNS, rows, options.json)
 
 
-def delete_topic(remote: Remote, cluster_name: str, topic: str) -> None:
-    """Deletes a topic on the masters of a cluster, and then on the name servers."""
-    for address in remote.masters(cluster_name):
-        remote.call(
-            address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic)
-        )
-    header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
-    for address in remote.name_servers:
-        remote.call(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
-
-
 def _delete_topic(remote: Remote, options: argparse.Namespace) -> None:
-    delete_topic(remote, options.clusterName, options.topic)
+    remote.admin.delete_topic(options.topic, cluster=options.clusterName)
     print_table(("deleted",), [(options.topic,)], options.json)
 
 
@@ -198,7 +179,7 @@ def _statistics_rows(remote: Remote, topic: str) -> list[Row]:
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         answer = remote.call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         for group in GroupList.decode(answer.body).group_list or [""]:
-            got = counted(remote, address, "GROUP_GET_NUMS", f"{topic}@{group}")
+            got = counted(remote, address, "GROUP_GET_NUMS", group_key(topic, group))
             rates = (round(sent.stats_minute.tps, 2), round(got.stats_minute.tps, 2))
             rows.append((topic, group, *rates, sent.stats_day.sum, got.stats_day.sum))
     return rows

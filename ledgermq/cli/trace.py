@@ -1,23 +1,10 @@
-"""Admin command about the traces that stock clients write: queryMsgTraceById.
-
-One message of RMQ_SYS_TRACE_TOPIC holds several records, and has the ids that they tell of as its
-keys. Fields end with 0x01, records with 0x02; later releases add fields at the end:
-
-    Pub             time, region, group, topic, id, tags, keys, store host, body bytes, cost in ms,
-                    type, offset id, success
-    SubBefore       time, region, group, request, id, retries, keys
-    SubAfter        request, id, cost in ms, success, keys, code, time, group
-    EndTransaction  time, region, group, topic, id, tags, keys, store host, type, transaction id,
-                    state, asked
-
-Source: TraceDataEncoder of 4.9.3.
-"""
+"""Admin command about the traces that stock clients write: queryMsgTraceById."""
 
 from __future__ import annotations
 
 import argparse
 import socket
-from typing import Final, NamedTuple
+from typing import Final
 
 from ledgermq.cli.message import messages_of_key
 from ledgermq.cli.moments import local_time
@@ -25,75 +12,9 @@ from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.cli.subcommand import Flag, Subcommand, flag_adder
 from ledgermq.cli.table import print_table
 from ledgermq.client import ReceivedMessage
+from ledgermq.client.trace_reading import TRACE_TOPIC, read_traces
 
-_TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-_FIELD_END: Final = "\x01"
-_RECORD_END: Final = "\x02"
-# Where the fields stand: kind of record -> number of the message's id.
-_ID_AT: Final = {"Pub": 5, "SubBefore": 5, "SubAfter": 2, "EndTransaction": 5}
 _COLUMNS: Final = ("type", "group", "client", "time", "ms", "status")
-
-
-class TraceRow(NamedTuple):
-    """One step of a message's way."""
-
-    kind: str
-    group: str
-    # Where the client that wrote the trace is.
-    client: str
-    time_ms: int
-    cost_ms: int | None
-    status: str
-
-
-def read_traces(message_id: str, body: bytes, client: str) -> list[TraceRow]:
-    """Returns what one message of the trace topic tells about another one.
-
-    Args:
-        message_id: of the message that is asked for.
-        body: of the trace.
-        client: who wrote it.
-
-    Returns:
-        Its sends, deliveries and ends of transactions; records that are cut are left out.
-    """
-    records = [
-        fields
-        for record in body.decode("utf-8", "replace").split(_RECORD_END)
-        if (fields := record.split(_FIELD_END)) and _is_about(fields, message_id)
-    ]
-    begun = {fields[4]: fields for fields in records if fields[0] == "SubBefore"}
-    return [row for fields in records if (row := _row(fields, begun, client)) is not None]
-
-
-def _is_about(fields: list[str], message_id: str) -> bool:
-    place = _ID_AT.get(fields[0])
-    return place is not None and len(fields) > place and fields[place] == message_id
-
-
-def _row(fields: list[str], begun: dict[str, list[str]], client: str) -> TraceRow | None:
-    kind = fields[0]
-    if kind == "Pub" and len(fields) > 13:
-        status = _success(fields[13])
-        return TraceRow("Pub", fields[3], client, _number(fields[1]), _number(fields[10]), status)
-    if kind == "EndTransaction" and len(fields) > 11:
-        return TraceRow(kind, fields[3], client, _number(fields[1]), None, fields[11])
-    if kind == "SubAfter" and len(fields) > 4:
-        before = begun.get(fields[1])
-        # A record of its own tells both since 4.5; otherwise the one before the delivery does.
-        group = fields[8] if len(fields) > 8 else before[3] if before else ""
-        time_text = fields[7] if len(fields) > 8 else before[1] if before else ""
-        status = _success(fields[4])
-        return TraceRow("Sub", group, client, _number(time_text), _number(fields[3]), status)
-    return None
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-
-
-def _success(text: str) -> str:
-    return "success" if text == "true" else "failed"
 
 
 def _print_traces(remote: Remote, options: argparse.Namespace) -> None:
@@ -124,7 +45,7 @@ SUBCOMMANDS: Final = {
         "the way of a message, by the traces of its clients",
         flag_adder(
             Flag("-i", "msgId", "the id that its producer gave it"),
-            Flag("-t", "traceTopic", "where the traces are", _TRACE_TOPIC),
+            Flag("-t", "traceTopic", "where the traces are", TRACE_TOPIC),
         ),
         _print_traces,
     ),

@@ -3,11 +3,13 @@
 A name server and a group of brokers (n0, n1, ...) are started as children, restarted when they die,
 and stopped together; one that cannot start at all ends the cluster, with the reason. Node i listens
 on base port + 10 * i, its ledger port is that + 30000. Settings go to all brokers; those that begin
-with ``namesrv.`` go to the name server instead, and those of TLS to both. Prints one line for each
+with ``namesrv.`` go to the name server instead, and those of TLS to both; of httpPort node i has
+the one + 10 * i. Prints one line for each
 part, then ``ready`` once a leader serves that the name server knows; with ``--ready-file`` the same
-is written as JSON (replaced in one step whenever a process or a role changes):
+is written as JSON (replaced in one step whenever a process or a role changes); `console` is null
+without one:
 
-    {"namesrv": "127.0.0.1:9876", "console": null,
+    {"namesrv": "127.0.0.1:9876", "console": "http://127.0.0.1:8080/",
      "brokers": [{"id": "n0", "pid": 17, "address": "127.0.0.1:10911",
                   "dledger": "127.0.0.1:40911", "role": "LEADER"}, ...]}
 """
@@ -16,8 +18,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib
 import json
+import os
+import secrets
 import shutil
 import signal
 import socket
@@ -27,6 +32,7 @@ from typing import Final
 
 from ledgermq.cli.child import STARTING, STOP_PATIENCE_S, Child
 from ledgermq.cli.failure import fail
+from ledgermq.cli.private_files import use_private_files
 from ledgermq.cli.settings import TLS_FILE, TLS_MODE, parse_settings, split_settings
 
 HOST: Final = "127.0.0.1"
@@ -39,6 +45,9 @@ SMALL_STORE: Final = {
     "maxHashSlotNum": "500000",
     "maxIndexNum": "2000000",
 }
+# With access control the members have a secret: their ports ask for no account.
+_ACL: Final = "aclEnable"
+_SECRET_FILE: Final = "dLegerGroupSecretFile"
 # So many starts that fail before the cluster was ever ready, and it is given up.
 FAILED_STARTS_MAX: Final = 3
 # A cluster that is not ready by then says where to look.
@@ -72,7 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the first broker; default: %(default)s",
     )
     parser.add_argument(
-        "--console-port", type=int, default=8080, metavar="PORT", help="not used yet"
+        "--console-port",
+        type=int,
+        default=8080,
+        metavar="PORT",
+        help="of the console, or the next one that is free; 0: no console; default: %(default)s",
     )
     parser.add_argument(
         "--ready-file", type=Path, metavar="FILE", help="receives the addresses as JSON"
@@ -104,6 +117,8 @@ class Cluster:
         # The message there and back, while it is under way.
         self._trip: asyncio.Task[None] | None = None
         broker_settings, namesrv_settings = split_settings(parse_settings(options.settings))
+        if broker_settings.get(_ACL) == "true" and _SECRET_FILE not in broker_settings:
+            broker_settings[_SECRET_FILE] = str(_make_secret(data))
         # Plain connections are closed: the round trip takes TLS, too.
         self._round_trip_tls = (
             broker_settings.get(TLS_FILE) if broker_settings.get(TLS_MODE) == "enforcing" else None
@@ -121,6 +136,26 @@ class Cluster:
             port = options.base_port + NODE_PORT_STEP * i
             words = self._broker_words(i, port, peers, broker_settings)
             self._brokers.append(Child(self, f"n{i}", words, f"{HOST}:{port}"))
+        # A process of its own, so that it goes on when brokers are killed.
+        self._console: Child | None = None
+        if options.console_port:
+            words = self._console_words(options.console_port)
+            self._console = Child(self, "console", words, f"{HOST}:{options.console_port}")
+
+    def _console_words(self, port: int) -> list[str]:
+        words = ["console", "--json", "--until-stdin-closes", "--next-port"]
+        words += ["-n", self.namesrv_address, "--listen", f"{HOST}:{port}"]
+        words += ["--log-dir", str(self._data / "logs")]
+        words += ["--audit-file", str(self._data / "console-audit.jsonl")]
+        if self._round_trip_tls is not None:
+            words += ["--tls-config", self._round_trip_tls]
+        return words
+
+    @property
+    def _children(self) -> list[Child]:
+        """All, in the order of their starts."""
+        consoles = [] if self._console is None else [self._console]
+        return [self._namesrv, *self._brokers, *consoles]
 
     def _namesrv_words(self, port: int, settings: dict[str, str]) -> list[str]:
         keys = {
@@ -145,6 +180,7 @@ class Cluster:
             "dLegerSelfId": f"n{i}",
             **SMALL_STORE,
             **settings,
+            **_own_http_port(i, settings),
         }
         return ["broker", "--json", "--until-stdin-closes", *_words(keys)]
 
@@ -161,12 +197,12 @@ class Cluster:
             loop.add_signal_handler(signal.SIGINT, self._is_over.set)
         loop.add_signal_handler(signal.SIGCHLD, self._look)
         print(f"data in {self._data}", flush=True)
-        for child in (self._namesrv, *self._brokers):
+        for child in self._children:
             child.launch()
         loop.call_later(READY_PATIENCE_S, self._tell_if_not_ready)
         await self._is_over.wait()
         self.is_stopping = True
-        await asyncio.gather(*(child.end() for child in (*self._brokers, self._namesrv)))
+        await asyncio.gather(*(child.end() for child in self._children))
 
     def _tell_if_not_ready(self) -> None:
         if not self._is_ready and not self.is_stopping:
@@ -178,16 +214,24 @@ class Cluster:
 
     def _look(self) -> None:
         """Some process has ended."""
-        for child in (self._namesrv, *self._brokers):
+        for child in self._children:
             child.look()
 
     def changed(self, child: Child) -> None:
         """A child told a new state: print it, keep the ready file true."""
-        text = f"{child.name:<8} {child.address:<16} pid {child.pid}  {child.role}"
+        address = child.url or child.address
+        text = f"{child.name:<8} {address:<16} pid {child.pid}  {child.role}"
         if child.role != STARTING and self._said.get(child.name) != text:
             self._said[child.name] = text
             print(text, flush=True)
-        if not self._is_ready and any(broker.is_ready for broker in self._brokers):
+        self._look_whether_ready()
+
+    def _look_whether_ready(self) -> None:
+        """Ready is a cluster that takes messages; of a console it is known by then where it is."""
+        console = self._console
+        is_shown = console is None or console.url is not None or console.deaths > 0
+        is_serving = any(broker.is_ready for broker in self._brokers)
+        if not self._is_ready and is_serving and is_shown:
             self._is_ready = True
             self._write_ready_file()
             print("ready", flush=True)
@@ -199,7 +243,8 @@ class Cluster:
     def died(self, child: Child, reason: str, delay_s: float) -> bool:
         """A child ended without being asked; False when it shall not be started again."""
         self._said.pop(child.name, None)
-        if not self._is_ready and child.deaths >= FAILED_STARTS_MAX:
+        is_needed = child is not self._console
+        if is_needed and not self._is_ready and child.deaths >= FAILED_STARTS_MAX:
             if not self.is_stopping:
                 self.exit_code = fail(f"{child.name} does not start: {reason}")
                 self.is_stopping = True
@@ -212,6 +257,8 @@ class Cluster:
         )
         if self._is_ready:
             self._write_ready_file()
+        elif not is_needed:
+            self._look_whether_ready()
         return True
 
     def killed(self, child: Child) -> None:
@@ -248,10 +295,30 @@ class Cluster:
                     "role": broker.role,
                 }
             )
-        document = {"namesrv": self.namesrv_address, "console": None, "brokers": brokers}
+        console = None if self._console is None else self._console.url
+        document = {"namesrv": self.namesrv_address, "console": console, "brokers": brokers}
         partial = self._ready_file.with_name(self._ready_file.name + ".tmp")
         partial.write_text(json.dumps(document, indent=1) + "\n")
         partial.replace(self._ready_file)
+
+
+def _make_secret(data: Path) -> Path:
+    """Makes the secret of the group, or leaves the one of an earlier run; returns its file."""
+    path = data / "group.secret"
+    data.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+    return path
+
+
+def _own_http_port(i: int, settings: dict[str, str]) -> dict[str, str]:
+    """Where a port for health and metrics is asked for, each node has one of its own."""
+    first = settings.get("httpPort", "0")
+    if not first.isdecimal() or int(first) == 0:
+        return {}
+    return {"httpPort": str(int(first) + NODE_PORT_STEP * i)}
 
 
 def _words(keys: dict[str, str]) -> list[str]:
@@ -263,6 +330,7 @@ def run(options: argparse.Namespace) -> int:
     reason = _find_refusal(options)
     if reason is not None:
         return fail(reason)
+    use_private_files()
     temporary = options.data is None
     try:
         data = Path(tempfile.mkdtemp(prefix="ledgermq-")) if temporary else options.data.absolute()
@@ -289,6 +357,8 @@ def _find_refusal(options: argparse.Namespace) -> str | None:
             f"--base-port is {options.base_port}; allowed: 1 to {highest}, because the ledger "
             f"ports are {DLEDGER_PORT_STEP} above"
         )
+    if not 0 <= options.console_port <= PORT_MAX:
+        return f"--console-port is {options.console_port}; allowed: 0 to {PORT_MAX}"
     if not 1 <= options.namesrv_port <= PORT_MAX:
         return f"--namesrv-port is {options.namesrv_port}; allowed: 1 to {PORT_MAX}"
     ports = range(options.base_port, last + 1, NODE_PORT_STEP)
