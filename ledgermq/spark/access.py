@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ledgermq.client import ClientConfig, Credentials
 from ledgermq.protocol.tls.contexts import TlsSettingsError, client_context, read_tls_file
@@ -17,9 +17,24 @@ from ledgermq.spark.errors import OptionError
 from ledgermq.spark.option_table import Option, truth, word
 from ledgermq.spark.paths import local_path
 
+
+def signature_form(text: str) -> Literal["stock", "strong"]:
+    """Reads in which form requests are signed.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if text == "strong":
+        return "strong"
+    if text != "stock":
+        raise ValueError(text)
+    return "stock"
+
+
 ACCESS_OPTIONS: Final[Mapping[str, Option]] = {
     "accessKey": Option(word, "the name of an account"),
     "secretKey": Option(word, "its secret"),
+    "signature": Option(signature_form, "stock or strong", "stock"),
     "tls": Option(truth, "true or false", False),
     "tlsConfigFile": Option(word, "path of a tls.properties, on every worker"),
 }
@@ -34,6 +49,7 @@ class Access:
     access_key: str = ""
     # Never shown.
     secret_key: str = field(default="", repr=False)
+    form: Literal["stock", "strong"] = "stock"
     uses_tls: bool = False
     # Absolute; "" takes the certificates of the system.
     tls_file: str = ""
@@ -44,7 +60,7 @@ class Access:
         """Returns what requests are signed with; None without an account."""
         if not self.access_key:
             return None
-        return Credentials(access_key=self.access_key, secret_key=self.secret_key)
+        return Credentials(access_key=self.access_key, secret_key=self.secret_key, form=self.form)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Returns what connections need; None for plain ones.
@@ -92,6 +108,7 @@ def access_of(values: Mapping[str, Any]) -> Access:
     return Access(
         access_key=values["accessKey"] or "",
         secret_key=values["secretKey"] or "",
+        form=values["signature"],
         uses_tls=values["tls"],
         tls_file=str(local_path("tlsConfigFile", file)) if file else "",
         directory=os.getcwd(),

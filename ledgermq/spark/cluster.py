@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from ledgermq.client import MessageQueue
@@ -112,12 +111,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

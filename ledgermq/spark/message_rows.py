@@ -13,34 +13,7 @@ from ledgermq.protocol import properties as names
 from ledgermq.spark.errors import RowError
 
 # Of one delivery, not of the message.
-LEFT_OUT: Final = frozenset(
-    {
-        names.UNIQUE_KEY,
-        names.WAIT_STORE_MSG_OK,
-        names.DELAY_TIME_LEVEL,
-        names.RETRY_TOPIC,
-        names.REAL_TOPIC,
-        names.REAL_QUEUE_ID,
-        names.TRANSACTION_PREPARED,
-        names.PRODUCER_GROUP,
-        names.MIN_OFFSET,
-        names.MAX_OFFSET,
-        names.ORIGIN_MESSAGE_ID,
-        names.RECONSUME_TIME,
-        names.MAX_RECONSUME_TIMES,
-        names.MSG_REGION,
-        names.TRACE_SWITCH,
-        names.CONSUME_START_TIME,
-        names.TRANSACTION_PREPARED_QUEUE_OFFSET,
-        names.TRANSACTION_CHECK_TIMES,
-        names.CHECK_IMMUNITY_TIME_IN_SECONDS,
-        names.CLUSTER,
-        names.INNER_MULTI_DISPATCH,
-        names.INNER_MULTI_QUEUE_OFFSET,
-        "DLQ_ORIGIN_TOPIC",
-        "DLQ_ORIGIN_MESSAGE_ID",
-    }
-)
+LEFT_OUT: Final = names.OF_A_DELIVERY | {names.UNIQUE_KEY}
 
 
 class RowMessage(NamedTuple):

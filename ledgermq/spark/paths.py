@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ledgermq.spark.errors import OptionError, PathNotSeenError
+from ledgermq.dledger.store.outside_files import FileRefusedError, regular_size
+from ledgermq.spark.errors import CorruptDataError, OptionError, PathNotSeenError
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE: Final = "file:"
@@ -53,11 +54,14 @@ def file_size(path: str) -> int:
 
     Raises:
         PathNotSeenError: it is not there, where this task runs.
+        CorruptDataError: it is no regular file, or is too large for one of a log.
     """
     try:
-        return os.stat(path).st_size
+        return regular_size(path)
     except FileNotFoundError:
         raise PathNotSeenError(path, _this_worker()) from None
+    except FileRefusedError as error:
+        raise CorruptDataError(path, str(error)) from error
 
 
 def check_seen(context: Any, option: str, paths: Sequence[Path]) -> None:

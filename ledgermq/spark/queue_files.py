@@ -10,9 +10,10 @@ from ledgermq.commitlog.config import DEFAULT_DELAYS_MS, SCHEDULE_TOPIC
 from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.key_index import KeyIndex, KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
-from ledgermq.commitlog.queues import ConsumeQueues
+from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
 from ledgermq.commitlog.rows import may_be_delivery_time
 from ledgermq.dledger.store.filesystem import RealFileSystem
+from ledgermq.spark.paths import file_size
 from ledgermq.spark.segment_audit import QueueUnits, SegmentFindings
 
 QueueName = tuple[str, int]
@@ -55,13 +56,21 @@ def compare_queue(root: Path, name: QueueName, log: QueueUnits) -> tuple[str, st
         delayed message is delivered may be another one than the log's units say: nothing in a store
         tells what messageDelayLevel was when it came.
     """
+    if not is_queue_name(*name):
+        # It would be a path to somewhere else.
+        return f"a record names the queue {name[1]} of {name[0]!r}, which cannot be one", ""
     directory = root / "consumequeue" / name[0] / str(name[1])
     label = f"queue {name[0]}-{name[1]}"
     paths = sorted(directory.glob("[0-9]" * 20)) if directory.is_dir() else []
     if not paths:
         return "", f"{label} has no files"
     starts = {int(path.name): path for path in paths}
-    size = paths[0].stat().st_size
+    for path in paths:
+        # A size of no whole units leaves places between files, or none at all.
+        found_bytes = file_size(str(path))
+        if not found_bytes or found_bytes % QUEUE_UNIT_BYTES:
+            return f"{path} has {found_bytes} bytes, no whole units", ""
+    size = file_size(str(paths[0]))
     for offset, end, found in _pieces(starts, size, log.first_offset, log.end_offset):
         at = (offset - log.first_offset) * QUEUE_UNIT_BYTES
         expected = bytes(log.units[at : at + (end - offset) * QUEUE_UNIT_BYTES])
@@ -80,8 +89,12 @@ def _pieces(
         start = at - at % size
         end = min(end_offset, (start + size) // QUEUE_UNIT_BYTES)
         path = starts.get(start)
-        data = path.read_bytes() if path is not None else b""
-        yield first_offset, end, data[at - start : end * QUEUE_UNIT_BYTES - start]
+        data = b""
+        if path is not None:
+            with open(path, "rb") as file:
+                file.seek(at - start)
+                data = file.read(end * QUEUE_UNIT_BYTES - at)
+        yield first_offset, end, data
         first_offset = end
 
 
@@ -153,6 +166,8 @@ def write_queues(directory: Path, queues: dict[QueueName, QueueUnits], segment_b
     made = ConsumeQueues(file_system, str(directory / "consumequeue"), files, segment_bytes)
     count = 0
     for (topic, queue_id), units in sorted(queues.items()):
+        if not is_queue_name(topic, queue_id):
+            continue
         made.get(topic, queue_id).put(units.first_offset, bytes(units.units), -1)
         count += units.end_offset - units.first_offset
         files.write_out()

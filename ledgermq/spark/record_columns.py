@@ -231,14 +231,22 @@ class RecordColumns:
 
     @property
     def message_ids(self) -> Any:
-        """The ids that their producers gave them, else those that tell where they are stored."""
+        """The ids that their producers gave them, else those that tell where they are stored.
+
+        Raises:
+            CorruptDataError: a record cannot be read.
+        """
         given = self.properties.find(names.UNIQUE_KEY)
         if given.null_count == 0:
             return given
         ids = given.to_pylist()
         for i, text in enumerate(ids):
             if text is None:
-                record = decode_record(self._data, int(self.starts[i]))
+                try:
+                    record = decode_record(self._data, int(self.starts[i]))
+                except RemoteProtocolError as error:
+                    place = self._place(int(self.starts[i]))
+                    raise CorruptDataError(place, str(error)) from error
                 address, port = record.store_host
                 ids[i] = encode_offset_id(address, port, record.physical_offset)
         return pa.array(ids, pa.string())

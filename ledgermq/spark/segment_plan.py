@@ -19,8 +19,13 @@ from pyspark.sql.datasource import InputPartition
 from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.marks import Marks
+from ledgermq.dledger.store.outside_files import (
+    SMALL_BYTES_MAX,
+    FileRefusedError,
+    regular_size,
+)
 from ledgermq.spark.errors import CorruptDataError, OptionError
-from ledgermq.spark.paths import local_path
+from ledgermq.spark.paths import file_size, local_path
 
 _NAME: Final = re.compile(r"\d{20}")
 _ALLOWED: Final = (
@@ -96,7 +101,10 @@ def find_members(text: str) -> list[Path]:
 def _segments(directory: Path) -> tuple[Path, ...]:
     if not directory.is_dir():
         return ()
-    return tuple(sorted(p for p in directory.iterdir() if _NAME.fullmatch(p.name)))
+    paths = tuple(sorted(p for p in directory.iterdir() if _NAME.fullmatch(p.name)))
+    for path in paths:
+        file_size(str(path))
+    return paths
 
 
 def _begins_with_entry(path: Path) -> bool:
@@ -159,6 +167,10 @@ def _check_run(paths: tuple[Path, ...]) -> None:
 
 def _committed(log: LogFiles) -> tuple[int, int]:
     """Returns the committed index, and the position at which the log begins."""
+    for path in log.directory.iterdir():
+        # Marks of the ledger are files of some bytes.
+        if not path.is_dir() and not _NAME.fullmatch(path.name):
+            _check_mark(path)
     marks = Marks(RealFileSystem(), str(log.directory))
     start = marks.read_start()
     committed = marks.read_trusted_committed(start)
@@ -167,6 +179,13 @@ def _committed(log: LogFiles) -> tuple[int, int]:
             str(log.directory / "checkpoint"), "no readable mark says what is committed"
         )
     return committed, start.first_position if start is not None else int(log.paths[0].name)
+
+
+def _check_mark(path: Path) -> None:
+    try:
+        regular_size(path, SMALL_BYTES_MAX)
+    except FileRefusedError as error:
+        raise CorruptDataError(str(path), str(error)) from error
 
 
 def _first_index(path: Path, first_position: int) -> int:

@@ -9,6 +9,7 @@ A file is mapped and read in runs of some MiB; each run becomes columns at once.
 raises CorruptDataError with file and offset: no row behind it is given, and none is left out.
 """
 
+import contextlib
 import mmap
 import zlib
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from ledgermq.dledger.entry import (
     EntrySlice,
 )
 from ledgermq.dledger.errors import CorruptEntryError
+from ledgermq.dledger.store.outside_files import ENTRY_BYTES_MAX
 from ledgermq.protocol.checksum import CRC32_MASK, crc32c
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, RECORD_MAGIC, RECORD_MAGIC_V2
 from ledgermq.spark.errors import CorruptDataError
@@ -52,13 +54,7 @@ def read_segment(wanted: SegmentRange, *, verifies: bool) -> Iterator[RecordColu
         CorruptDataError: something in the file is not what it must be.
         PathNotSeenError: it is not there.
     """
-    size = file_size(wanted.path)
-    if size == 0:
-        raise CorruptDataError(wanted.path, "the file is empty")
-    with (
-        open(wanted.path, "rb") as file,
-        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
-    ):
+    with _mapped(wanted.path) as data:
         if wanted.is_ledger:
             segment = _LedgerSegment(wanted, data, verifies=verifies)
             for run in segment.runs():
@@ -74,16 +70,22 @@ def read_entries(wanted: SegmentRange) -> Iterator[tuple[EntrySlice, RecordColum
         CorruptDataError: something in the file is not what it must be.
         PathNotSeenError: it is not there.
     """
-    size = file_size(wanted.path)
-    if size == 0:
-        raise CorruptDataError(wanted.path, "the file is empty")
-    with (
-        open(wanted.path, "rb") as file,
-        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
-    ):
+    with _mapped(wanted.path) as data:
         segment = _LedgerSegment(wanted, data, verifies=True)
         for run in segment.runs():
             yield run, segment.records(run)
+
+
+@contextlib.contextmanager
+def _mapped(path: str) -> Iterator[mmap.mmap]:
+    size = file_size(path)
+    if size == 0:
+        raise CorruptDataError(path, "the file is empty")
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
+    ):
+        yield data
 
 
 class _LedgerSegment:
@@ -118,7 +120,9 @@ class _LedgerSegment:
         index, committed = -1, self._wanted.committed_index
         while offset + HEAD_BYTES <= size and offset < limit and index < committed:
             magic, entry_bytes, index = HEAD.unpack_from(self._data, offset)[:3]
-            if magic <= 0 or entry_bytes <= HEAD_BYTES or offset + entry_bytes > size:
+            if magic <= 0 or not HEAD_BYTES < entry_bytes <= ENTRY_BYTES_MAX:
+                break
+            if offset + entry_bytes > size:
                 break
             offset += entry_bytes
         return offset
@@ -162,7 +166,11 @@ class _LedgerSegment:
         """Checks the first entry of the next file: it follows the last one here."""
         with open(self._wanted.next_path, "rb") as file:
             head = file.read(HEAD_BYTES)
-            rest = file.read(max(0, HEAD.unpack(head)[1] - HEAD_BYTES)) if any(head) else b""
+            if len(head) < HEAD_BYTES:
+                reason = f"it is empty, or its first entry is cut: {len(head)} bytes"
+                raise CorruptDataError(self._wanted.next_path, reason)
+            entry_bytes = min(HEAD.unpack(head)[1], ENTRY_BYTES_MAX)
+            rest = file.read(max(0, entry_bytes - HEAD_BYTES))
         position = int(Path(self._wanted.next_path).name)
         try:
             self._codec.parse(

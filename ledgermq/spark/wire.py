@@ -12,7 +12,6 @@ protocol's.
 """
 
 import socket
-from types import TracebackType
 from typing import Final, Self
 
 from ledgermq.protocol.codes import LanguageCode
@@ -67,12 +66,7 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def send(self, command: RemotingCommand) -> int:
@@ -85,7 +79,9 @@ class Wire:
         command.opaque = self._opaque
         command.language = int(LanguageCode.PYTHON)
         if self._credentials is not None:
-            command.ext_fields = self._credentials.signed(command.ext_fields, command.body)
+            command.ext_fields = self._credentials.signed(
+                command.ext_fields, command.body, command.code
+            )
         try:
             self._socket.sendall(encode(command))
         except OSError as error:

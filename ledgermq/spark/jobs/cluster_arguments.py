@@ -1,7 +1,8 @@
 """Arguments by which a job finds its cluster, and what becomes of them: the same for every job.
 
     -n, --name-server HOST:PORT   required
-    --acl-config FILE             accessKey and secretKey, as upstream's tools.yml has them
+    --acl-config FILE             accessKey and secretKey, as upstream's tools.yml has them, and
+                                  signature: strong
     --tls-config FILE             TLS, with the keys tls.client.* of upstream's tls.properties
 
 What is not given is read from the environment, as other commands do: LEDGERMQ_ACCESS_KEY and
@@ -13,11 +14,11 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import yaml
 
-from ledgermq.spark.access import Access
+from ledgermq.spark.access import ACCESS_OPTIONS, Access, signature_form
 from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.option_table import addresses
@@ -39,6 +40,7 @@ class ClusterArguments(NamedTuple):
         if self.access.access_key:
             found["accessKey"] = self.access.access_key
             found["secretKey"] = self.access.secret_key
+            found["signature"] = self.access.form
         if self.access.uses_tls:
             found |= {"tls": "true", "tlsConfigFile": self.access.tls_file}
         return found
@@ -79,11 +81,12 @@ def cluster_of(options: argparse.Namespace) -> ClusterArguments:
     Raises:
         OptionError: a file cannot be used.
     """
-    access_key, secret_key = _account(options.acl_config)
+    account = _account(options.acl_config)
     tls_file = options.tls_config or os.environ.get("LEDGERMQ_TLS_CONFIG") or ""
     access = Access(
-        access_key=access_key,
-        secret_key=secret_key,
+        access_key=account["accessKey"],
+        secret_key=account["secretKey"],
+        form=_form(options.acl_config, account["signature"]),
         uses_tls=bool(tls_file),
         tls_file=tls_file and str(local_path("--tls-config", tls_file)),
         directory=os.getcwd(),
@@ -98,15 +101,16 @@ def topic_option(options: argparse.Namespace) -> dict[str, str]:
     return {"topic": options.topic}
 
 
-def _account(file: str | None) -> tuple[str, str]:
-    """Returns both keys, "" where there is no account."""
+def _account(file: str | None) -> dict[str, str]:
+    """Returns both keys, "" where there is no account, and the form of signatures."""
     if file is None:
         found: object = {
             "accessKey": os.environ.get("LEDGERMQ_ACCESS_KEY"),
             "secretKey": os.environ.get("LEDGERMQ_SECRET_KEY"),
+            "signature": os.environ.get("LEDGERMQ_SIGNATURE"),
         }
-        if found == {"accessKey": None, "secretKey": None}:
-            return "", ""
+        if not {"LEDGERMQ_ACCESS_KEY", "LEDGERMQ_SECRET_KEY"} & os.environ.keys():
+            return {"accessKey": "", "secretKey": "", "signature": "stock"}
         option, shown, allowed = "LEDGERMQ_ACCESS_KEY", None, "together with LEDGERMQ_SECRET_KEY"
     else:
         option, shown, allowed = "--acl-config", file, _ACCOUNT_ALLOWED
@@ -118,4 +122,13 @@ def _account(file: str | None) -> tuple[str, str]:
     keys: Mapping[str, object] = found if isinstance(found, dict) else {}
     if not (keys.get("accessKey") and keys.get("secretKey")):
         raise OptionError(option, shown, allowed)
-    return str(keys["accessKey"]), str(keys["secretKey"])
+    texts = {name: str(keys[name]) for name in ("accessKey", "secretKey")}
+    return {**texts, "signature": str(keys.get("signature") or "stock")}
+
+
+def _form(file: str | None, text: str) -> Literal["stock", "strong"]:
+    try:
+        return signature_form(text)
+    except ValueError as error:
+        option = "LEDGERMQ_SIGNATURE" if file is None else f"signature in {file}"
+        raise OptionError(option, text, ACCESS_OPTIONS["signature"].allowed) from error
