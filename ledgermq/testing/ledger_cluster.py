@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from twisted.python.threadpool import ThreadPool
@@ -184,12 +183,7 @@ class LedgerCluster:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # What may happen to nodes.
@@ -377,7 +371,7 @@ class LedgerCluster:
             for name, node in self._brokers.items()
             if node.state is NodeState.RUNNING
             and (broker := node.program) is not None
-            and broker.is_serving
+            and broker.leadership.is_serving
         }
         if not serving:
             return None

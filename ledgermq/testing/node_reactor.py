@@ -157,6 +157,10 @@ class NodeReactor:
         """Calls a function in the reactor's thread."""
         self._reactor.callFromThread(self.tell, lambda: callable(*arguments, **keywords))
 
+    def getThreadPool(self) -> Any:
+        """The real reactor's: threads write on while their node is paused, as its disk would."""
+        return self._reactor.getThreadPool()
+
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
         """Listens on one of the node's own ports, which is kept free for it."""
         reserved, side = self._ports[port]

@@ -91,6 +91,17 @@ PROGRAMS_BACK: dict[str, object] = {
         (7_400.0, "downgrade"),
     ),
 }
+# Leaders lose their leadership while they have no time, or are cut off.
+DEPOSED: dict[str, object] = {
+    **GROUP,
+    "member_count": 3,
+    "fault_every_ms": 700.0,
+    "delay_ms": 20.0,
+    "loss": 0.0,
+    "fault_weights": (("pause", 4.0), ("cut", 3.0)),
+    "send_every_ms": 40.0,
+    "trigger_chance": 0.2,
+}
 CLOCKS: dict[str, object] = {**GROUP, "fault_weights": (("clock", 1.0), ("kill", 1.0))}
 RETENTION: dict[str, object] = {
     **GROUP,

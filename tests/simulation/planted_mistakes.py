@@ -23,6 +23,8 @@ from tests.simulation.mistake_plans import (
     WRITE_ERRORS,
 )
 from tests.simulation.mutation import Mutation
+from tests.simulation.planted_reads import READ_MUTATIONS
+from tests.simulation.planted_rules import RULES_MUTATIONS
 from tests.simulation.scripts import (
     births,
     brokers,
@@ -569,4 +571,6 @@ MUTATIONS = (
         state.topic_that_is_removed,
         20,
     ),
+    *READ_MUTATIONS,
+    *RULES_MUTATIONS,
 )

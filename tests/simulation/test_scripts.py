@@ -18,6 +18,8 @@ from tests.simulation.scripts import (
     formats,
     new_group,
     pushes,
+    reads,
+    rules,
     starved,
     state,
 )
@@ -48,6 +50,8 @@ SCRIPTS = [
         state,
         formats,
         expiry,
+        reads,
+        rules,
     )
     for script in scripts_of(module)
 ]

@@ -7,17 +7,19 @@ simulated disk.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred
 
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.offsets.processor import OffsetProcessor
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.sends.proposals import Limits, Proposals
-from ledgermq.broker.service.applier import BrokerApplier
-from ledgermq.broker.service.sweeps import Sweeps
+from ledgermq.broker.service.member import lead_confirmation, read_confirmation
+from ledgermq.broker.storage.applier import BrokerApplier
 from ledgermq.broker.storage.flushes import Flushes
 from ledgermq.broker.storage.state_tables import StateTables
+from ledgermq.broker.storage.sweeps import Sweeps
 from ledgermq.commitlog import (
     STATE_TOPIC,
     AppendMessage,
@@ -31,6 +33,9 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
 from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.headers import QueryConsumerOffsetRequestHeader
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.errors import BrokerError
@@ -42,12 +47,15 @@ from ledgermq.state.under_way import OnCommitted
 from ledgermq.testing.simulation.clock import SimReactor
 from ledgermq.testing.simulation.disk import SimDisk
 from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.rules import SimRules
 from ledgermq.testing.simulation.state_files import SimStateFile
 
 STORE_HOST: Final = (bytes((127, 0, 0, 1)), 10911)
 LIMITS: Final = Limits(2_000, 1 << 20, 5_000)
 # One stands for all that are built in: each snapshot names them again.
 _GROUPS: Final = built_in_groups()[:1]
+# A message so near to the end of the log counts as read from memory.
+_NEAR_BYTES: Final = 1 << 20
 _TICK_MS: Final = 250.0
 _OFFSETS_MS: Final = 1_000.0
 _SWEEP_MS: Final = 10_000.0
@@ -75,10 +83,13 @@ class SimBroker:
     ) -> None:
         """Binds the parts; `open` comes next."""
         self._self_id, self._disk, self._reactor = self_id, disk, reactor
-        self._wall_ms = wall_ms
+        self.wall_ms = wall_ms
         self.messages = messages
         self.leadership = Leadership(self_id, 1)
         self.state = self._new_state(plan, formats)
+        # Rules of access control that this process goes by.
+        self.rules = SimRules()
+        self.state.access = self.rules
         self.proposals = self._new_proposals(refuse)
         self._keeper = keeper
         self._tables = StateTables(
@@ -96,6 +107,9 @@ class SimBroker:
             reactor.callLater,
         )
         self._applier = self._make_applier(self_id, topics, plan.queue_count)
+        self._offsets = OffsetProcessor(
+            self.leadership, self.state, messages, _NEAR_BYTES, _ignore_offset
+        )
         self._replica: Replica | None = None
         # What the message store found; known after `open`.
         self.report: StoreReport | None = None
@@ -126,7 +140,7 @@ class SimBroker:
             ConsumerOffsetTable(1000),
             write=self._write_state,
             body_bytes_max=body_bytes_max(plan.segment_bytes),
-            now_ms=self._wall_ms,
+            now_ms=self.wall_ms,
             clock_ms=self._clock_ms,
             call_at_end_of_turn=self._soon,
             auto_create_groups=True,
@@ -174,6 +188,8 @@ class SimBroker:
     def open(self) -> None:
         """Loads the state and opens the store, as the broker's storage does."""
         self._tables.load()
+        if self.state.access_record.record is not None:
+            self.rules.follow(self.state.access_record.record)
         self.messages.watch_topic(STATE_TOPIC, self._apply)
         self.report = self.messages.open(self._tables.save)
         if self.report.rebuilt_because or self.report.rebuilt_queues:
@@ -189,6 +205,8 @@ class SimBroker:
         """Names the ledger, and begins the periodic work."""
         self._replica = replica
         self.state.formats.group = replica.formats
+        self.state.confirm_lead = lead_confirmation(replica)
+        self.leadership.confirm_read = read_confirmation(replica)
         self.proposals.on_appended = replica.take_turn
         self._scrub = self.messages.make_scrub()
         self.messages.attach(replica)
@@ -277,13 +295,45 @@ class SimBroker:
             done: told when it is committed; None for a one-way tell.
 
         Raises:
-            BrokerError: this member does not serve.
+            BrokerError: this member does not serve, or does not know the queue.
         """
         self.leadership.check_serving()
+        self.state.check_offset(group, topic, queue_id, None)
         if done is None:
             self.state.commits.tell(group, topic, queue_id, offset)
         else:
             self.state.commits.commit(group, topic, queue_id, offset, done)
+
+    def query_offset(
+        self, group: str, topic: str, queue_id: int, uncertain: Callable[[BrokerError], None]
+    ) -> Any:
+        """Asks for the offset of a group.
+
+        Args:
+            uncertain: told why a follower does not know whether it is up to date.
+
+        Returns:
+            As a processor: an answer, None when there is none, or a Deferred of either.
+        """
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=group, topic=topic, queue_id=queue_id
+        )
+        command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+        confirm = self.leadership.confirm_read
+
+        def note(done: OnCommitted) -> None:
+            def told(error: BrokerError | None) -> None:
+                if error is not None:
+                    uncertain(error)
+                done(error)
+
+            confirm(told)
+
+        self.leadership.confirm_read = note
+        try:
+            return self._offsets.query(cast(Any, None), command)
+        finally:
+            self.leadership.confirm_read = confirm
 
     @property
     def is_at_disk(self) -> bool:
@@ -295,7 +345,7 @@ class SimBroker:
         if self.failure is None:
             try:
                 decision = self.messages.decide_clean(
-                    self._wall_ms(), 0, 87, state_index=self.state.sweep_index
+                    self.wall_ms(), 0, 87, state_index=self.state.sweep_index
                 )
             except DiskFullError:
                 return
@@ -334,6 +384,7 @@ class SimBroker:
             self._offsets_at_ms = now_ms
             self.state.write_offsets()
             self._sweeps.look()
+            self._applier.look()
             if self.leadership.is_serving:
                 self.state.expiry.step(self.is_live, OFFSETS_RETENTION_MS)
         if now_ms - self._sweep_at_ms >= _SWEEP_MS:
@@ -354,9 +405,13 @@ class SimBroker:
     def _write_state(self, bodies: Sequence[bytes], done: OnCommitted) -> None:
         for body in bodies:
             self.on_state_proposed(body)
-        now_ms = self._wall_ms()
+        now_ms = self.wall_ms()
         messages = [state_message(body, STORE_HOST, now_ms) for body in bodies]
         self.proposals.add_own(messages, lambda _, error: done(error))
+
+
+def _ignore_offset(header: object, fields: object) -> None:
+    """Nobody tells offsets to members that do not lead."""
 
 
 def _ignore_body(body: bytes) -> None:

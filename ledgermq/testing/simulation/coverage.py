@@ -12,7 +12,7 @@ from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
     DLedgerCode,
-    Message,
+    LinkMessage,
     PushKind,
     PushResponse,
     VoteResponse,
@@ -65,7 +65,14 @@ FLOORS: Final[Mapping[str, int]] = {
     "member stopped by an assertion": 50,
     "configuration acknowledged": 500,
     "configuration removed": 100,
+    "rules acknowledged": 1_000,
+    "planned delivery": 3_000,
     "offset acknowledged": 2000,
+    "offset told": 20_000,
+    "offset told by a follower": 2_000,
+    "question to a follower that its leader did not answer": 500,
+    "question for an offset not answered": 3_000,
+    "two members take themselves for leaders": 40,
     "same state on two members": 20_000,
     "state changed while it was encoded": 2_000,
     "queue changed hands": 500,
@@ -119,7 +126,7 @@ class Coverage:
         # Kinds of files of each member that rotted and were not found yet.
         self._rotten: dict[str, set[str]] = {}
 
-    def on_sent(self, message: Message) -> None:
+    def on_sent(self, message: LinkMessage) -> None:
         """A message leaves a process."""
         if isinstance(message, VoteResponse):
             if message.result in _BETTER_LOG:

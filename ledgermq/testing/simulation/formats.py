@@ -16,7 +16,7 @@ from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.next_format import NEXT_MARK, NEXT_VERSION
 
 # A proposal is held back for a part of a sweep at most so long, and written in the format of the
-# moment before.
+# moment before; and for as long as the disk lets nothing be appended.
 _HELD_MS: Final = 250.0
 
 
@@ -37,6 +37,8 @@ class FormatWatch:
         self._told: dict[tuple[str, int, str], int] = {}
         # When it had told that it reads the next version, and tells so no more.
         self._lowered_ms: dict[tuple[str, int, str], float] = {}
+        # When a member appended as leader last, and the time before that.
+        self._appended_ms: dict[str, tuple[float, float]] = {}
         # First committed record of the next version.
         self.next_index: int | None = None
         # Members that went back to the former program, and have not run since.
@@ -53,7 +55,13 @@ class FormatWatch:
         """I42: a member appends entries, its own if it leads."""
         raft = member.raft
         is_own = raft is not None and raft.role is Role.LEADER
-        if self.next_index is not None or not is_own or NEXT_MARK not in bytes(run.data):
+        if self.next_index is not None or not is_own:
+            return
+        now_ms = self._now_ms()
+        last_ms, before_ms = self._appended_ms.get(member.id, (-1.0, -1.0))
+        if last_ms < now_ms:
+            last_ms, before_ms = self._appended_ms[member.id] = now_ms, last_ms
+        if NEXT_MARK not in bytes(run.data):
             return
         assert raft is not None
         for peer_id in raft.config.members:
@@ -61,7 +69,9 @@ class FormatWatch:
                 key = (member.id, member.incarnation, peer_id)
                 reads = self._told.get(key, 0)
                 is_known = reads >= NEXT_VERSION
-                is_known |= self._now_ms() - self._lowered_ms.get(key, -_HELD_MS) < _HELD_MS
+                # What waited for its turn since before that; nothing was appended meanwhile.
+                held_until_ms = self._lowered_ms.get(key, -_HELD_MS - 1) + _HELD_MS
+                is_known |= before_ms < held_until_ms
                 demand(is_known, "I42 written before all read it", member.id, peer_id, reads)
         self._hit("next format proposed")
 

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 from ledgermq.commitlog import STATE_TOPIC, GetMessageStatus, MessageStore
 from ledgermq.dledger.entry import HEAD_BYTES
+from ledgermq.protocol.group_keys import group_key
 from ledgermq.protocol.record import Record, decode_record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
-from ledgermq.state.consumer_offsets import SEPARATOR
+from ledgermq.testing.simulation.deliveries import DELIVERED_TOPIC
 from ledgermq.testing.simulation.invariants import Placed, demand
 from ledgermq.testing.simulation.tables import TableWatch
 
@@ -60,6 +61,8 @@ class BrokerWatch:
         self.acks: list[Ack] = []
         # Highest acknowledged offset of each queue.
         self.acked_ends: dict[tuple[str, int], int] = {}
+        # Highest offset of each queue of which a consumer was told that it is stored.
+        self.stored_offsets: dict[tuple[str, int], int] = {}
         self._answers: set[tuple[str, int]] = set()
         # Requests that a member took.
         self.taken: set[tuple[str, int]] = set()
@@ -78,6 +81,8 @@ class BrokerWatch:
             self._take_message(index, record)
         elif record.topic == STATE_TOPIC:
             self._tables.on_record(index, record.body)
+        elif record.topic == DELIVERED_TOPIC:
+            self._tables.deliveries.on_delivered(index, record.body)
 
     def _take_message(self, index: int, record: Record) -> None:
         queue = self.queues.setdefault((record.topic, record.queue_id), [])
@@ -124,7 +129,8 @@ class BrokerWatch:
 
     def on_offset_acked(self, group: str, queue: tuple[str, int], offset: int) -> None:
         """A consumer that waited for it was told that its offset is stored: I39."""
-        self._tables.on_offset_acked(f"{queue[0]}{SEPARATOR}{group}", queue[1], offset)
+        self._tables.on_offset_acked(group_key(queue[0], group), queue[1], offset)
+        self.stored_offsets[queue] = max(offset, self.stored_offsets.get(queue, -1))
 
     def on_dispatched(self, member_id: str, queue: tuple[str, int], end_offset: int) -> None:
         """A member dispatched a message: I20."""

@@ -21,7 +21,7 @@ from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import (
     DLedgerCode,
-    Message,
+    LinkMessage,
     PushResponse,
     VoteResponse,
     VoteResult,
@@ -306,7 +306,7 @@ class RaftWatch:
             known = self.votes.setdefault((member.id, state.term), state.voted_for)
             demand(known == state.voted_for, "I2 voted twice", member.id, known, state)
 
-    def on_sent(self, message: Message) -> None:
+    def on_sent(self, message: LinkMessage) -> None:
         """A message leaves a process: I2, I13."""
         if isinstance(message, PushResponse):
             if message.code is DLedgerCode.SUCCESS and not message.recovering:

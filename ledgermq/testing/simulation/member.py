@@ -265,6 +265,7 @@ class SimMember:
             self._refuse,
             self.formats,
         )
+        broker.state.progress.attach(store.term_at, lambda: messages.dispatched_index + 1)
         broker.on_serving = lambda: self.on_serving(self)
         broker.on_state_applied = lambda index, body: self.on_state_applied(self, index, body)
         broker.on_state_proposed = lambda body: self.on_state_proposed(self, body)

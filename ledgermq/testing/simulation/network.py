@@ -14,15 +14,17 @@ from typing import Final
 from twisted.internet.defer import Deferred, succeed
 
 from ledgermq.dledger.entry import EntryCodec, EntryId
-from ledgermq.dledger.errors import LedgerError
+from ledgermq.dledger.errors import ContradictionError, LedgerError
 from ledgermq.dledger.messages import (
     AppendRequest,
     BirthReport,
     HeartBeatRequest,
     HeartBeatResponse,
-    Message,
+    LinkMessage,
     PeerDialect,
     PushResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
     TransferResponse,
     VoteRequest,
     VoteResponse,
@@ -41,12 +43,12 @@ _CUT_RETRIES_MAX: Final = 20
 _RECONNECT_MS: Final = 300.0
 
 
-def as_json(message: Message) -> Message | None:
+def as_json(message: LinkMessage) -> LinkMessage | None:
     """Returns what DLedger's JSON leaves of a message; None when it has no such form."""
     match message:
         case VoteRequest() if message.pre_vote:
             return None
-        case BirthReport():
+        case BirthReport() | ReadIndexRequest() | ReadIndexResponse():
             return None
         case VoteRequest() | VoteResponse() | HeartBeatRequest():
             return replace(message, birth=None)
@@ -83,9 +85,9 @@ class Network:
         # Members whose disks may have rotted: what they send is checked as bytes from a wire are.
         self.untrusted: Collection[str] = ()
         # Sees every message that a member sends.
-        self.on_sent: Callable[[Message], None] = _ignore
+        self.on_sent: Callable[[LinkMessage], None] = _ignore
         # Sees every message that a process reads.
-        self.on_read: Callable[[Message], None] = _ignore
+        self.on_read: Callable[[LinkMessage], None] = _ignore
         # Told who connected to whom, and what that one reads of the applier's formats.
         self.on_greeted: Callable[[str, str, int], None] = _ignore_greeting
         # Told of two members of which one does not read what the other needs.
@@ -177,7 +179,7 @@ class SimLinks:
         self._last_number = 0
         # The process at the other end of what came in last, for answers.
         self._asked_by: dict[str, SimLinks] = {}
-        # The process that asked for a vote, by its number.
+        # The process that asked for a vote or a read, by its number.
         self._candidates: dict[int, SimLinks] = {}
         network.process_count += 1
         self._number = network.process_count
@@ -238,6 +240,10 @@ class SimLinks:
             self._reactor.callLater(0, self._events.peer_lost, peer_id)
             self._reactor.callLater(_RECONNECT_MS / 1000, self._try, peer_id)
 
+    def contradicted(self, sender: str, error: ContradictionError) -> None:
+        """Nobody lies here: whoever contradicts another shows a fault of the program."""
+        raise error
+
     def dialect_of(self, peer_id: str) -> PeerDialect:
         """As in Connections."""
         if peer_id not in self.open_links:
@@ -245,14 +251,16 @@ class SimLinks:
         is_java = self.self_id in self._java_ids or peer_id in self._java_ids
         return PeerDialect.JAVA if is_java else PeerDialect.LEDGERMQ
 
-    def send(self, message: Message) -> None:
+    def send(self, message: LinkMessage) -> None:
         """As in Connections."""
         network = self._network
         if self._reactor.is_dead or self._is_stopped:
             return
         network.on_sent(message)
         peer_id = message.target
-        if isinstance(message, VoteResponse) and message.asked_on:
+        if isinstance(message, ReadIndexResponse) or (
+            isinstance(message, VoteResponse) and message.asked_on
+        ):
             target = self._candidates.get(message.asked_on)
         elif isinstance(
             message, PushResponse | HeartBeatResponse | VoteResponse | TransferResponse
@@ -276,7 +284,7 @@ class SimLinks:
         receiver, sent = target, message
         network.carry(self.self_id, peer_id, lambda: receiver.arrived(self, sent, frame))
 
-    def arrived(self, sender: "SimLinks", message: Message, frame: bytes) -> None:
+    def arrived(self, sender: "SimLinks", message: LinkMessage, frame: bytes) -> None:
         """A message came to the socket of this process; a paused one reads it later."""
         if self._is_stopped or self._reactor.is_dead:
             return
@@ -286,7 +294,7 @@ class SimLinks:
             # It goes into the inbox; what comes of it belongs to the next turn.
             self._receive(sender, message, frame)
 
-    def _receive(self, sender: "SimLinks", message: Message, frame: bytes) -> None:
+    def _receive(self, sender: "SimLinks", message: LinkMessage, frame: bytes) -> None:
         if frame:
             command = decode_command(frame[4:])
             try:
@@ -304,7 +312,7 @@ class SimLinks:
                 self._network.break_link(message.sender, self.self_id)
                 return
         self._asked_by[message.sender] = sender
-        if isinstance(message, VoteRequest):
+        if isinstance(message, VoteRequest | ReadIndexRequest):
             self._candidates[sender._number] = sender
             message = replace(message, asked_on=sender._number)
         self._network.on_read(message)
@@ -332,7 +340,7 @@ class SimLinks:
         return succeed(None)
 
 
-def _ignore(message: Message) -> None:
+def _ignore(message: LinkMessage) -> None:
     """Nobody watches."""
 
 

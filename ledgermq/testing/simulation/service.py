@@ -12,7 +12,7 @@ from typing import Final
 
 from ledgermq.dledger.dispatcher import LATE_FRAMES_MAX
 from ledgermq.dledger.leader import Leader
-from ledgermq.dledger.messages import Message
+from ledgermq.dledger.messages import LinkMessage
 from ledgermq.testing.simulation.broker import LIMITS
 from ledgermq.testing.simulation.invariants import demand
 from ledgermq.testing.simulation.member import OPEN_FILES_MAX, PROPOSALS_MAX, SimMember
@@ -47,7 +47,7 @@ class ServiceWatch:
         """A member answers it."""
         self._open[member_id].pop((client_id, opaque), None)
 
-    def on_sent(self, message: Message) -> None:
+    def on_sent(self, message: LinkMessage) -> None:
         """I33: a message leaves a process."""
         replica = self._members[message.sender].replica
         failure = replica.failure if replica is not None else None

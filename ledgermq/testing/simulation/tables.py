@@ -6,6 +6,8 @@ I26  a topic or group that was acknowledged as made is there, as it was made, on
      one whose removal was acknowledged is nowhere, just so
 I40  members that have applied the same record of the state have the same state
 I39  a group offset is committed when its consumer, who waited for that, is answered
+Rules of access control and deliveries have watchers of their own: `rule_changes.py`,
+`deliveries.py`.
 """
 
 import json
@@ -13,11 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.queue_progress import QueueProgress
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
+from ledgermq.testing.simulation.deliveries import DeliveryWatch
 from ledgermq.testing.simulation.formats import FormatWatch
 from ledgermq.testing.simulation.invariants import demand
 from ledgermq.testing.simulation.next_format import members_of
+from ledgermq.testing.simulation.rule_changes import RulesWatch
 
 Config = TopicConfig | SubscriptionGroup
 
@@ -37,6 +42,8 @@ class TableWatch:
         """The tables are empty; `formats` is told of the versions of records."""
         self._hit = hit
         self._formats = formats
+        self.rules = RulesWatch(hit)
+        self.deliveries = DeliveryWatch(hit)
         # topic@group, queue -> the record and its offset.
         self._offsets: dict[tuple[str, int], _Known] = {}
         # "topics" or "groups", name -> the record and the configuration.
@@ -65,6 +72,8 @@ class TableWatch:
             self._take_version(index, table, value["version"])
         elif table == "offsets":
             self._take_offsets(index, value["put"])
+        self.rules.on_record(index, value)
+        self.deliveries.on_record(index, value)
         self.on_expired(index, value)
 
     def on_expired(self, index: int, value: Mapping[str, Any]) -> None:
@@ -149,8 +158,9 @@ class TableWatch:
             # Applied once more after a restart: the files may have what came later.
             return
         self._reached[member_id] = index
-        tables = (state.topics, state.groups, state.offsets, state.locks)
+        tables = (state.topics, state.groups, state.offsets, state.locks, state.access_record)
         known = [*(table.document().whole() for table in tables), state.formats.applied]
+        known.append(_worked_off(state.progress, index))
         text = json.dumps(known, sort_keys=True)
         first, expected = self._states.setdefault(index, (member_id, text))
         demand(text == expected, "I40 states differ", index, member_id, text, first, expected)
@@ -165,6 +175,7 @@ class TableWatch:
             state: its tables.
             applied_index: last entry that they show for certain; None: all that is committed.
         """
+        self.rules.check(member_id, state, applied_index)
         found = state.offsets.all()
         for (key, queue_id), known in self._offsets.items():
             if applied_index is None or known.entry_index <= applied_index:
@@ -185,6 +196,16 @@ class TableWatch:
                 version = state.topics.version if table == "topics" else state.groups.version
                 is_there = version.counter >= known.value
                 demand(is_there, "I26 version lost", member_id, table, version, known)
+
+
+def _worked_off(progress: QueueProgress, index: int) -> dict[str, Any]:
+    """What the entries before one say of internal queues, however many of them a member has seen in
+    one turn.
+    """
+    twin = QueueProgress()
+    twin.attach(progress._term_at, lambda: index)
+    twin.load_json(progress.to_json())
+    return twin.to_json()
 
 
 def _table_of(config: Config) -> str:

@@ -7,10 +7,12 @@ I44  offsets expire when for so long no client of the group was connected to the
      was committed, and no sooner
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ledgermq.protocol.group_keys import split_group_key
 from ledgermq.state.errors import BrokerError
 from ledgermq.testing.simulation.broker import OFFSETS_RETENTION_MS
 from ledgermq.testing.simulation.clients import TOPICS
@@ -108,7 +110,8 @@ class Visitors:
             if error is None and member.incarnation == incarnation:
                 self._used_ms[group] = max(asked_ms, self._used_ms.get(group, 0.0))
 
-        broker.commit_offset(group, TOPICS[0], 0, self._offset, done)
+        with contextlib.suppress(BrokerError):
+            broker.commit_offset(group, TOPICS[0], 0, self._offset, done)
 
     def on_proposed(self, member: SimMember, body: bytes) -> None:
         """A leader proposes a record of the state; one that was deposed meanwhile may be wrong."""
@@ -116,7 +119,7 @@ class Visitors:
             return
         now_ms = self._timeline.now_ms
         for key in members_of(body)["put"]:
-            group = key.rpartition("@")[2]
+            _, group = split_group_key(key)
             is_live = self.is_live(member, group)
             used_ms = self._used_ms.get(group, 0.0)
             if is_live or now_ms - used_ms < OFFSETS_RETENTION_MS:

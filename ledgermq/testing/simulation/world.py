@@ -11,20 +11,23 @@ import hashlib
 import random
 from collections import deque
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, Final
 
 from ledgermq.commitlog import DamagedFileError
 from ledgermq.dledger.entry import EntrySlice
 from ledgermq.dledger.member_state import Role
-from ledgermq.dledger.messages import Message, PushResponse
+from ledgermq.dledger.messages import LinkMessage, PushResponse
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.opening import RecoveryReport
 from ledgermq.state.formats import FORMATS
 from ledgermq.testing.simulation.admin import Admin
+from ledgermq.testing.simulation.askers import Askers
 from ledgermq.testing.simulation.births import BirthWatch
 from ledgermq.testing.simulation.clients import TOPICS, Consumer, Producer, refuser
 from ledgermq.testing.simulation.clock import Timeline
 from ledgermq.testing.simulation.coverage import Coverage
+from ledgermq.testing.simulation.deliveries import Deliverers
 from ledgermq.testing.simulation.endings import Endings
 from ledgermq.testing.simulation.faults import Fault, FaultMaker, draw_schedule
 from ledgermq.testing.simulation.formats import FormatWatch
@@ -36,6 +39,7 @@ from ledgermq.testing.simulation.member import SimMember
 from ledgermq.testing.simulation.network import Network
 from ledgermq.testing.simulation.next_format import members_of
 from ledgermq.testing.simulation.plan import Plan
+from ledgermq.testing.simulation.rule_changes import RulesOperator
 from ledgermq.testing.simulation.scene import Scene
 from ledgermq.testing.simulation.service import ServiceWatch, check_drop
 from ledgermq.testing.simulation.tables import TableWatch
@@ -101,13 +105,17 @@ class World:
         ]
         self._work = stream()
         self._consumers = [
-            self._new_consumer((topic, queue_id), stream())
-            for topic in TOPICS
-            for queue_id in range(plan.queue_count)
+            self._new_consumer(queue, stream())
+            for queue in product(TOPICS, range(plan.queue_count))
         ]
         self._admin = Admin(self.timeline, self.members, self.tables, stream())
-        self._lockers = Lockers(self.timeline, self.members, self.hit, stream())
+        self.lockers = Lockers(self.timeline, self.members, self.hit, stream())
         self.visitors = Visitors(self.timeline, self.members, self.hit, stream())
+        self.askers = Askers(
+            self.timeline, self.members, plan.queue_count, self.history, self.hit, stream()
+        )
+        self.rules = RulesOperator(self.timeline, self.members, self.tables.rules, stream())
+        self._deliverers = Deliverers(self.timeline, self.members, stream())
         self._arrivals: list[tuple[str, tuple[str, int], int]] = []
         # Whether each member was recovering when it was looked at.
         self._recovering: dict[str, bool] = {}
@@ -210,12 +218,12 @@ class World:
         self.raft_watch.on_met(member_id, peer_id)
         self.formats.on_greeted(member_id, peer_id, reads)
 
-    def _on_sent(self, message: Message) -> None:
+    def _on_sent(self, message: LinkMessage) -> None:
         self.service.on_sent(message)
         self.raft_watch.on_sent(message)
         self.coverage.on_sent(message)
 
-    def _on_read(self, message: Message) -> None:
+    def _on_read(self, message: LinkMessage) -> None:
         if isinstance(message, PushResponse):
             raft = self.members[message.target].raft
             if raft is not None:
@@ -299,6 +307,8 @@ class World:
             self._endings.on_found(member, error)
             return
         self.service.check(member)
+        if broker is not None:
+            self.tables.rules.look(member.id, broker.rules)
         if self._arrivals:
             arrivals, self._arrivals = self._arrivals, []
             for member_id, queue, end_offset in arrivals:
@@ -376,8 +386,11 @@ class World:
         for consumer in self._consumers:
             consumer.begin()
         self._admin.begin()
-        self._lockers.begin()
+        self.lockers.begin()
         self.visitors.begin()
+        self.askers.begin()
+        self.rules.begin()
+        self._deliverers.begin()
         self._look()
         self.faults.plan_all(self.schedule)
         self.timeline.run_until(self.plan.chaos_ms)

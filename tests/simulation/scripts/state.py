@@ -226,7 +226,7 @@ def state_of_a_member_without_a_log() -> None:
     """A sweep tells the whole state to a member whose log begins behind all former changes, also
     when tables change meanwhile, and a leader is lost in its midst.
     """
-    stage = group(segment_bytes=4_096, sweep_step_bytes=512)
+    stage = group(segment_bytes=8_192, sweep_step_bytes=512)
     for number in range(12):
         demand(make_topic(stage, "n0", f"made-{number}", number + 1) == [None], "made", number)
         if number % 3 == 0:
@@ -240,7 +240,7 @@ def state_of_a_member_without_a_log() -> None:
     for number in range(12, 32):
         demand(make_topic(stage, "n1", f"made-{number % 16}", number) == [None], "made", number)
         stage.run(150)
-    for _ in range(12):
+    for _ in range(24):
         stage.send_all("n1", body_bytes=1_500)
     stage.run(_SWEEP_MS)
     stage.clean(*stage.ids)
