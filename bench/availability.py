@@ -7,18 +7,16 @@ without a leader that acknowledges.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import socket
 import struct
-import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from bench.cluster import Running
 from bench.load import build_frames
+from tests import senders as threads
 
 TOPIC = "AvailabilityTopic"
 QUEUES = 4
@@ -26,11 +24,10 @@ BODY_BYTES = 1024
 SENDERS = 4
 ANSWER_S = 2.0
 RETRY_S = 0.002
-PATIENCE_S = 60.0
 _LENGTH = struct.Struct(">i")
 
 
-class Senders:
+class Senders(threads.Senders):
     """Used in a `with` block, which ends them; times are those of `time.perf_counter`."""
 
     def __init__(
@@ -48,46 +45,23 @@ class Senders:
             body_bytes: of each message.
             retry_s: pause after a member that did not take a message.
         """
-        self._addresses = addresses
-        self._count = count
-        self._retry_s = retry_s
-        self._frames = build_frames(TOPIC, QUEUES, body_bytes)
-        self._is_over = threading.Event()
+        frames = build_frames(TOPIC, QUEUES, body_bytes)
+        self._frames = [itertools.cycle(frames[number::count]) for number in range(count)]
         # When each message was acknowledged; in order but for the threads' races.
         self.taken_at: list[float] = []
-        self._threads = [
-            threading.Thread(target=self._send_all, args=(number,), daemon=True)
-            for number in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        super().__init__(addresses, count, answer_s=ANSWER_S, retry_s=retry_s)
 
     def __enter__(self) -> Self:
         self.wait_for_more(100)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(2 * ANSWER_S)
-
-    def wait_for_more(self, count: int) -> None:
-        """Returns when so many more messages were taken."""
-        wanted = len(self.taken_at) + count
-        deadline = time.perf_counter() + PATIENCE_S
-        while len(self.taken_at) < wanted:
-            if time.perf_counter() > deadline:
-                raise RuntimeError(f"no member takes messages for {PATIENCE_S:.0f} s")
-            self._is_over.wait(0.01)
+    @property
+    def taken_count(self) -> int:
+        return len(self.taken_at)
 
     def rest(self, seconds: float) -> None:
         """Lets the senders go on for a while."""
-        self._is_over.wait(seconds)
+        self.is_over.wait(seconds)
 
     def longest_gap_ms(self, begin: float, end: float) -> float:
         """The longest time between two acknowledgements that touches `begin` to `end`."""
@@ -95,22 +69,13 @@ class Senders:
         gaps = [b - a for a, b in itertools.pairwise(times) if b > begin and a < end]
         return max(gaps, default=0.0) * 1000
 
-    def _send_all(self, number: int) -> None:
-        frames = itertools.cycle(self._frames[number :: self._count])
-        for address in itertools.cycle(self._addresses):
-            with contextlib.suppress(OSError):
-                self._send_to(address, frames)
-            if self._is_over.wait(self._retry_s):
-                return
-
-    def _send_to(self, address: str, frames: itertools.cycle[bytes]) -> None:
-        """Sends to one member until it refuses or is gone."""
+    def send_to(self, address: str, sender: int) -> None:
         host, port = address.rsplit(":", 1)
         with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             reader = connection.makefile("rb")
-            while not self._is_over.is_set():
-                connection.sendall(next(frames))
+            while not self.is_over.is_set():
+                connection.sendall(next(self._frames[sender]))
                 size = reader.read(_LENGTH.size)
                 if len(size) < _LENGTH.size:
                     return

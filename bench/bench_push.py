@@ -14,7 +14,6 @@ import cProfile
 import gc
 import json
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from ledgermq.dledger.store.file_store import DLedgerMmapFileStore
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.vote_file import VoteFile
 from ledgermq.protocol.checksum import crc32c
+from tests.free_ports import free_ports
 
 SEGMENT_BYTES = 256 << 20
 BATCH_COUNT = 64
@@ -151,17 +151,6 @@ def measure_limit(options: argparse.Namespace, directory: Path) -> float:
     spent_s = time.process_time() - begun_s
     store.close()
     return spent_s / (rounds * BATCH_COUNT) * 1e6
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for sock in sockets:
-        sock.bind(("127.0.0.1", 0))
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 def run_group(options: argparse.Namespace, directory: Path) -> list[list[dict[str, Any]]]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.live_program import run_ledgermq
 from tests.e2e.up_cluster import Node, UpCluster
+from tests.processes import run_ledgermq
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Running:
         """The broker that leads now."""
         return self.up.wait_for_leader()
 
-    def create_topic(self, topic: str, queues: int) -> None:
-        """Makes a topic on the leader."""
+    def create_topic(self, topic: str, queues: int, *options: str) -> None:
+        """Makes a topic on the leader; `options` are more words of the command."""
         words = ("updateTopic", "-n", self.namesrv, "-c", "DefaultCluster", "-t", topic)
-        run_ledgermq("admin", *words, "-r", queues, "-w", queues).check_returncode()
+        run_ledgermq("admin", *words, "-r", queues, "-w", queues, *options).check_returncode()
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from ledgermq.protocol.signature import Credentials
+
 # Frames kept ready, fewer when they are large; more than any sensible number in flight, so that no
 # opaque id is in use twice.
 FRAME_POOL: Final = 8192
@@ -44,11 +46,17 @@ class Lane:
 
 
 def build_frames(
-    topic: str, queues: int, body_bytes: int, batch: int = 0, topics: int = 1
+    topic: str,
+    queues: int,
+    body_bytes: int,
+    batch: int = 0,
+    topics: int = 1,
+    account: Credentials | None = None,
 ) -> list[bytes]:
     """Encodes a pool of send requests (SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when batch > 0).
 
-    Several topics bear their numbers behind the name, and get their messages in turns.
+    Several topics bear their numbers behind the name, and get their messages in turns. `account`
+    signs them; None: they are unsigned.
     """
     now_ms = int(time.time() * 1000)
     names = [topic] if topics == 1 else [f"{topic}{number}" for number in range(topics)]
@@ -68,6 +76,8 @@ def build_frames(
             "e": str(number // topics % queues), "f": "0", "g": str(now_ms), "h": "0",
             "i": properties, "j": "0", "k": "false", "l": "0", "m": "true" if batch else "false",
         }  # fmt: skip
+        if account is not None:
+            ext = account.signed(ext, body)
         header = json.dumps(
             {
                 "code": 320 if batch else 310, "extFields": ext, "flag": 0, "language": "JAVA",
@@ -77,6 +87,14 @@ def build_frames(
         ).encode()  # fmt: skip
         frames.append(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
     return frames
+
+
+def read_account(words: str | None) -> Credentials | None:
+    """Reads the option --account."""
+    if words is None:
+        return None
+    access_key, _, secret_key = words.partition(":")
+    return Credentials(access_key=access_key, secret_key=secret_key)
 
 
 class Load:
@@ -199,10 +217,16 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--in-flight", type=int, default=64, help="requests in flight, each")
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--account", help="accessKey:secretKey; requests are signed")
     options = parser.parse_args()
     host, port = options.address.rsplit(":", 1)
     frames = build_frames(
-        options.topic, options.queues, options.body_bytes, options.batch, options.topics
+        options.topic,
+        options.queues,
+        options.body_bytes,
+        options.batch,
+        options.topics,
+        read_account(options.account),
     )
     load = Load((host, int(port)), frames, options.connections, options.in_flight)
     cpu = time.process_time()

@@ -26,10 +26,9 @@ from bench.turns import HEAD, Phase, Stop, Written, read_lines, summarize, table
 from ledgermq.cli.leader import LedgerGroup
 from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.live_program import LiveProgram, run_ledgermq
-from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
 from tests.free_ports import free_ports
+from tests.processes import LiveProgram, name_server, run_ledgermq
 from tests.waiting import wait_until
 
 GROUP = "slow"
@@ -51,6 +50,7 @@ SETTINGS = (
 )
 _PAUSE = threading.Event()
 # Who comes from this machine needs no signature; an account is there to be changed.
+SECRET = "known to the members of a benchmark alone"
 RULES = "globalWhiteRemoteAddresses:\n- 127.0.0.1\n"
 
 
@@ -67,13 +67,19 @@ class SlowBroker:
         rules.parent.mkdir()
         rules.write_text(RULES)
         rules.chmod(0o600)
+        # The same for all members: rules that a tool changes go through the ledger sealed.
+        secret = folder / "group.secret"
+        secret.touch(0o600)
+        secret.write_text(SECRET)
         port = free_ports(1, spread=(0, 1, -2))[0]
         self.address = f"127.0.0.1:{port}"
         self._folder = folder
         self._command = [sys.executable, "-m", "bench.slow_process", self.file, str(sync_ms)]
         self._words = [
             "broker", "--json", "-n", namesrv, f"listenPort={port}", "brokerIP1=127.0.0.1",
-            f"storePathRootDir={folder / name}", f"aclFile={rules}", *SETTINGS, *words,
+            f"storePathRootDir={folder / name}", f"aclFile={rules}",
+            f"dLegerGroupSecretFile={secret}", "dLegerToolAddresses=127.0.0.1",
+            *SETTINGS, *words,
         ]  # fmt: skip
         self.program: LiveProgram | None = None
 
