@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import TopicRouteData
-from tests.e2e.live_program import SMALL_STORE, LiveProgram
 from tests.e2e.wire_client import WireClient
 from tests.free_ports import free_ports
+from tests.processes import SMALL_STORE, LiveProgram
 from tests.waiting import wait_until
 
 NAME = "pair"

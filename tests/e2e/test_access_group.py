@@ -34,7 +34,14 @@ def test_rules_are_those_of_the_leader_everywhere(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_text(RULES)
         file.chmod(0o600)
-    settings = ("aclEnable=true", "flushDiskType=ASYNC_FLUSH")
+    secret = tmp_path / "secret"
+    secret.write_text("of-all-members-and-of-nobody-else")
+    secret.chmod(0o600)
+    settings = (
+        "aclEnable=true",
+        f"dLegerGroupSecretFile={secret}",
+        "flushDiskType=ASYNC_FLUSH",
+    )
     with UpCluster(tmp_path, 3, settings) as cluster:
         leader = cluster.find_leader()
         assert leader is not None

@@ -10,8 +10,8 @@ from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import ConsumeStatsList, MessageQueue, ResetOffsetBody
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, encode
-from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.wire_client import WireClient
+from tests.processes import LiveProgram, broker
 
 _TOPIC = "Watched"
 _GROUP = "watchers"
@@ -232,6 +232,18 @@ def test_listed_settings_are_changed_and_others_refused(client: WireClient) -> N
     assert b"brokerPermission=2\n" in ask(client, RequestCode.GET_BROKER_CONFIG).body
     assert ask(client, RequestCode.UPDATE_BROKER_CONFIG, b"brokerPermission=6").code == 0
     assert client.pull(_TOPIC, 0, 0)
+
+
+def test_levels_of_the_log_are_changed_for_a_while(client: WireClient) -> None:
+    def change(body: bytes) -> tuple[int, str]:
+        answer = ask(client, RequestCode.UPDATE_BROKER_CONFIG, body)
+        return answer.code, answer.remark or ""
+
+    assert change(b"logLevel.ledgermq.broker=debug\n")[0] == 0
+    code, said = change(b"brokerPermission=4\nlogLevel.ledgermq=loud\n")
+    assert code == 1 and "level is 'loud', allowed are debug, info, warn" in said
+    # Nothing of it was done.
+    assert b"brokerPermission=6\n" in ask(client, RequestCode.GET_BROKER_CONFIG).body
 
 
 def test_clean_up_keeps_what_is_used(client: WireClient) -> None:

@@ -35,9 +35,9 @@ from tests.e2e.bad_frames import (
     send,
     topic_fields,
 )
-from tests.e2e.live_program import SMALL_STORE, LiveProgram, broker, run_ledgermq
 from tests.e2e.wire_client import WireClient, frame, pull_fields, request, send_fields
 from tests.free_ports import free_ports
+from tests.processes import SMALL_STORE, LiveProgram, broker, run_ledgermq
 from tests.waiting import wait_until
 
 STEADY = "Steady"

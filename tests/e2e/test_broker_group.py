@@ -10,9 +10,9 @@ import pytest
 
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
-from tests.e2e.live_program import SMALL_STORE, LiveProgram
 from tests.e2e.wire_client import WireClient, pull_fields
 from tests.free_ports import free_ports
+from tests.processes import SMALL_STORE, LiveProgram
 from tests.waiting import wait_until
 
 # A follower that is cut off learns of it soon; elections are quick.

@@ -16,8 +16,8 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import decode_record
-from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.wire_client import WireClient, pull_fields, request, send_fields
+from tests.processes import LiveProgram, broker
 
 _numbers = count()
 

@@ -1,6 +1,5 @@
 """A broker inside this process: name servers hear of it, and a stop leaves nothing behind."""
 
-import json
 import shutil
 import tempfile
 from functools import partial
@@ -16,7 +15,7 @@ from twisted.trial.unittest import TestCase
 
 from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.service import BrokerService
-from ledgermq.broker.service.broker_service import wall_clock_ms
+from ledgermq.broker.service.ground import wall_clock_ms
 from ledgermq.broker.storage import storage
 from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.cli.main import main
@@ -26,7 +25,7 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import SendMessageRequestHeaderV2
 from ledgermq.protocol.transport import CommandClient, CommandProtocol, CommandServer
 from ledgermq.state.topics import TopicConfig
-from tests.e2e.live_program import SMALL_STORE
+from tests.processes import SMALL_STORE
 
 reactor: Any = installed_reactor
 
@@ -88,6 +87,21 @@ def send_request(topic: str, body: bytes = b"x", properties: str = "") -> Remoti
     return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, body)
 
 
+class LargeRules:
+    """Rules of access control that are larger than a segment."""
+
+    alarm = None
+
+    def to_record(self) -> dict[str, object]:
+        return {"kind": "access", "sealed": "x" * 100_000}
+
+    def follow(self, record: object) -> None:
+        raise AssertionError("the log took what is larger than a segment")
+
+    def reload(self) -> bool:
+        return False
+
+
 class BrokerServiceTest(TestCase):
     """One member alone in its group, on the reactor of the test."""
 
@@ -129,7 +143,7 @@ class BrokerServiceTest(TestCase):
         service, ready = self.new_service()
         await service.start()
         await ready
-        self.assertEqual((service.role, service.broker_id), ("LEADER", 0))
+        self.assertEqual((service.leadership.role, service.leadership.broker_id), ("LEADER", 0))
         client = CommandClient(reactor, *split(service.address))
         answer = await client.request(send_request("T"), 3000)
         self.assertEqual(answer.code, 0)
@@ -250,7 +264,8 @@ class BrokerServiceTest(TestCase):
             **settings,
         )
         await slave.start()
-        self.assertEqual((slave.role, slave.broker_id, slave.is_serving), ("FOLLOWER", 2, False))
+        role = slave.leadership
+        self.assertEqual((role.role, role.broker_id, role.is_serving), ("FOLLOWER", 2, False))
         client = CommandClient(reactor, *split(master.address))
         code = 11
         while code in (11, 12):
@@ -300,19 +315,11 @@ class BrokerServiceTest(TestCase):
         await again.stop()
 
     async def test_state_that_the_log_cannot_take_is_told_to_operators(self) -> None:
-        folder = self.new_folder()
-        accounts = [
-            {"accessKey": f"account-{number:0>200}", "secretKey": "secret-12"}
-            for number in range(500)
-        ]
-        # YAML takes JSON.
-        (folder / "plain_acl.yml").write_text(json.dumps({"accounts": accounts}))
-        service, ready = self.service_on(
-            folder, aclEnable="true", aclFile=str(folder / "plain_acl.yml"),
-            maxMessageSize="1024", mappedFileSizeCommitLog="65536",
-        )  # fmt: skip
+        service, ready = self.new_service(maxMessageSize="1024", mappedFileSizeCommitLog="65536")
         await service.start()
         await ready
+        service.state.access = LargeRules()
+        service.state.access_changes.write()
         await until(lambda: service.leadership.alarm is not None, "the alarm")
         self.assertIn("access control cannot be stored", service.leadership.alarm or "")
         self.assertIn("mappedFileSizeCommitLog", service.leadership.alarm or "")

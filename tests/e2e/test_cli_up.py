@@ -7,15 +7,16 @@ import os
 import shutil
 import signal
 import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.certificate_files import write_tls_file
-from tests.e2e.live_program import SMALL_STORE, LiveProgram, broker, run_ledgermq
 from tests.e2e.wire_client import WireClient
 from tests.free_ports import free_first_port
+from tests.processes import SMALL_STORE, LiveProgram, broker, run_ledgermq
 from tests.waiting import wait_until
 
 
@@ -25,7 +26,7 @@ def up(tmp_path: Path) -> Iterator[LiveProgram]:
     base = free_first_port()
     words = [
         "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
-        "--ready-file", tmp_path / "ready.json", "--", *SMALL_STORE,
+        "--console-port", base + 7, "--ready-file", tmp_path / "ready.json", "--", *SMALL_STORE,
     ]  # fmt: skip
     # A suite that was started in the background ignores Ctrl-C, and so would its children.
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,12 +56,21 @@ def data_of(program: LiveProgram) -> Path:
     return Path(program.lines[0].removeprefix("data in "))
 
 
+def brokers_of_clusters(console: str) -> list[int]:
+    with urllib.request.urlopen(console + "api/v1/clusters") as answer:
+        return [one["brokers"] for one in json.loads(answer.read())["clusters"]]
+
+
 def test_up_tells_where_everything_is(up: LiveProgram, tmp_path: Path) -> None:
     document = json.loads((tmp_path / "ready.json").read_text())
     (node,) = document["brokers"]
     assert sorted(document) == ["brokers", "console", "namesrv"]
     assert sorted(node) == ["address", "dledger", "id", "pid", "role"]
-    assert (node["id"], node["role"], document["console"]) == ("n0", "LEADER", None)
+    assert (node["id"], node["role"]) == ("n0", "LEADER")
+    # The console asks the name server now and then.
+    console = document["console"]
+    wait_until(lambda: brokers_of_clusters(console) == [1], what="a cluster of one broker")
+    assert any(line.startswith("console ") and document["console"] in line for line in up.lines)
     port = int(node["address"].rpartition(":")[2])
     assert node["dledger"] == f"127.0.0.1:{port + 30_000}"
     assert node["pid"] in children(up)
@@ -78,8 +88,8 @@ def test_ready_means_that_the_name_server_knows_the_leader(tmp_path: Path) -> No
     table = tmp_path / "kvConfig.json"
     os.mkfifo(table)
     words = [
-        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5, "--",
-        *SMALL_STORE, f"namesrv.kvConfigPath={table}",
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
+        "--console-port", 0, "--", *SMALL_STORE, f"namesrv.kvConfigPath={table}",
     ]  # fmt: skip
     with LiveProgram(words, tmp_path / "up.log") as up:
         wait_until(
@@ -98,7 +108,7 @@ def test_ready_means_that_the_name_server_knows_the_leader(tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_up_stops_all_and_leaves_nothing(up: LiveProgram, number: signal.Signals) -> None:
     pids, data = children(up), data_of(up)
-    assert len(pids) == 2 and all(map(is_alive, pids))
+    assert len(pids) == 3 and all(map(is_alive, pids))
     os.kill(up.pid, number)
     # Longer than its own patience with them, so that it can say who did not stop.
     assert up.wait(30) == 0, up.lines
@@ -151,14 +161,17 @@ def test_up_with_tls_only(tmp_path: Path) -> None:
     base = free_first_port()
     tls = write_tls_file(tmp_path / "tls.properties")
     words = [
-        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5, "--round-trip", "--",
-        *SMALL_STORE, f"tls.config.file={tls}", "tls.server.mode=enforcing",
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
+        "--console-port", base + 7, "--round-trip", "--", *SMALL_STORE,
+        f"tls.config.file={tls}", "tls.server.mode=enforcing",
     ]  # fmt: skip
     with LiveProgram(words, tmp_path / "up.log") as up:
         wait_until(lambda: any("read back" in line for line in up.lines), what="the round trip")
         asked = ("admin", "clusterList", "-n", f"127.0.0.1:{base + 5}")
         assert "broker-a" in run_ledgermq(*asked, "--tls-config", tls).stdout
         assert run_ledgermq(*asked).returncode == 1
+        url = next(line.split()[1] for line in up.lines if line.startswith("console "))
+        wait_until(lambda: brokers_of_clusters(url) == [1], what="a cluster of one broker")
 
 
 def test_a_taken_port_refuses_to_start(tmp_path: Path) -> None:
@@ -206,3 +219,15 @@ def test_a_broker_that_stops_keeps_everything(tmp_path: Path) -> None:
         with WireClient(program.address) as client:
             bodies = [record.body for record in client.read_queue("Kept", 0)]
     assert bodies == [b"%d" % number for number in range(50)]
+
+
+def test_a_taken_port_of_the_console_is_left_to_who_has_it(tmp_path: Path) -> None:
+    base = free_first_port()
+    words = [
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
+        "--console-port", base + 7, "--", *SMALL_STORE,
+    ]  # fmt: skip
+    with socket.create_server(("127.0.0.1", base + 7)), LiveProgram(words, tmp_path / "log") as up:
+        wait_until(lambda: "ready" in up.lines, what="ready")
+        (told,) = {line.split()[1] for line in up.lines if line.startswith("console ")}
+    assert told == f"http://127.0.0.1:{base + 8}/"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ledgermq.cli.descriptors import DESCRIPTORS_MAX
-from tests.e2e.live_program import SMALL_STORE
 from tests.e2e.up_cluster import UpCluster
+from tests.processes import SMALL_STORE
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from bench.turns import Turn, Written
 from ledgermq.cli.leader import LedgerGroup
 from ledgermq.cli.remote import Remote
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
+from tests.processes import name_server
 from tests.waiting import wait_until
 
 SYNC_MS = 2.0

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from ledgermq.protocol.codes import RequestCode, ResponseCode
-from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.wire_client import WireClient, pull_fields
+from tests.processes import LiveProgram, broker
 from tests.waiting import wait_until
 
 

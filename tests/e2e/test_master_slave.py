@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ledgermq.protocol.codes import RequestCode
 from tests.e2e.plain_pair import PlainBroker, brokers_in_route, wait_until_equal
-from tests.e2e.programs import name_server
+from tests.processes import name_server
 from tests.waiting import wait_until
 
 OK, NOT_AVAILABLE, TIMEOUT, REFUSED = 0, 11, 12, 14

@@ -22,7 +22,7 @@ from ledgermq.protocol.route import (
     TopicConfig,
     TopicRouteData,
 )
-from tests.e2e.programs import name_server
+from tests.processes import name_server
 from tests.waiting import wait_until
 
 BROKER = "127.0.0.1:10911"

@@ -18,8 +18,8 @@ from ledgermq.protocol.bodies import (
 )
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
-from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.wire_client import WireClient
+from tests.processes import LiveProgram, broker
 
 
 @pytest.fixture(scope="module")

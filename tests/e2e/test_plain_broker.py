@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.live_program import SMALL_STORE, LiveProgram, run_ledgermq
 from tests.e2e.wire_client import WireClient
 from tests.free_ports import free_ports
+from tests.processes import SMALL_STORE, LiveProgram, run_ledgermq
 from tests.waiting import wait_until
 
 WAIT_S = 90.0

@@ -11,8 +11,8 @@ import pytest
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, encode
 from ledgermq.protocol.properties import format_properties, parse_properties
-from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.wire_client import WireClient, send_fields
+from tests.processes import LiveProgram, broker
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 

@@ -28,9 +28,8 @@ from ledgermq.namesrv.config import load_namesrv_config
 from ledgermq.namesrv.errors import ConfigError
 from tests import certificate_files as certificates
 from tests.certificate_files import write_tls_file
-from tests.e2e.live_program import LiveProgram, broker, run_ledgermq
-from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient, request, send_fields
+from tests.processes import LiveProgram, broker, name_server, run_ledgermq
 from tests.waiting import wait_until
 
 RULES = """

@@ -6,9 +6,8 @@ import asyncio
 from pathlib import Path
 
 from ledgermq.client import Message, Producer, ProducerConfig
-from tests.e2e.live_program import broker
-from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
+from tests.processes import broker, name_server
 from tests.waiting import wait_until
 
 TOPIC = "Both"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.live_program import LiveProgram
 from tests.e2e.test_broker_group import SETTINGS, Group
 from tests.e2e.wire_client import WireClient, end_fields, half_fields
+from tests.processes import LiveProgram
 from tests.waiting import wait_until
 
 # Waits are long, for a starved machine; several may follow each other.

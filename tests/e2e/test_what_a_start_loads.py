@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.live_program import SMALL_STORE
 from tests.e2e.up_cluster import UpCluster
+from tests.processes import SMALL_STORE
 
 # Third parties' packages that a start with nothing special configured has use for.
-_PACKAGES = frozenset({"twisted", "zope", "msgspec", "crc32c", "crcmod"})
+_PACKAGES = frozenset({"twisted", "zope", "msgspec", "crc32c"})
 # Those of others that no start should load, and modules of the standard library that cost much.
 _OPTIONAL = (
-    "construct", "kombu", "lz4", "numpy", "opentelemetry", "pyarrow",
-    "pydoc", "pyspark", "statistics", "unittest", "xml", "yaml", "zstandard",
+    "construct", "crcmod", "kombu", "lz4", "numpy", "opentelemetry", "pyarrow",
+    "cryptography", "pydoc", "pyspark", "statistics", "unittest", "xml", "yaml", "zstandard",
 )  # fmt: skip
+# Of accounts and of the audit log a few small files, whether they are on or not.
 _ROOMS = {
     "up": {"cli", "kernel"},
-    "namesrv": {"cli", "kernel", "namesrv", "protocol"},
-    "n0": {"broker", "state", "cli", "commitlog", "dledger", "kernel", "protocol"},
+    "namesrv": {"access", "audit", "cli", "kernel", "logs", "namesrv", "protocol"},
+    "n0": {
+        "access",
+        "audit",
+        "broker",
+        "state",
+        "cli",
+        "commitlog",
+        "dledger",
+        "kernel",
+        "logs",
+        "measures",
+        "protocol",
+    },
 }
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypedDict
 
-from tests.e2e.live_program import LiveProgram
 from tests.free_ports import free_first_port
+from tests.processes import LiveProgram
 from tests.waiting import wait_until
 
 _READY_S = 90.0
@@ -39,6 +39,7 @@ class _Ready(TypedDict):
     """The ready file."""
 
     namesrv: str
+    console: str | None
     brokers: list[Node]
 
 
@@ -59,6 +60,8 @@ class UpCluster:
         node_count: int = 3,
         settings: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        *,
+        console: bool = False,
     ) -> None:
         """Takes ports; nothing runs yet.
 
@@ -67,6 +70,7 @@ class UpCluster:
             node_count: brokers of the group, three at most.
             settings: key=value words for the brokers.
             environment: variables of the processes besides those of this one.
+            console: whether it has a console.
         """
         self.folder = folder
         # Where the nodes keep their stores.
@@ -76,6 +80,7 @@ class UpCluster:
         self.ready_s = 0.0
         self._settings = settings
         self._environment = environment
+        self._console = console
         self._ready_file = folder / "ready.json"
         self._base_port = free_first_port()
         self._up: LiveProgram | None = None
@@ -97,6 +102,7 @@ class UpCluster:
         words = [
             "up", "--data", self.data, "--nodes", self.node_count,
             "--namesrv-port", self._base_port + 5, "--base-port", self._base_port,
+            "--console-port", self._base_port + 7 if self._console else 0,
             "--ready-file", self._ready_file, "--", *self._settings,
         ]  # fmt: skip
         begun_s = time.perf_counter()
@@ -113,6 +119,13 @@ class UpCluster:
         """The brokers as the ready file shows them."""
         document: _Ready = json.loads(self._ready_file.read_text())
         return document["brokers"]
+
+    @property
+    def console(self) -> str:
+        """Address of the console."""
+        document: _Ready = json.loads(self._ready_file.read_text())
+        assert document["console"] is not None
+        return document["console"]
 
     def find_leader(self, *, not_pid: int | None = None) -> Node | None:
         """The node that leads, None when none or several say so.

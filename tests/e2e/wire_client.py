@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from ledgermq.protocol.codes import RequestCode
@@ -17,6 +16,7 @@ from ledgermq.protocol.command import RemotingCommand, decode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.message_id import decode_offset_id
 from ledgermq.protocol.record import Record, decode_record
+from ledgermq.protocol.signature import Credentials
 
 ANSWER_S = 10.0
 
@@ -115,7 +115,11 @@ def pull_fields(topic: str, queue_id: int, offset: int, /, **changes: Any) -> di
 class WireClient:
     """One connection to one address; closed at the end of its `with` block."""
 
-    def __init__(self, address: str, timeout_s: float = ANSWER_S) -> None:
+    def __init__(
+        self, address: str, timeout_s: float = ANSWER_S, *, who: Credentials | None = None
+    ) -> None:
+        """Connects; `who` signs what it asks, None: nobody."""
+        self._who = who
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._decoder = FrameDecoder()
@@ -125,12 +129,7 @@ class WireClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def write(self, data: bytes) -> None:
@@ -184,6 +183,9 @@ class WireClient:
     ) -> int:
         """Sends a request and returns its opaque; who reads gets the answer."""
         self._opaque += 1
+        if self._who is not None:
+            texts = {name: str(value) for name, value in (fields or {}).items()}
+            fields = self._who.signed(texts, body, code if isinstance(code, int) else None)
         self._socket.sendall(request(code, fields, body, opaque=self._opaque))
         return self._opaque
 

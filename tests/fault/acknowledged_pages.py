@@ -22,9 +22,9 @@ from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand, decode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.message_id import decode_offset_id
-from tests.e2e.live_program import LiveProgram, broker
 from tests.e2e.wire_client import request, send_fields
 from tests.fault.page_cache import PAGE_BYTES, page_counts, why_silent
+from tests.processes import LiveProgram, broker
 
 TOPIC = "Pages"
 SEGMENT_BYTES = 16 << 20

@@ -40,25 +40,25 @@ class Leader:
 
     def __init__(self, remote: Remote, address: str) -> None:
         self._remote = remote
-        self._address = address
+        self.address = address
 
     def commit(self, queue_id: int, offset: int) -> None:
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=GROUP, topic=TOPIC, queue_id=queue_id, commit_offset=offset
         )
-        self._remote.call(self._address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        self._remote.call(self.address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     def committed(self, queue_id: int) -> int:
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=GROUP, topic=TOPIC, queue_id=queue_id
         )
-        answer = self._remote.call(self._address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        answer = self._remote.call(self.address, RequestCode.QUERY_CONSUMER_OFFSET, header)
         return answer.header(QueryConsumerOffsetResponseHeader).offset
 
     def lock(self, round_number: int, client_id: str) -> bool:
         queue = MessageQueue(TOPIC, BROKER, round_number)
         body = LockBatchRequestBody(GROUP, client_id, [queue]).encode()
-        answer = self._remote.call(self._address, RequestCode.LOCK_BATCH_MQ, body=body)
+        answer = self._remote.call(self.address, RequestCode.LOCK_BATCH_MQ, body=body)
         return queue in LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
 
     def make_topic(self, name: str, queues: int = 1) -> None:
@@ -70,10 +70,10 @@ class Leader:
             perm=6,
             topic_filter_type="SINGLE_TAG",
         )
-        self._remote.call(self._address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        self._remote.call(self.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     def topics(self) -> bytes:
-        return self._remote.call(self._address, RequestCode.GET_ALL_TOPIC_CONFIG).body
+        return self._remote.call(self.address, RequestCode.GET_ALL_TOPIC_CONFIG).body
 
 
 def run(folder: Path, rounds: int, told: Callable[[str], None]) -> list[str]:

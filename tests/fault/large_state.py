@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from ledgermq.broker.storage.state_files import parse_tolerant
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
 from tests.fault.program_changes import FORMER, MEMBERS, Group
 from tests.fault.small_disk import SmallDisk
+from tests.processes import name_server
 from tests.waiting import wait_until
 
 SETTINGS: Final = (
@@ -139,11 +139,11 @@ class Play:
         begun_s = time.monotonic()
         step()
         took_s = time.monotonic() - begun_s
-        memory = (f"{member.resident_mb:.0f}" for member in self._group.members.values())
+        memory = (f"{member.resident_mb:.0f}" for member in self._group.programs.values())
         self._told(f"{what}: {took_s:.1f} s, members have {', '.join(memory)} MB")
 
     def _address(self) -> str:
-        return self._group.members[self._group.leader()].address
+        return self._group.programs[self._group.leader()].address
 
     def _make(self) -> None:
         ask_all(self._address(), self._state.requests())
@@ -151,7 +151,7 @@ class Play:
     def _all_know(self) -> None:
         """Every member knows all; a follower hears of the last changes with the next heart beat."""
         for name in MEMBERS:
-            address = self._group.members[name].address
+            address = self._group.programs[name].address
             wait_until(
                 lambda address=address: not self._state.missing_on(address),
                 what=f"the whole state of {name}",
@@ -182,7 +182,7 @@ class Play:
 
     def _restart_all(self) -> None:
         for name in MEMBERS:
-            assert self._group.members[name].stop() == 0
+            assert self._group.programs[name].stop() == 0
         for name in MEMBERS:
             self._group.start(name, FORMER)
         self._group.wait_until_whole()
@@ -190,7 +190,7 @@ class Play:
     def _wipe_one(self) -> None:
         leader = self._group.leader()
         name = next(name for name in MEMBERS if name != leader)
-        assert self._group.members[name].stop() == 0
+        assert self._group.programs[name].stop() == 0
         for path in self._group.store(name).iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         self._group.start(name, FORMER)

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from tests.e2e.live_program import run_ledgermq
 from tests.e2e.up_cluster import Node, UpCluster
 from tests.e2e.wire_client import WireClient
 from tests.fault.up_group import is_whole
+from tests.processes import run_ledgermq
 from tests.waiting import wait_until
 
 T = TypeVar("T")

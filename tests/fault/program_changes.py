@@ -17,7 +17,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from ledgermq.cli.program import EXIT_NOT_READ
@@ -25,12 +24,11 @@ from ledgermq.cli.remote import AdminError, Remote
 from ledgermq.client import Message, Producer, ProducerConfig, SendResult
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import KVTable
-from tests.e2e.live_program import LEDGERMQ, SMALL_STORE, LiveProgram
-from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
 from tests.fault.committed_state import BROKER, Leader
 from tests.fault.up_group import TOPIC
 from tests.free_ports import free_ports
+from tests.processes import LEDGERMQ, SMALL_STORE, LiveProgram, Programs, name_server
 from tests.waiting import wait_until
 
 MEMBERS: Final = ("n0", "n1", "n2")
@@ -58,12 +56,7 @@ class Load:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -97,33 +90,22 @@ class Load:
         self.acked[done.result().queue_id, done.result().queue_offset] = body
 
 
-class Group:
+class Group(Programs):
     """Three brokers, each a process of either program."""
 
     def __init__(self, folder: Path, name_server: str, settings: Sequence[str] = ()) -> None:
+        super().__init__()
         self.folder = folder
         self.name_server = name_server
         self._settings = settings
         self._ports = free_ports(len(MEMBERS), spread=(0, -2))
         self._ledger_ports = free_ports(len(MEMBERS))
-        self.members: dict[str, LiveProgram] = {}
 
     def __enter__(self) -> Self:
         for name in MEMBERS:
             self.start(name, FORMER)
         self.wait_until_whole()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for name, member in self.members.items():
-            if isinstance(error, Exception):
-                error.add_note(f"{name}: {member.status}\n{member.log_text()[-2000:]}")
-            member.stop()
 
     def start(self, name: str, program: Sequence[str]) -> LiveProgram:
         number = MEMBERS.index(name)
@@ -137,15 +119,15 @@ class Group:
             "enableDLegerCommitLog=true", f"dLegerGroup={BROKER}", f"dLegerPeers={peers}",
             f"dLegerSelfId={name}", *SMALL_STORE, *self._settings,
         ]  # fmt: skip
-        self.members[name] = LiveProgram(words, self.folder / f"{name}.log", command=program)
-        return self.members[name]
+        self.programs[name] = LiveProgram(words, self.folder / f"{name}.log", command=program)
+        return self.programs[name]
 
     def store(self, name: str) -> Path:
         return self.folder / name
 
     def replace(self, name: str, program: Sequence[str]) -> None:
         """Stops a member in order and starts it with a program, when it is whole again."""
-        assert self.members[name].stop() == 0
+        assert self.programs[name].stop() == 0
         self.start(name, program)
         self.wait_until_whole()
 
@@ -153,11 +135,11 @@ class Group:
         """Waits until one serves, and the others follow."""
 
         def is_whole() -> bool:
-            for name, member in self.members.items():
+            for name, member in self.programs.items():
                 assert member.is_running, f"{name} has ended"
             found = sorted(
                 (str(member.status.get("role")), bool(member.status.get("serving")))
-                for member in self.members.values()
+                for member in self.programs.values()
             )
             return found == [("FOLLOWER", False), ("FOLLOWER", False), ("LEADER", True)]
 
@@ -167,14 +149,14 @@ class Group:
         """Waits for the member that serves, and returns its name."""
 
         def find() -> str:
-            serving = [n for n, member in self.members.items() if member.status.get("serving")]
+            serving = [n for n, member in self.programs.items() if member.status.get("serving")]
             return serving[0] if len(serving) == 1 else ""
 
         return wait_until(find, what="a leader")
 
     def figures(self, name: str) -> dict[str, str]:
         """What a broker tells of itself."""
-        with WireClient(self.members[name].address) as client:
+        with WireClient(self.programs[name].address) as client:
             answer = client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(answer.body).table
 
@@ -189,7 +171,7 @@ class Group:
         """No send failed; all that was acknowledged is in its place."""
         load.stop()
         assert load.failures == [], load.failures[:5]
-        with WireClient(self.members[self.leader()].address) as client:
+        with WireClient(self.programs[self.leader()].address) as client:
             found = {
                 (queue_id, record.queue_offset): record.body
                 for queue_id in {place[0] for place in load.acked}
@@ -208,7 +190,7 @@ class Changes:
         self.count = 0
 
     def _leader(self) -> Leader:
-        address = self._group.members[self._group.leader()].address
+        address = self._group.programs[self._group.leader()].address
         return Leader(self._remote, address)
 
     def make(self) -> None:
@@ -282,7 +264,7 @@ def _wrote_next(group: Group, changes: Changes) -> bool:
 def _refuse_the_former(group: Group) -> None:
     """With its files it does not start; on an empty disk nobody works with it."""
     name = next(name for name in MEMBERS if name != group.leader())
-    assert group.members[name].stop() == 0
+    assert group.programs[name].stop() == 0
     former = group.start(name, FORMER)
     assert former.wait() == EXIT_NOT_READ
     assert "has version 2, this program reads versions 1 to 1" in former.log_text()

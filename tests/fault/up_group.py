@@ -11,13 +11,13 @@ import itertools
 import json
 import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from ledgermq.cli.store_walk import StoreDirectory
-from tests.e2e.live_program import run_ledgermq
 from tests.e2e.up_cluster import UpCluster
 from tests.e2e.wire_client import WireClient
+from tests.processes import run_ledgermq
+from tests.senders import Senders
 from tests.waiting import wait_until
 
 TOPIC = "Load"
@@ -97,91 +97,44 @@ def stop_and_verify(group: Group) -> None:
     assert document["compared"]["end_position"] > document["compared"]["start_position"]
 
 
-class Load:
-    """Senders that go on until they are stopped, and what they were told."""
+class Load(Senders):
+    """Senders, and what they were told."""
 
     def __init__(self, addresses: list[str], body_bytes: int = 200) -> None:
-        self._addresses = addresses
         self._filler = b"." * body_bytes
-        self._is_over = threading.Event()
         self._lock = threading.Lock()
+        self._numbers = [itertools.count() for _ in range(SENDERS)]
         # Body by queue and offset, of what was acknowledged.
         self.acked: dict[tuple[int, int], bytes] = {}
         # Bodies whose send was not answered.
         self.unknown: set[bytes] = set()
         # Refusals: code and remark of the last one of each member.
         self.refusals: dict[str, tuple[int, str | None]] = {}
-        self.failures: list[str] = []
-        self._threads = [
-            threading.Thread(target=self._send_all, args=(number,), daemon=True)
-            for number in range(SENDERS)
-        ]
-        for thread in self._threads:
-            thread.start()
+        super().__init__(addresses, SENDERS, answer_s=ANSWER_S, retry_s=0.05)
 
-    def __enter__(self) -> Self:
-        return self
+    @property
+    def taken_count(self) -> int:
+        return len(self.acked)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(4 * ANSWER_S)
-
-    def wait_for_more(self, count: int, deadline_s: float = 60.0) -> None:
-        """Waits until so many more messages are acknowledged."""
-        wanted = len(self.acked) + count
-        wait_until(
-            lambda: len(self.acked) >= wanted or self.failures,
-            what=f"{count} more acknowledged messages",
-            deadline_s=deadline_s,
-        )
-        assert not self.failures, self.failures
-
-    def _send_all(self, sender: int) -> None:
-        numbers = itertools.count()
-        addresses = itertools.cycle(self._addresses)
-        while not self._is_over.is_set():
-            address = next(addresses)
-            try:
-                with WireClient(address, ANSWER_S) as client:
-                    self._send_to(client, address, sender, numbers)
-            except OSError:
-                # Nobody there, or gone, or silent; the next member may lead.
-                self._is_over.wait(0.05)
-            except Exception as error:
-                self.failures.append(repr(error))
-                return
-
-    def _send_to(
-        self, client: WireClient, address: str, sender: int, numbers: itertools.count[int]
-    ) -> None:
-        """Sends to one member until it refuses or is gone."""
-        while not self._is_over.is_set():
-            body = b"%d:%d:%s" % (sender, next(numbers), self._filler)
-            try:
-                answer = client.send(TOPIC, sender % QUEUES, body)
-            except OSError:
-                self.unknown.add(body)
-                raise
-            if answer.code != 0:
-                # The broker may answer a timeout for what it commits a moment later.
-                self.unknown.add(body)
-                self.refusals[address] = (answer.code, answer.remark)
-                self._is_over.wait(0.05)
-                return
-            assert answer.ext_fields is not None
-            place = (int(answer.ext_fields["queueId"]), int(answer.ext_fields["queueOffset"]))
-            with self._lock:
-                assert place not in self.acked, f"{place} was given twice"
-                self.acked[place] = body
+    def send_to(self, address: str, sender: int) -> None:
+        with WireClient(address, ANSWER_S) as client:
+            while not self.is_over.is_set():
+                body = b"%d:%d:%s" % (sender, next(self._numbers[sender]), self._filler)
+                try:
+                    answer = client.send(TOPIC, sender % QUEUES, body)
+                except OSError:
+                    self.unknown.add(body)
+                    raise
+                if answer.code != 0:
+                    # The broker may answer a timeout for what it commits a moment later.
+                    self.unknown.add(body)
+                    self.refusals[address] = (answer.code, answer.remark)
+                    return
+                assert answer.ext_fields is not None
+                place = (int(answer.ext_fields["queueId"]), int(answer.ext_fields["queueOffset"]))
+                with self._lock:
+                    assert place not in self.acked, f"{place} was given twice"
+                    self.acked[place] = body
 
     def judge(self, group: UpCluster) -> None:
         """Reads all queues of the leader: all that was acked in its place, nothing invented."""

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.interop.closed import java_options
+
 HERE: Final = Path(__file__).resolve().parent
 BUILD_DIR: Final = Path(os.environ.get("INTEROP_BUILD_DIR", HERE / ".build"))
 
@@ -127,6 +129,7 @@ def java_program(
             write_stamp(stamp, [source], class_path)
     return [
         "java", "-Xms64m", "-Xmx768m", f"-Duser.home={directory}", "-Dfile.encoding=UTF-8",
+        *java_options(),
         f"-Drocketmq.client.rebalance.lockInterval={_LOCK_INTERVAL_MS}",
         "-cp", f"{directory}{os.pathsep}{class_path}", main_class,
     ]  # fmt: skip

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.up_cluster import UpCluster
+from tests.interop.closed import ENVIRONMENT, RUNS_OPEN, closed_cluster, is_closed, is_on
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 
 LedgerMQStarter = Callable[..., UpCluster]
@@ -38,6 +39,10 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Prints all results together."""
+    if os.environ.get("INTEROP_CLOSED") == "1":
+        terminalreporter.section("closed mode")
+        for module, reason in RUNS_OPEN.items():
+            terminalreporter.line(f"{module} ran as in open mode: {reason}")
     results = config.stash.get(_RESULTS, [])
     if results:
         terminalreporter.section("results")
@@ -69,16 +74,35 @@ def remove_stores(cluster: UpCluster) -> None:
         shutil.rmtree(store, ignore_errors=True)
 
 
+def open_cluster(folder: Path, settings: tuple[str, ...]) -> UpCluster:
+    """A group as `ledgermq up` starts it, with some settings."""
+    return UpCluster(folder, settings=settings)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed_mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Gives the programs of a module their accounts, where INTEROP_CLOSED=1 closes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_closed(request.module.__name__):
+            for name, value in ENVIRONMENT.items():
+                patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="module")
-def start_ledgermq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerMQStarter]:
+def start_ledgermq(
+    tmp_path_factory: pytest.TempPathFactory, closed_mode: None
+) -> Iterator[LedgerMQStarter]:
     """A function that starts a LedgerMQ cluster, which ends with the module's last test.
 
-    INTEROP_KEEP=1 in the environment keeps the stores.
+    INTEROP_KEEP=1 in the environment keeps the stores; INTEROP_CLOSED=1 closes the cluster.
     """
     with ExitStack() as stack:
 
         def start(settings: tuple[str, ...] = ()) -> UpCluster:
-            cluster = UpCluster(tmp_path_factory.mktemp("ledgermq"), settings=settings)
+            folder = tmp_path_factory.mktemp("ledgermq")
+            make = closed_cluster if is_on() else open_cluster
+            cluster = make(folder, settings)
             if not os.environ.get("INTEROP_KEEP"):
                 stack.callback(remove_stores, cluster)
             return stack.enter_context(cluster)

@@ -11,11 +11,11 @@ import subprocess
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
+from tests.waiting import wait_until
+
 from .builds import java_program
-from .processes import wait_until
 from .programs import Report, run
 
 _STOP_SECONDS: Final = 60.0
@@ -47,12 +47,7 @@ class StockLoad:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         process, self._process = self._process, None
         if process is not None:
             if process.stdin is not None and not process.stdin.closed:
@@ -76,8 +71,8 @@ class StockLoad:
         goal = self.ack_count() + count
         wait_until(
             lambda: self.ack_count() >= goal,
-            f"{count} more acknowledgements",
-            seconds=seconds,
+            what=f"{count} more acknowledgements",
+            deadline_s=seconds,
             detail=lambda: self._log_path.read_text(errors="replace")[-1500:],
         )
 

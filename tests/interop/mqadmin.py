@@ -6,8 +6,10 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from tests.waiting import wait_until
+
 from .builds import HERE, build_lock, maven_class_path
-from .processes import WaitTimeoutError, wait_until
+from .closed import java_options, tools_yml
 
 CLUSTER_NAME: Final = "DefaultCluster"
 # Apache's programs refuse to start without a logging configuration below their home directory.
@@ -28,27 +30,34 @@ def prepare_home() -> Path:
         conf = home / "conf"
         conf.mkdir(exist_ok=True)
         (conf / "logback_tools.xml").write_text(LOGBACK)
+        (conf / "tools.yml").write_text(tools_yml())
     return home
 
 
-def mqadmin_command(*arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    """Return the command line of mqadmin with these arguments and JVM options."""
+def mqadmin_command(
+    *arguments: str, options: tuple[str, ...] = (), home: Path | None = None
+) -> list[str]:
+    """Return the command line of mqadmin with these arguments and JVM options.
+
+    `home` has its configuration, and its account in tools.yml; None: that of all tests.
+    """
     class_path = maven_class_path(HERE / "java" / "broker-pom.xml", "4.9.3")
-    home = prepare_home()
+    home = prepare_home() if home is None else home
     return [
-        "java", "-Xmx256m", *options, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}",
+        "java", "-Xmx256m", *options, *java_options(),
+        f"-Drocketmq.home.dir={home}", f"-Duser.home={home}",
         "-cp", class_path, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments,
     ]  # fmt: skip
 
 
-def mqadmin(*arguments: str) -> str:
-    """Run the stock mqadmin 4.9.3 and return what it printed.
+def mqadmin(*arguments: str, home: Path | None = None) -> str:
+    """Run the stock mqadmin 4.9.3 and return what it printed; `home` as for `mqadmin_command`.
 
     Raises:
         AssertionError: it failed; the text holds its output.
     """
     done = subprocess.run(
-        mqadmin_command(*arguments),
+        mqadmin_command(*arguments, home=home),
         capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False,
     )  # fmt: skip
     output = done.stdout + done.stderr
@@ -71,7 +80,7 @@ def make_topic(namesrv: str, topic: str, queues: int) -> None:
         return f'"writeQueueNums":{queues}' in "".join(route.split())
 
     try:
-        wait_until(has_route, f"the route of {topic}", seconds=40)
-    except WaitTimeoutError as error:
+        wait_until(has_route, what=f"the route of {topic}", deadline_s=40)
+    except AssertionError as error:
         error.add_note(f"topic {topic} was accepted but the name server does not serve it")
         raise

@@ -1,13 +1,17 @@
 """A raw look at a group from outside: who accepts writes, and how far the queues reach.
 
 It speaks just enough of the remoting protocol, by hand and with blocking sockets, so that what it
-says does not depend on any client or on code of the product.
+says does not depend on any client or on code of the product. It signs with the account of the
+environment, if there is one.
 """
 
 from __future__ import annotations
 
+import base64
+import hmac
 import itertools
 import json
+import os
 import socket
 import struct
 import threading
@@ -15,7 +19,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from .processes import LOOPBACK, pause, wait_until
+from tests.processes import LOOPBACK
+from tests.waiting import wait_until
 
 _SEND_MESSAGE_V2: Final = 310
 _GET_MAX_OFFSET: Final = 30
@@ -41,7 +46,7 @@ class RawLink:
         head = json.dumps(
             {
                 "code": code, "flag": 0, "language": "JAVA", "version": 399, "opaque": opaque,
-                "serializeTypeCurrentRPC": "JSON", "extFields": fields,
+                "serializeTypeCurrentRPC": "JSON", "extFields": _signed(fields, body),
             }
         ).encode()  # fmt: skip
         self._socket.sendall(struct.pack(">ii", 4 + len(head) + len(body), len(head)) + head + body)
@@ -64,6 +69,18 @@ class RawLink:
                 raise ConnectionError("the broker closed the connection")
             parts += part
         return bytes(parts)
+
+
+def _signed(fields: dict[str, str], body: bytes) -> dict[str, str]:
+    """Fields with a signature: HMAC-SHA1 over their values in the order of names, and the body."""
+    access_key = os.environ.get("INTEROP_ACCESS_KEY")
+    if access_key is None:
+        return fields
+    fields = {**fields, "AccessKey": access_key}
+    content = "".join(value for _, value in sorted(fields.items())).encode() + body
+    key = os.environ["INTEROP_SECRET_KEY"].encode()
+    digest = hmac.digest(key, content, "sha1")
+    return {**fields, "Signature": base64.b64encode(digest).decode()}
 
 
 class WriteProbe:
@@ -101,7 +118,7 @@ class WriteProbe:
                 found[:] = [answered for sent, answered in self._accepted if sent > since][:1]
             return bool(found)
 
-        wait_until(look, "a write is accepted", seconds=seconds, detail=detail)
+        wait_until(look, what="an accepted write", deadline_s=seconds, detail=detail)
         return found[0] - since
 
     def _try(self, port: int) -> None:
@@ -136,9 +153,9 @@ def max_offsets(port: int, topic: str, queues: int, *, seconds: float = 20.0) ->
     Raises:
         AssertionError: it gave no answer, or refused, until the deadline.
     """
-    end = time.monotonic() + seconds
-    refusal = ""
-    while time.monotonic() < end:
+    refusals = [""]
+
+    def ask() -> list[int] | None:
         try:
             link = RawLink(port)
             try:
@@ -146,9 +163,17 @@ def max_offsets(port: int, topic: str, queues: int, *, seconds: float = 20.0) ->
             finally:
                 link.close()
         except (OSError, ValueError) as error:
-            refusal = str(error)
-        pause(0.1)
-    raise AssertionError(f"no end offsets of {topic} from port {port}: {refusal}")
+            refusals.append(str(error))
+            return None
+
+    ends = wait_until(
+        ask,
+        what=f"end offsets of {topic} from port {port}",
+        deadline_s=seconds,
+        detail=lambda: refusals[-1],
+    )
+    assert ends is not None
+    return ends
 
 
 def _max_offset(link: RawLink, topic: str, queue: int) -> int:

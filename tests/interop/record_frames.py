@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from tests.free_ports import free_ports
+from tests.processes import LOOPBACK
+from tests.waiting import pause
 
 from . import corpus
 from .builds import HERE, cpp_program, go_program, java_program, node_program
 from .mqadmin import CLUSTER_NAME, mqadmin_command
-from .processes import LOOPBACK, pause
 from .stock_broker import JavaCluster, JavaClusterPlan
 from .wire_tap import Frame, WireTap
 

@@ -10,14 +10,14 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.free_ports import free_ports
+from tests.processes import LOOPBACK, ChildProcess, is_listening
+from tests.waiting import wait_until
 
 from .builds import HERE, OPENED, maven_class_path
 from .mqadmin import CLUSTER_NAME, LOGBACK
-from .processes import LOOPBACK, ChildProcess, is_listening, wait_until
 
 _START_SECONDS: Final = 90.0
 _HEAP: Final = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
@@ -83,9 +83,9 @@ class JavaCluster:
                 self._start_broker(conf, member)
         wait_until(
             lambda: self._has_registered_broker(),
-            "a stock broker registered with its name server",
-            seconds=_START_SECONDS,
-            detail=lambda: "\n".join(child.log_tail() for child in self._children),
+            what="a stock broker registered with its name server",
+            deadline_s=_START_SECONDS,
+            detail=lambda: "\n".join(map(_last_words, self._children)),
         )
 
     def stop(self) -> None:
@@ -101,12 +101,7 @@ class JavaCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _start_namesrv(self, conf: Path) -> None:
@@ -122,9 +117,9 @@ class JavaCluster:
         self._spawn("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", path)
         wait_until(
             lambda: is_listening(self.namesrv_port),
-            "the stock name server listens",
-            seconds=_START_SECONDS,
-            detail=self._children[-1].log_tail,
+            what="the stock name server",
+            deadline_s=_START_SECONDS,
+            detail=lambda: _last_words(self._children[-1]),
         )
 
     def _start_broker(self, conf: Path, member: int) -> None:
@@ -178,11 +173,10 @@ class JavaCluster:
     def _spawn(self, name: str, main_class: str, properties: Path) -> None:
         self._children.append(
             ChildProcess(
-                name,
                 self._java(main_class, "-c", str(properties)),
-                log_path=self.directory / f"{name}.log",
-                env={"ROCKETMQ_HOME": str(self.directory / "home")},
-                cwd=self.directory,
+                self.directory / f"{name}.log",
+                {"ROCKETMQ_HOME": str(self.directory / "home")},
+                folder=self.directory,
             )
         )
 
@@ -197,7 +191,7 @@ class JavaCluster:
     def _has_registered_broker(self) -> bool:
         dead = [child for child in self._children if not child.is_running]
         if dead:
-            raise AssertionError(f"{dead[0].name} ended at once:\n{dead[0].log_tail()}")
+            raise AssertionError(f"a process ended at once:\n{_last_words(dead[0])}")
         return any(is_listening(port) for port in self.broker_ports) and self._route_answers()
 
     def _route_answers(self) -> bool:
@@ -214,3 +208,7 @@ class JavaCluster:
             # A loaded machine; the caller asks again.
             return False
         return b"brokerAddrs" in answer and b"{0:" in answer.replace(b'"0"', b"0")
+
+
+def _last_words(child: ChildProcess) -> str:
+    return child.log_text()[-4000:]

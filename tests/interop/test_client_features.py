@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.certificate_files import AUTHORITY, OTHER_AUTHORITY, write_tls_file
-from tests.e2e.live_program import LiveProgram, broker
-from tests.e2e.programs import name_server
 from tests.interop import corpus
 from tests.interop.builds import HERE, java_program, maven_class_path
 from tests.interop.mqadmin import LOGBACK
 from tests.interop.programs import PROGRAMS, Report, consume_command, run, send_command
+from tests.processes import LiveProgram, broker, name_server
 
 DEADLINE_SECONDS = 120.0
 # A test is a few runs of a JVM.

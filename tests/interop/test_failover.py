@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.live_program import run_ledgermq
 from tests.e2e.up_cluster import UpCluster, port_of
 from tests.interop.conftest import LedgerMQStarter, Tell
 from tests.interop.load import StockLoad, consume_all, find_faults, read_acks
 from tests.interop.mqadmin import make_topic
 from tests.interop.probe import WriteProbe, max_offsets
-from tests.interop.processes import pause
 from tests.interop.programs import Report
 from tests.interop.replicas import compare, find_members
+from tests.processes import run_ledgermq
+from tests.waiting import pause
 
 KILL_COUNT = int(os.environ.get("INTEROP_KILLS", "10"))
 RATE_PER_SECOND = int(os.environ.get("INTEROP_LOAD_RATE", "400"))

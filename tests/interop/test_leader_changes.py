@@ -7,15 +7,15 @@ import threading
 from pathlib import Path
 
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.live_program import run_ledgermq
 from tests.e2e.up_cluster import Node, UpCluster, port_of
-from tests.e2e.wire_client import WireClient
+from tests.processes import run_ledgermq
+from tests.waiting import wait_until
 
 from .builds import java_program
+from .closed import wire
 from .conftest import LedgerMQStarter
 from .mqadmin import make_topic
 from .probe import max_offsets
-from .processes import wait_until
 from .programs import Report, run
 
 TOPIC = "HandedOn"
@@ -35,12 +35,12 @@ def hand_on(cluster: UpCluster) -> Node:
         found = cluster.find_leader()
         return found is not None and found["id"] == target["id"]
 
-    wait_until(is_done, f"{target['id']} to lead", seconds=60, detail=cluster.last_words)
+    wait_until(is_done, what=f"{target['id']} to lead", detail=cluster.last_words)
     return cluster.wait_for_leader()
 
 
 def send(node: Node, count: int) -> None:
-    with WireClient(node["address"]) as client:
+    with wire(node["address"]) as client:
         for number in range(count):
             assert client.send(TOPIC, number % QUEUES, b"%d" % number).code == 0
 
@@ -48,7 +48,7 @@ def send(node: Node, count: int) -> None:
 def committed(node: Node) -> list[str]:
     """What the leader knows of the group's place in each queue."""
     found = []
-    with WireClient(node["address"]) as client:
+    with wire(node["address"]) as client:
         for queue_id in range(QUEUES):
             fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue_id)}
             answer = client.ask(RequestCode.QUERY_CONSUMER_OFFSET.value, fields)
@@ -60,7 +60,8 @@ def test_offsets_of_a_consumer_reach_the_next_leader(
     start_ledgermq: LedgerMQStarter, workspace: Path
 ) -> None:
     """It looks for another leader each 30 s only, and tells the former one what it consumed."""
-    cluster = start_ledgermq()
+    # A closed group lets the tool that hands over come from named addresses only.
+    cluster = start_ledgermq(("dLegerToolAddresses=127.0.0.1",))
     make_topic(cluster.name_server, TOPIC, QUEUES)
     cluster.wait_for_all()
     send(cluster.wait_for_leader(), COUNT)
@@ -80,7 +81,7 @@ def test_offsets_of_a_consumer_reach_the_next_leader(
     consumer = threading.Thread(target=consume)
     consumer.start()
     try:
-        wait_until(lambda: len(messages) >= COUNT, "the first messages", seconds=90)
+        wait_until(lambda: len(messages) >= COUNT, what="the first messages", deadline_s=90)
         leader = hand_on(cluster)
         send(leader, COUNT)
     finally:
@@ -90,5 +91,8 @@ def test_offsets_of_a_consumer_reach_the_next_leader(
     ends = [str(end) for end in max_offsets(port_of(leader), TOPIC, QUEUES)]
     print(committed(leader), ends, file=sys.stderr)
     wait_until(
-        lambda: committed(leader) == ends, "the offsets", seconds=30, detail=cluster.last_words
+        lambda: committed(leader) == ends,
+        what="the offsets",
+        deadline_s=30,
+        detail=cluster.last_words,
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ledgermq.cli.main import main
-from ledgermq.testing import LedgerCluster
 from tests.interop.builds import java_program
+from tests.interop.conftest import LedgerMQStarter
 from tests.interop.programs import Report, run
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 
@@ -32,15 +32,18 @@ def play(namesrv: str, log: Path) -> list[Report]:
 
 
 def test_java_client_sees_the_same_light_queues(
-    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    start_ledgermq: LedgerMQStarter,
+    workspace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with JavaCluster(tmp_path, JavaClusterPlan(broker_keys=KEYS)) as stock:
         expected = play(stock.namesrv, workspace / "light-stock.log")
     # Its queues, light ones among them, are what this log makes by our own rules.
     assert main(["log", "verify", str(tmp_path / "store-0")]) == 0, capsys.readouterr().out
     assert "3 queues with 51 messages" in capsys.readouterr().out
-    with LedgerCluster(3, settings=KEYS) as cluster:
-        assert play(cluster.name_server, workspace / "light-ledgermq.log") == expected
+    cluster = start_ledgermq(tuple(f"{key}={value}" for key, value in KEYS.items()))
+    assert play(cluster.name_server, workspace / "light-ledgermq.log") == expected
     found = [report for report in expected if report["event"] == "message"]
     by_queue = {
         name: [report["body"] for report in found if report["queue"] == name]

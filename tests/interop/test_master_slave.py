@@ -18,8 +18,6 @@ from pathlib import Path
 import pytest
 
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.live_program import LiveProgram
-from tests.e2e.programs import name_server
 from tests.e2e.wire_client import WireClient
 from tests.free_ports import free_ports
 from tests.interop import corpus
@@ -27,9 +25,9 @@ from tests.interop.conftest import Tell
 from tests.interop.corpus import QUEUE_COUNT
 from tests.interop.judging import Consuming, Sending, judge, table
 from tests.interop.mqadmin import CLUSTER_NAME
-from tests.interop.processes import LOOPBACK
 from tests.interop.programs import PROGRAMS, consume_command, run, send_command
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
+from tests.processes import LOOPBACK, LiveProgram, name_server
 from tests.waiting import wait_until
 
 NAME = "pair"

@@ -8,6 +8,7 @@ subcommand x result is printed, and must be that of docs/compatibility.md.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -22,9 +23,10 @@ import pytest
 from tests.e2e.up_cluster import UpCluster
 from tests.interop.admin_cases import CASES, GROUP, TOPIC, WORK_TOPIC, Case, lines_of, unexplained
 from tests.interop.builds import java_program
+from tests.interop.closed import ACCOUNTS, ADMIN, WHITE, closed_settings, is_on
 from tests.interop.mqadmin import CLUSTER_NAME, mqadmin_command, prepare_home
-from tests.interop.processes import wait_until
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
+from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _MESSAGES: Final = 40
@@ -33,10 +35,13 @@ _WANTED: Final = {n for n in range(_MESSAGES) if n % 2 == 0 and (10 <= n < 20 or
 # What comes true a moment later is asked again for so long.
 _PATIENCE_S: Final = 120.0
 pytestmark = pytest.mark.timeout(600)
-RULES: Final = """globalWhiteRemoteAddresses: [127.0.0.1]
-accounts:
-- {accessKey: operator, secretKey: secret-of-all, admin: true}
-"""
+
+
+def _account() -> dict[str, str]:
+    """What the program signs with: as the admin, as mqadmin in it."""
+    if not is_on():
+        return {}
+    return {"INTEROP_ACCESS_KEY": ADMIN.access_key, "INTEROP_SECRET_KEY": ADMIN.secret_key}
 
 
 class Tour:
@@ -61,6 +66,7 @@ class Tour:
             stderr=self._log,
             text=True,
             cwd=log_path.parent,
+            env={**os.environ, **_account()},
         )
 
     def ask(self, *words: str) -> str:
@@ -118,9 +124,9 @@ class Site:
                 answers.append(self.tour.ask("cut", str(case.cut_lines), *words))
             else:
                 answers.append(self.tour.ask("run", *words))
-            return not case.is_awaited or re.search(case.must_hold, answers[-1]) is not None
+            return not case.is_awaited or re.search(case.wanted, answers[-1]) is not None
 
-        wait_until(ask, f"{case.name} to tell it", seconds=_PATIENCE_S)
+        wait_until(ask, what=f"{case.name} to tell it", deadline_s=_PATIENCE_S)
         content = (self.folder / case.file).read_text() if case.file else ""
         return answers[-1] + "\n" + content
 
@@ -134,8 +140,11 @@ def _site(namesrv: str, folder: Path) -> Iterator[Site]:
     try:
         ids = tour.ask("send", str(_MESSAGES)).split()
         tour.ask("work")
-        what = "some work done in each queue"
-        wait_until(lambda: int(tour.ask("worked").split()[1]) > 50, what, seconds=_PATIENCE_S)
+        wait_until(
+            lambda: int(tour.ask("worked").split()[1]) > 50,
+            what="some work done in each queue",
+            deadline_s=_PATIENCE_S,
+        )
         client_id = tour.ask("client").strip()
         listing = tour.ask("run", "clusterList", "-n", namesrv)
         rows = [line.split() for line in listing.splitlines() if line.startswith(CLUSTER_NAME)]
@@ -145,11 +154,11 @@ def _site(namesrv: str, folder: Path) -> Iterator[Site]:
         tour.stop()
 
 
-def _put_rules(*folders: Path) -> None:
+def _put_rules(rules: str, *folders: Path) -> None:
     for folder in folders:
         folder.mkdir(parents=True)
         path = folder / "plain_acl.yml"
-        path.write_text(RULES)
+        path.write_text(rules)
         path.chmod(0o600)
 
 
@@ -158,11 +167,19 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site
     folder = tmp_path_factory.mktemp("mqadmin")
     keys = {"enablePropertyFilter": "true", "aclEnable": "true", "traceTopicEnable": "true"}
     java = JavaCluster(folder / "stock", JavaClusterPlan(broker_keys=keys))
-    settings = tuple(f"{key}={value}" for key, value in keys.items())
+    # Members of ours share rules that tools change when they have a secret to seal them with.
+    secret = folder / "secret"
+    secret.write_text("of-all-members-and-of-nobody-else")
+    secret.chmod(0o600)
+    ours_alone = {"dLegerGroupSecretFile": str(secret)}
+    settings = tuple(f"{key}={value}" for key, value in (keys | ours_alone).items())
+    settings += closed_settings(folder) if is_on() else ()
     ours = UpCluster(folder / "ours", settings=settings)
-    _put_rules(
-        java.directory / "home" / "conf", *(ours.data / n / "config" for n in ("n0", "n1", "n2"))
-    )
+    # The stock broker knows none of its accounts any more once a tool has changed one, so that
+    # nobody is let in but from white addresses.
+    _put_rules(WHITE + ACCOUNTS, java.directory / "home" / "conf")
+    folders = [ours.data / name / "config" for name in ("n0", "n1", "n2")]
+    _put_rules(ACCOUNTS if is_on() else WHITE + ACCOUNTS, *folders)
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         list(pool.map(stack.enter_context, (java, ours)))
         begun = (_site(java.namesrv, java.directory), _site(ours.name_server, ours.folder))
@@ -172,8 +189,8 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site
 
 def test_consumer_with_a_sql_filter_gets_what_it_wants(sites: tuple[Site, Site]) -> None:
     for site in sites:
-        what = "the consumer has what its expression wants"
-        wait_until(lambda one=site: len(one.prices()) >= len(_WANTED), what, seconds=60)
+        what = "what the consumer's expression wants"
+        wait_until(lambda one=site: len(one.prices()) >= len(_WANTED), what=what)
         assert site.prices() == sorted(_WANTED)
 
 
@@ -188,9 +205,9 @@ def test_every_subcommand_answers_like_the_stock_broker(sites: tuple[Site, Site]
             theirs, mine = (lines_of(text, site) for text, site in zip(texts, sites, strict=True))
             differences = unexplained(case, theirs, mine)
             differences += [
-                f"{name}: no {case.must_hold!r} in\n{text[-1500:]}"
+                f"{name}: no {case.wanted!r} in\n{text[-1500:]}"
                 for name, text in zip(("stock", "ours"), texts, strict=True)
-                if re.search(case.must_hold, text) is None
+                if re.search(case.wanted, text) is None
             ]
             verdict = (
                 "DIFFERS" if differences else "differs as expected" if theirs != mine else "same"
@@ -200,7 +217,7 @@ def test_every_subcommand_answers_like_the_stock_broker(sites: tuple[Site, Site]
                 wrong.append("\n".join([f"{case.name}:", *differences]))
     print("\n" + "\n".join(rows))
     for site, (sent, done) in zip(sites, before, strict=True):
-        wait_until(lambda one=site, old=done: one.worked()[1] > old, "more work done", seconds=60)
+        wait_until(lambda one=site, old=done: one.worked()[1] > old, what="more work done")
         assert site.worked()[0] > sent
     assert not wrong, "\n\n".join(wrong)
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.live_program import LEDGERMQ
-from tests.free_ports import free_ports
 from tests.interop import corpus
 from tests.interop.corpus import QUEUE_COUNT
 from tests.interop.judging import Consuming, Sending, judge, table
-from tests.interop.mqadmin import CLUSTER_NAME, make_topic, mqadmin
-from tests.interop.processes import LOOPBACK, ChildProcess, is_listening, wait_until
+from tests.interop.mqadmin import CLUSTER_NAME, LOGBACK, make_topic, mqadmin
 from tests.interop.programs import PROGRAMS, StockProgram, consume_command, run, send_command
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
+from tests.processes import LOOPBACK, name_server
+from tests.waiting import wait_until
 
 MESSAGE_COUNT = 200
 SEED = 7
@@ -25,22 +24,10 @@ SEED = 7
 def mixed_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaCluster]:
     """A stock broker that registered with LedgerMQ's name server."""
     directory = tmp_path_factory.mktemp("mixed")
-    port = free_ports(1)[0]
-    words = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={directory}/kv.json"]
-    namesrv = ChildProcess(
-        "namesrv", [*LEDGERMQ, "namesrv", *words], log_path=directory / "ledgermq-namesrv.log"
-    )
-    try:
-        wait_until(
-            lambda: is_listening(port),
-            "the name server listens",
-            seconds=30,
-            detail=namesrv.log_tail,
-        )
-        with JavaCluster(directory, JavaClusterPlan(foreign_namesrv_port=port)) as cluster:
+    with name_server(directory) as address:
+        plan = JavaClusterPlan(foreign_namesrv_port=int(address.rpartition(":")[2]))
+        with JavaCluster(directory, plan) as cluster:
             yield cluster
-    finally:
-        namesrv.stop()
 
 
 @pytest.mark.timeout(240)
@@ -93,3 +80,43 @@ def test_mqadmin_reads_our_name_server(mixed_cluster: JavaCluster) -> None:
     mqadmin("deleteKvConfig", *link, "-s", "space", "-k", "key")
     mqadmin("deleteTopic", *link, "-c", CLUSTER_NAME, "-t", "Admin")
     assert "Admin" not in mqadmin("topicList", *link).split()
+
+
+@pytest.mark.timeout(240)
+def test_stock_broker_and_tools_use_a_name_server_with_accounts(tmp_path: Path) -> None:
+    """A stock broker cannot sign what it tells name servers: its address is an account. mqadmin
+    signs with its tools.yml, and without it is nobody who may change anything.
+    """
+    accounts = tmp_path / "accounts.yml"
+    accounts.touch(0o600)
+    accounts.write_text(
+        "accounts:\n"
+        f"- {{accessKey: stock-brokers, whiteRemoteAddress: {LOOPBACK}, brokerNames: ['*']}}\n"
+        "- {accessKey: operator, secretKey: secret-of-operator, admin: true}\n"
+    )
+    homes = {name: tmp_path / name for name in ("nobody", "operator")}
+    for home in homes.values():
+        (home / "conf").mkdir(parents=True)
+        (home / "conf" / "logback_tools.xml").write_text(LOGBACK)
+    tools = homes["operator"] / "conf" / "tools.yml"
+    tools.write_text("accessKey: operator\nsecretKey: secret-of-operator\n")
+    settings = ["aclEnable=true", f"aclFile={accounts}", "routeNeedsAccount=true"]
+    with name_server(tmp_path, *settings) as address:
+        put = ("updateKvConfig", "-n", address, "-s", "space", "-k", "key", "-v", "1")
+        plan = JavaClusterPlan(foreign_namesrv_port=int(address.rpartition(":")[2]))
+        with JavaCluster(tmp_path, plan) as cluster:
+
+            def listed() -> str | None:
+                """A stock broker that began just now has no figures, and says so by an error."""
+                try:
+                    return mqadmin("clusterList", "-n", address, home=homes["nobody"])
+                except AssertionError as error:
+                    if "NoSuchElementException" not in str(error):
+                        raise
+                    return None
+
+            found = wait_until(listed, what="figures of the stock broker", deadline_s=60.0)
+            assert str(cluster.broker_ports[0]) in str(found)
+            with pytest.raises(AssertionError, match="admin: true"):
+                mqadmin(*put, home=homes["nobody"])
+            assert "success" in mqadmin(*put, home=homes["operator"])

@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.live_program import LiveProgram, broker, run_ledgermq
-from tests.e2e.programs import name_server
 from tests.interop.builds import cpp_program, go_program, node_program
+from tests.interop.closed import broker_settings, name_server_settings
 from tests.interop.programs import Report, run
+from tests.processes import LiveProgram, broker, name_server, run_ledgermq
 
 # Levels of one and two seconds; a failed message takes level 3 and those above.
 SETTINGS = (
@@ -66,8 +66,9 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("features")
-    with name_server(folder) as namesrv:
-        with broker(folder, *SETTINGS, namesrv=namesrv) as running:
+    settings = (*SETTINGS, *broker_settings(folder))
+    with name_server(folder, *name_server_settings(folder)) as namesrv:
+        with broker(folder, *settings, namesrv=namesrv) as running:
             yield Site(namesrv, running.wait_until_serving(), folder)
 
 

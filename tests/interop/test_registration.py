@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.live_program import SMALL_STORE, LiveProgram
 from tests.e2e.wire_client import WireClient
+from tests.interop.closed import broker_settings, wire
 from tests.interop.mqadmin import CLUSTER_NAME
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 from tests.interop.wire_tap import Frame, WireTap
+from tests.processes import SMALL_STORE, LiveProgram
 from tests.waiting import wait_until
 
 # More than one registration holds.
@@ -44,20 +45,26 @@ class Place:
             "brokerIP1=127.0.0.1",
             f"namesrvAddr=127.0.0.1:{self._tap.port}",
             f"listenPort={self.cluster.broker_ports[0]}",
+            # A port that no connection of others has.
+            "enableDLegerCommitLog=true",
+            "dLegerGroup=ours",
+            "dLegerSelfId=n0",
+            f"dLegerPeers=n0-127.0.0.1:{self.cluster.dledger_ports[0]}",
             f"storePathRootDir={self.cluster.directory / 'store-0'}",
             "registerNameServerPeriod=10000",
             "diskMaxUsedSpaceRatio=95",
             *SMALL_STORE,
+            *broker_settings(self.cluster.directory, is_among_stock=True),
         ]
         return LiveProgram(["broker", "--json", *keys], self.cluster.directory / "broker.log")
 
     def tell_broker(self, code: RequestCode, **fields: Any) -> None:
-        with WireClient(f"127.0.0.1:{self.cluster.broker_ports[0]}") as client:
+        with wire(f"127.0.0.1:{self.cluster.broker_ports[0]}") as client:
             answer = client.ask(code.value, fields)
             assert answer.code == 0, answer.remark
 
     def put_topics(self, *names: str) -> None:
-        with WireClient(f"127.0.0.1:{self.cluster.broker_ports[0]}") as client:
+        with wire(f"127.0.0.1:{self.cluster.broker_ports[0]}") as client:
             for name in names:
                 fields = {
                     "topic": name, "defaultTopic": "TBW102", "readQueueNums": "4",

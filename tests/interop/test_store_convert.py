@@ -24,12 +24,11 @@ from ledgermq.client import Message, blocking
 from ledgermq.client.errors import ClientError
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.record import decode_record
-from tests.e2e.live_program import LEDGERMQ, LiveProgram
 from tests.e2e.wire_client import WireClient
+from tests.processes import LEDGERMQ, LOOPBACK, LiveProgram
 from tests.waiting import wait_until
 
 from .conftest import Tell
-from .processes import LOOPBACK
 from .stock_broker import JavaCluster, JavaClusterPlan
 
 TOPIC = "Converted"

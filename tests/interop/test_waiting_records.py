@@ -19,11 +19,12 @@ from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.java_hash import java_string_hash
 from ledgermq.protocol.message_id import decode_offset_id
-from ledgermq.protocol.properties import decode_properties
+from ledgermq.protocol.properties import SENDER_ACCOUNT, decode_properties
 from ledgermq.protocol.record import Record, decode_record
-from tests.e2e.live_program import broker
 from tests.e2e.wire_client import WireClient, end_fields, half_fields
+from tests.interop.closed import broker_settings, is_on, wire
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
+from tests.processes import broker
 from tests.waiting import wait_until
 
 # A stock broker's check runs once in its interval, whatever came meanwhile.
@@ -47,6 +48,8 @@ class Place:
     root: Path
     # Name of the member's directory below the root.
     member: str
+    # Topics whose records say which account has sent them.
+    marks: frozenset[str] = frozenset()
 
     def queue(self, topic: str, queue_id: int) -> list[tuple[Record, int]]:
         """Returns the records of a queue with the tags codes of their units, from the files."""
@@ -78,6 +81,9 @@ class Place:
             properties = decode_properties(record.properties)
             # Each broker names its own first place of the message.
             properties.pop("ORIGIN_MESSAGE_ID", None)
+            # Ours notes whose a half message is, where accounts are asked for.
+            assert (SENDER_ACCOUNT in properties) is (topic in self.marks), (topic, properties)
+            properties.pop(SENDER_ACCOUNT, None)
             is_schedule = topic == SCHEDULE
             shapes.append(
                 {
@@ -104,9 +110,12 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     directory = tmp_path_factory.mktemp("ours")
-    with broker(directory, *(f"{key}={value}" for key, value in KEYS.items())) as program:
+    keys = (f"{key}={value}" for key, value in KEYS.items())
+    with broker(directory, *keys, *broker_settings(directory)) as program:
         program.wait_until_serving()
-        yield Place(address=program.address, root=directory / "broker-a", member="dledger-n0")
+        marks = frozenset((HALF, ASIDE) if is_on() else ())
+        root = directory / "broker-a"
+        yield Place(address=program.address, root=root, member="dledger-n0", marks=marks)
 
 
 def ask(client: WireClient, code: RequestCode, **fields: Any) -> RemotingCommand:
@@ -127,7 +136,7 @@ def beat(client: WireClient) -> None:
 
 def delay(place: Place) -> None:
     """Levels within and above the known ones, and their deliveries."""
-    with WireClient(place.address) as client:
+    with wire(place.address) as client:
         for body, properties in (
             (b"one", "DELAY\x011\x02TAGS\x01A\x02KEYS\x01k\x02WAIT\x01true"),
             (b"two", "DELAY\x012\x02TAGS\x01B"),
@@ -142,7 +151,7 @@ def delay(place: Place) -> None:
 
 def send_back(place: Place) -> None:
     """A message that failed once, twice, and for good."""
-    with WireClient(place.address) as client:
+    with wire(place.address) as client:
         beat(client)
         answer = client.send("Hard", 0, b"hard", properties="TAGS\x01A\x02WAIT\x01true")
         assert answer.code == 0 and answer.ext_fields is not None
@@ -161,7 +170,7 @@ def send_back(place: Place) -> None:
 
 def transact(place: Place) -> list[dict[str, Any]]:
     """A commit, a roll back, and one that nobody ends; returns what the producer was asked."""
-    with WireClient(place.address) as producer, WireClient(place.address) as client:
+    with wire(place.address) as producer, wire(place.address) as client:
         beat(producer)
         halves = []
         for body in (b"commit", b"rollback", b"forgotten"):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .processes import LOOPBACK
+from tests.processes import LOOPBACK
 
 _WORD: Final = struct.Struct(">I")
 _FRAME_BYTES_MAX: Final = 64 * 1024 * 1024

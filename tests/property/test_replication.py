@@ -20,9 +20,12 @@ from ledgermq.broker.ha.frames import (
 )
 from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.slave_link import SlaveLink
+from ledgermq.dledger.bounds import POSITION_MAX
 from tests.unit.broker.ha.memory_log import MemoryLog
 
-frames = st.lists(st.builds(Frame, st.integers(0, 2**63 - 1), st.binary(max_size=40)), max_size=12)
+frames = st.lists(
+    st.builds(Frame, st.integers(0, POSITION_MAX), st.binary(max_size=40)), max_size=12
+)
 
 
 def pieces(stream: bytes, data: st.DataObject) -> list[bytes]:

@@ -18,8 +18,7 @@ from ledgermq.spark.jobs.cluster_arguments import (
     cluster_of,
 )
 from tests.certificate_files import AUTHORITY, OTHER_AUTHORITY, write_tls_file
-from tests.e2e.live_program import broker
-from tests.e2e.programs import name_server
+from tests.processes import broker, name_server
 from tests.spark import direct
 
 RULES = """

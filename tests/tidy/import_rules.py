@@ -46,11 +46,13 @@ BROKER_ORDER: tuple[frozenset[str], ...] = (
     frozenset({"broker"}),
     frozenset({"broker.config", "broker.selectors", "broker.records"}),
     frozenset({"broker.access"}),
+    frozenset({"broker.audit"}),
     BROKER_STATE,
     frozenset({"broker.counts", "broker.clocks"}),
     frozenset({"broker.clients", "broker.sends"}),
     frozenset({"broker.offsets", "broker.waits", "broker.pulls"}),
-    frozenset({"broker.registration", "broker.ha", "broker.storage", "broker.admin"}),
+    frozenset({"broker.registration", "broker.storage", "broker.admin"}),
+    frozenset({"broker.ha", "broker.watching"}),
     frozenset({"broker.service"}),
 )
 
@@ -65,13 +67,26 @@ ROOMS: dict[str, Room] = {
     # Sets options of sockets that others have opened.
     "protocol.tcp_times": Room(rooms=frozenset(), banned=_THREADS | _EVENT_LOOPS | {"ssl"}),
     "protocol.transport": Room(rooms=frozenset({"protocol"}), packages=_TWISTED),
+    # The log of a program; whoever changes its levels, and programs, know it.
+    "logs": Room(rooms=frozenset({"logs", "protocol.plain_text"}), packages=_TWISTED),
+    # Every thread logs; a lock is all that it knows of them.
+    "logs.repeats": Room(rooms=frozenset({"logs"}), packages=_TWISTED, banned=_NETWORK),
+    # Shared by those who have accounts, the broker and the name server.
+    "audit": Room(rooms=frozenset({"audit"}), packages=_TWISTED),
+    "access": Room(rooms=frozenset({"access"}), packages=frozenset({"yaml"})),
+    # One HTTP port for whoever has views; it knows neither brokers nor consoles.
+    "http": Room(rooms=frozenset({"http"}), packages=_TWISTED | {"msgspec"}),
+    "http.port": Room(rooms=frozenset({"http", "protocol.tcp_times"}), packages=_TWISTED),
+    "measures": Room(rooms=frozenset({"measures"})),
     # The pure core. Of the protocol it sees checksums alone: functions over buffers.
     "dledger": Room(
         rooms=frozenset({"dledger", "protocol.checksum"}),
         banned=_THREADS | _NETWORK | {"time", "datetime", "os", "io", "pathlib", "mmap"},
     ),
     "dledger.store": Room(rooms=frozenset({"dledger", "dledger.store", "protocol.checksum"})),
-    "dledger.store.keeper": Room(rooms=frozenset({"dledger", "dledger.store"}), packages=_TWISTED),
+    "dledger.store.keeper": Room(
+        rooms=frozenset({"dledger", "dledger.store", "measures"}), packages=_TWISTED
+    ),
     "dledger.store.disk_thread": Room(rooms=frozenset(), packages=_TWISTED, banned=_NETWORK),
     "dledger.replica": Room(
         rooms=frozenset({"dledger", "dledger.store", "dledger.replica", "protocol"}),
@@ -101,8 +116,13 @@ ROOMS: dict[str, Room] = {
     "broker.records": Room(rooms=frozenset({"state", "broker.records", "commitlog", "protocol"})),
     "broker.access": Room(
         rooms=frozenset({"state", "broker", "broker.config", "broker.records", "broker.access"})
-        | {"dledger", "protocol"},
-        packages=_TWISTED | {"yaml"},
+        | {"access", "dledger", "protocol"},
+        packages=_TWISTED | {"cryptography"},
+    ),
+    "broker.audit": Room(
+        rooms=frozenset({"state", "broker", "broker.config", "broker.access", "broker.audit"})
+        | {"audit", "dledger.store.disk_thread", "protocol"},
+        packages=_TWISTED,
     ),
     **dict.fromkeys(
         BROKER_STATE,
@@ -117,7 +137,7 @@ ROOMS: dict[str, Room] = {
             packages=_TWISTED,
         ),
     ),
-    "broker.counts": Room(rooms=frozenset({"broker.counts", "protocol"})),
+    "broker.counts": Room(rooms=frozenset({"broker.counts", "measures", "protocol"})),
     "broker.clocks": Room(rooms=frozenset({"broker.clocks"}), packages=_TWISTED),
     "broker.clients": Room(
         rooms=BROKER_STATE
@@ -176,15 +196,19 @@ ROOMS: dict[str, Room] = {
         packages=_TWISTED,
     ),
     "broker.ha": Room(
-        rooms=frozenset({"state", "broker.config", "broker.ha"})
-        | {"commitlog", "dledger", "protocol"},
+        rooms=BROKER_STATE
+        | {"state", "broker", "broker.config", "broker.sends", "broker.offsets"}
+        | {"broker.registration", "broker.storage", "broker.ha"}
+        | {"commitlog", "dledger", "dledger.store", "dledger.replica", "protocol"},
         packages=_TWISTED,
     ),
     "broker.storage": Room(
         rooms=BROKER_STATE
         | {
             "state",
+            "broker",
             "broker.config",
+            "broker.sends",
             "broker.storage",
             "commitlog",
             "dledger",
@@ -204,26 +228,44 @@ ROOMS: dict[str, Room] = {
             "broker.counts",
         }
         | {"broker.clients", "broker.sends", "broker.waits", "broker.pulls", "broker.admin"}
-        | {"commitlog", "protocol"},
+        | {"commitlog", "logs", "protocol"},
         packages=_TWISTED | {"msgspec"},
     ),
+    # What is told to probes and to Prometheus: pure, but for what views are made of.
+    "broker.watching": Room(rooms=frozenset({"broker.watching", "http", "measures"})),
     # The one room that knows all parts: it builds, binds, starts and stops them.
     "broker.service": Room(
         rooms=BROKER_STATE
         | {"state", "broker", "broker.config", "broker.records", "broker.access", "broker.counts"}
-        | {"broker.clocks", "broker.clients", "broker.sends", "broker.offsets", "broker.waits"}
+        | {
+            "broker.audit",
+            "broker.clocks",
+            "broker.clients",
+            "broker.sends",
+            "broker.offsets",
+            "broker.waits",
+        }
         | {"broker.pulls", "broker.registration", "broker.ha", "broker.storage", "broker.admin"}
+        | {"broker.watching", "http", "measures"}
         | {"broker.service", "commitlog", "dledger", "dledger.store", "dledger.replica"}
         | {"protocol", "kernel"},
-        packages=_TWISTED,
+        packages=_TWISTED | {"cryptography"},
         banned=_THREADS | _EVENT_LOOPS | {"ssl", "socketserver"},
     ),
     "namesrv": Room(
-        rooms=frozenset({"namesrv", "protocol"}),
+        rooms=frozenset({"namesrv", "access", "audit", "protocol"}),
         packages=_TWISTED | {"msgspec"},
         banned=_THREADS | _EVENT_LOOPS,
     ),
     "client": Room(rooms=frozenset({"client", "protocol"}), banned=frozenset({"multiprocessing"})),
+    # A program that asks brokers as any tool does; it serves pages and programs over HTTP.
+    "console": Room(
+        rooms=frozenset({"console", "client", "http", "protocol"}),
+        packages=_TWISTED | {"msgspec"},
+        banned=_THREADS | {"socket", "socketserver", "ssl", "selectors"},
+    ),
+    # Its shapes are values alone.
+    "console.shapes": Room(rooms=frozenset({"console.shapes"}), packages=frozenset({"msgspec"})),
     # The one file of the client that needs the extra ledgermq[otel].
     "client.otel": Room(
         rooms=frozenset({"client", "protocol"}), packages=frozenset({"opentelemetry"})
@@ -251,7 +293,8 @@ ROOMS: dict[str, Room] = {
     # A whole group in one process, on a clock, a network and disks of its own.
     "testing.simulation": Room(
         rooms=BROKER_STATE
-        | {"state", "broker", "broker.sends", "broker.service", "broker.storage"}
+        | {"state", "broker", "broker.offsets", "broker.sends", "broker.service", "broker.storage"}
+        | {"broker.waits"}
         | {"testing.simulation", "commitlog", "dledger", "protocol"}
         | {"dledger.store", "dledger.replica"},
         packages=_TWISTED,
@@ -264,9 +307,10 @@ ROOMS: dict[str, Room] = {
     "cli": Room(
         rooms=BROKER_STATE
         | {"state", "broker", "broker.access", "broker.config", "broker.service", "broker.storage"}
-        | {"cli", "testing", "spark", "namesrv", "client", "kernel"}
+        | {"broker.watching"}
+        | {"cli", "testing", "spark", "namesrv", "client", "console", "kernel", "logs"}
         | {"commitlog", "dledger", "dledger.store", "dledger.replica", "protocol"},
-        packages=_TWISTED | {"msgspec", "yaml"},
+        packages=_TWISTED | {"msgspec", "yaml", "cryptography"},
         banned=frozenset(),
     ),
 }

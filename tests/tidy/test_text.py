@@ -22,7 +22,18 @@ SECTIONS = {
     "broker": "## Configuration keys of a broker",
     "namesrv": "## Configuration keys of a name server",
 }
-TEST_DIRECTORIES = {"unit", "property", "simulation", "interop", "fault", "e2e", "spark", "tidy"}
+TEST_DIRECTORIES = {
+    "attack",
+    "console",
+    "unit",
+    "property",
+    "simulation",
+    "interop",
+    "fault",
+    "e2e",
+    "spark",
+    "tidy",
+}
 
 
 def table_of(program: str, name: str) -> Any:
@@ -52,6 +63,8 @@ def sample_files() -> dict[str, str]:
     return {
         path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
         for path in files_below(ROOT / "conf")
+        # Beside the configuration of programs there are files for those who watch them.
+        if path.suffix not in (".json", ".yml")
     }
 
 

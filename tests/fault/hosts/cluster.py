@@ -16,14 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
-from tests.e2e.live_program import LiveProgram, run_ledgermq
 from tests.fault.hosts.moved_clock import WallClock
 from tests.fault.hosts.network import Network
 from tests.fault.small_disk import SmallDisk
 from tests.fault.up_group import NODES, counts
+from tests.processes import LiveProgram, run_ledgermq
 from tests.waiting import wait_until
 
 NAME_SERVER = "namesrv"
@@ -174,12 +173,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end_watch()
         for one in self.programs.values():
             one.kill()

@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from tests.fault.hosts.isolation import TUN_DEVICE
@@ -62,12 +61,7 @@ class Network:
         self.heal()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._router is not None:
             self._router.kill()
             self._router.communicate()

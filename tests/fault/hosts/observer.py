@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from types import TracebackType
 from typing import Self
 
 from ledgermq.protocol.record import Record
@@ -47,12 +46,7 @@ class Observer:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         for thread in self._threads:
             thread.join()

@@ -40,6 +40,13 @@ def say(**line: object) -> None:
         print(json.dumps(line), flush=True)
 
 
+def sign(client: Any) -> None:
+    """Gives the client the account of the environment, if there is one."""
+    access_key = os.environ.get("INTEROP_ACCESS_KEY")
+    if access_key:
+        client.set_session_credentials(access_key, os.environ["INTEROP_SECRET_KEY"], "ALIYUN")
+
+
 class Site:
     """Where one feature plays."""
 
@@ -60,6 +67,7 @@ class Site:
         """Send the messages of the feature; the producer stays."""
         self.producer = producer = Producer(f"{self.group}_senders")
         producer.set_namesrv_addr(self.namesrv)
+        sign(producer)
         producer.start()
         if self.feature == "ways":
             producer.send_batch([self.message("batch-0"), self.message("batch-1")])
@@ -81,6 +89,7 @@ class Site:
         model = MessageModel.BROADCASTING if is_broadcast else MessageModel.CLUSTERING
         consumer = PushConsumer(self.group, orderly=self.feature == "orderly", message_model=model)
         consumer.set_namesrv_addr(self.namesrv)
+        sign(consumer)
         consumer.set_instance_name(f"{self.group}{number}")
 
         def take(_: Any, message: Any) -> int:

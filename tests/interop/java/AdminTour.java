@@ -7,15 +7,19 @@ import java.util.Queue;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.protocol.body.ConsumerRunningInfo;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 import org.apache.rocketmq.tools.monitor.DeleteMsgsEvent;
 import org.apache.rocketmq.tools.monitor.FailedMsgs;
@@ -54,9 +58,15 @@ public final class AdminTour {
     private AdminTour() {}
 
     public static void main(String[] arguments) throws Exception {
+        // Threads of the clients would keep the program alive that nobody listens to any more.
+        Thread.currentThread().setUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            System.exit(1);
+        });
         String topic = arguments[1];
         String workTopic = arguments[2];
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments[3]);
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(arguments[3], hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(arguments[0]);
         consumer.setInstanceName("tour");
         consumer.setPollNameServerInterval(1000);
@@ -76,7 +86,7 @@ public final class AdminTour {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        DefaultMQProducer producer = new DefaultMQProducer("tour_producers", true);
+        DefaultMQProducer producer = new DefaultMQProducer("tour_producers", hook(), true, null);
         producer.setNamesrvAddr(arguments[0]);
         producer.setInstanceName("tour-producer");
         producer.setSendMsgTimeout(15_000);
@@ -100,6 +110,14 @@ public final class AdminTour {
             OUT.flush();
         }
         System.exit(0);
+    }
+
+    /** Signs with the account of the environment; null without one. */
+    private static RPCHook hook() {
+        String name = System.getenv("INTEROP_ACCESS_KEY");
+        return name == null
+            ? null
+            : new AclClientRPCHook(new SessionCredentials(name, System.getenv("INTEROP_SECRET_KEY")));
     }
 
     private static void send(DefaultMQProducer producer, String topic, int count)
@@ -164,7 +182,7 @@ public final class AdminTour {
         MonitorConfig config = new MonitorConfig();
         config.setNamesrvAddr(nameServer);
         TreeSet<String> lines = new TreeSet<>();
-        MonitorService service = new MonitorService(config, new Reports(lines), null);
+        MonitorService service = new MonitorService(config, new Reports(lines), hook());
         service.start();
         try {
             service.doMonitorWork();

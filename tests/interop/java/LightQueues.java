@@ -3,6 +3,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
@@ -11,6 +13,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Light queues as the stock Java client fills and reads them.
@@ -29,7 +32,7 @@ public final class LightQueues {
         }
         String topic = options.get("topic");
         int count = Integer.parseInt(options.get("count"));
-        DefaultMQProducer producer = new DefaultMQProducer(options.get("group") + "_senders");
+        DefaultMQProducer producer = new DefaultMQProducer(options.get("group") + "_senders", hook());
         producer.setNamesrvAddr(options.get("namesrv"));
         producer.setSendMsgTimeout(30_000);
         producer.start();
@@ -42,7 +45,7 @@ public final class LightQueues {
                 report("sent", "\"status\":\"" + result.getSendStatus() + "\"");
             }
         }
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("%LMQ%readers");
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("%LMQ%readers", hook());
         consumer.setNamesrvAddr(options.get("namesrv"));
         consumer.start();
         consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
@@ -53,6 +56,14 @@ public final class LightQueues {
         producer.shutdown();
         consumer.shutdown();
         System.exit(0);
+    }
+
+    /** Signs with the account of the environment; null without one. */
+    private static RPCHook hook() {
+        String name = System.getenv("INTEROP_ACCESS_KEY");
+        return name == null
+            ? null
+            : new AclClientRPCHook(new SessionCredentials(name, System.getenv("INTEROP_SECRET_KEY")));
     }
 
     private static void read(DefaultMQPullConsumer consumer, MessageQueue queue, int count) throws Exception {

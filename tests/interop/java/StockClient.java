@@ -18,17 +18,21 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * The stock Java client as the interop suite drives it; compiled against 4.9.3 and against 5.3.3.
@@ -144,7 +148,7 @@ public final class StockClient {
 
     /** Consumes until {@code expect} different messages came, or none came for {@code idle} seconds. */
     private void consume() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(text("group"), hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(text("namesrv"));
         consumer.setInstanceName(text("group"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -288,8 +292,16 @@ public final class StockClient {
 
     // ---- parts --------------------------------------------------------------------------------
 
+    /** Signs with the account of the environment; null without one. */
+    private static RPCHook hook() {
+        String name = System.getenv("INTEROP_ACCESS_KEY");
+        return name == null
+                ? null
+                : new AclClientRPCHook(new SessionCredentials(name, System.getenv("INTEROP_SECRET_KEY")));
+    }
+
     private DefaultMQProducer producer() throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(text("group"));
+        DefaultMQProducer producer = new DefaultMQProducer(text("group"), hook());
         producer.setNamesrvAddr(text("namesrv"));
         producer.setInstanceName(text("group"));
         producer.setSendMsgTimeout(number("timeout", SEND_TIMEOUT_MS));

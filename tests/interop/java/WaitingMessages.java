@@ -3,9 +3,12 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -14,6 +17,7 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Messages that wait, as the stock Java client sends and consumes them.
@@ -51,7 +55,7 @@ public final class WaitingMessages {
     /** Each message asks for level 1 or 2 in turn; the body is the level. */
     private void delay() throws Exception {
         DefaultMQPushConsumer consumer = consumer(text("topic"), Integer.MAX_VALUE);
-        DefaultMQProducer producer = new DefaultMQProducer(text("group") + "_senders");
+        DefaultMQProducer producer = new DefaultMQProducer(text("group") + "_senders", hook());
         producer.setNamesrvAddr(text("namesrv"));
         producer.start();
         for (int i = 0; i < number("count"); i++) {
@@ -70,7 +74,7 @@ public final class WaitingMessages {
         DefaultMQPushConsumer consumer = consumer(text("topic"), number("tries"));
         consumer.setMaxReconsumeTimes(number("maxtries"));
         DefaultMQPushConsumer dead = plainConsumer(text("group") + "_dead", "%DLQ%" + text("group"));
-        DefaultMQProducer producer = new DefaultMQProducer(text("group") + "_senders");
+        DefaultMQProducer producer = new DefaultMQProducer(text("group") + "_senders", hook());
         producer.setNamesrvAddr(text("namesrv"));
         producer.start();
         for (int i = 0; i < number("count"); i++) {
@@ -85,7 +89,7 @@ public final class WaitingMessages {
     /** In turn: commit, roll back, unknown and committed by the check, unknown and rolled back by it. */
     private void transaction() throws Exception {
         DefaultMQPushConsumer consumer = consumer(text("topic"), Integer.MAX_VALUE);
-        TransactionMQProducer producer = new TransactionMQProducer(text("group") + "_senders");
+        TransactionMQProducer producer = new TransactionMQProducer(text("group") + "_senders", hook());
         producer.setNamesrvAddr(text("namesrv"));
         producer.setTransactionListener(new TransactionListener() {
             @Override
@@ -116,8 +120,16 @@ public final class WaitingMessages {
         consumer.shutdown();
     }
 
+    /** Signs with the account of the environment; null without one. */
+    private static RPCHook hook() {
+        String name = System.getenv("INTEROP_ACCESS_KEY");
+        return name == null
+                ? null
+                : new AclClientRPCHook(new SessionCredentials(name, System.getenv("INTEROP_SECRET_KEY")));
+    }
+
     private DefaultMQPushConsumer consumer(String topic, int tries) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(text("group"), hook(), new AllocateMessageQueueAveragely());
         if (options.containsKey("maxtries")) {
             consumer.setMaxReconsumeTimes(number("maxtries"));
         }
@@ -125,7 +137,7 @@ public final class WaitingMessages {
     }
 
     private DefaultMQPushConsumer plainConsumer(String group, String topic) throws Exception {
-        return start(new DefaultMQPushConsumer(group), topic, Integer.MAX_VALUE);
+        return start(new DefaultMQPushConsumer(group, hook(), new AllocateMessageQueueAveragely()), topic, Integer.MAX_VALUE);
     }
 
     private DefaultMQPushConsumer start(DefaultMQPushConsumer consumer, String topic, int tries)

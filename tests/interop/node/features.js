@@ -25,7 +25,9 @@ function pause(milliseconds) {
 function connection(namesrv, instanceName) {
   return {
     httpclient: { request() { throw new Error('no HTTP here'); } },
-    logger: quiet, nameSrv: namesrv, onsAddr: null, accessKeyId: '', accessKeySecret: '',
+    logger: quiet, nameSrv: namesrv, onsAddr: null,
+    accessKeyId: process.env.INTEROP_ACCESS_KEY || '',
+    accessKeySecret: process.env.INTEROP_SECRET_KEY || '',
     instanceName,
   };
 }

@@ -40,6 +40,7 @@ class ListConnection:
         self.peer = peer
         self.peer_host = peer.rpartition(":")[0]
         self.account: str | None = None
+        self.sight: Any = None
         self.context: Any = (b"\x0a\x00\x00\x09", 5555)
         self.unsent_bytes = 0
         self.writes: list[bytes] = []
@@ -63,6 +64,9 @@ class ListConnection:
 
     def close(self, reason: str) -> None:
         self.close_reason, self.is_open = reason, False
+
+    def goes_on(self) -> bool:
+        return self.is_open
 
     def take(self) -> list[RemotingCommand]:
         taken, self.commands, self.writes = self.commands, [], []

@@ -1,15 +1,13 @@
-"""Dispatch, leadership and schedule: who is asked, who may write, what is called when."""
+"""Dispatch and leadership: who is asked, who may write."""
 
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from ledgermq.broker.dispatch import ERROR_CODES, Answer, Dispatcher, born_host, code_of
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.service.schedule import Schedule
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.state import errors
@@ -171,54 +169,6 @@ def test_role_of_a_broker_whose_ledger_stopped_says_so() -> None:
     leadership.fail("OSError: [Errno 5] Input/output error")
     assert (leadership.role, leadership.is_leader, leadership.broker_id) == ("FAILED", False, 1)
     assert "Input/output error" in str(leadership.refusal())
-
-
-# Schedule.
-
-
-def test_schedule_leaves_nothing_behind() -> None:
-    clock = Clock()
-    schedule = Schedule(clock)
-    calls: list[str] = []
-
-    def tick() -> None:
-        calls.append("tick")
-
-    def once() -> None:
-        calls.append("once")
-
-    schedule.every(1000, tick)
-    schedule.soon(once)
-    schedule.soon(once)
-    clock.advance(0)
-    clock.pump([1.0, 1.0])
-    assert calls == ["once", "tick", "tick"]
-    schedule.after(500, tick)
-    schedule.stop()
-    assert clock.getDelayedCalls() == []
-    schedule.soon(once)
-    schedule.every(1, once)
-    assert clock.getDelayedCalls() == []
-
-
-def test_failing_periodic_call_goes_on() -> None:
-    clock = Clock()
-    schedule = Schedule(clock)
-    calls: list[int] = []
-    events: list[Any] = []
-
-    def fail() -> None:
-        calls.append(1)
-        raise ValueError("once in a while")
-
-    schedule.every(1000, fail)
-    globalLogPublisher.addObserver(events.append)
-    try:
-        clock.pump([1.0, 1.0, 1.0])
-    finally:
-        globalLogPublisher.removeObserver(events.append)
-    assert len(calls) == 3
-    schedule.stop()
 
 
 def test_a_chunk_ends_with_its_connection() -> None:

@@ -266,3 +266,30 @@ def test_a_slave_tries_the_master_it_was_told(
     assert code == 0
     assert found["master"]["verdict"] == ("good" if is_reached else "warning")
     assert tried == [("10.0.0.1", 10912), *(["closed"] if is_reached else [])]
+
+
+def test_ports_of_members_beside_access_control_are_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules, secret = tmp_path / "plain_acl.yml", tmp_path / "group.secret"
+    rules.write_text("accounts: [{accessKey: orders-app, secretKey: secret-1}]")
+    keys = (
+        "aclEnable=true",
+        f"aclFile={rules}",
+        "enableDLegerCommitLog=true",
+        "dLegerSelfId=n0",
+        "dLegerPeers=n0-10.255.255.1:40911",
+    )
+    code, found = findings(capsys, tmp_path / "store", *keys)
+    assert code == 1 and found["group secret"]["verdict"] == "failed"
+    assert "dLegerPeers" in found["group secret"]["text"]
+    secret.write_text("s" * 40)
+    secret.chmod(0o644)
+    keys = (*keys, f"dLegerGroupSecretFile={secret}")
+    code, found = findings(capsys, tmp_path / "store", *keys)
+    assert code == 1 and "chmod 0600" in found["group secret"]["text"]
+    secret.chmod(0o600)
+    _, found = findings(capsys, tmp_path / "store", *keys)
+    assert found["group secret"]["verdict"] == "good"
+    _, found = findings(capsys, tmp_path / "store", *keys, "dLegerGroupSecretMode=accept")
+    assert found["group secret"]["verdict"] == "warning"

@@ -191,3 +191,23 @@ def test_lock_of_a_queue_whose_beginning_is_not_to_be_had_is_given_back() -> Non
             await true(lambda: broker.count(RequestCode.UNLOCK_BATCH_MQ) >= 4)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("held_s", [0.3, 5.0, 17.0, 63.0, 200.0])
+def test_queue_that_another_member_has_locked_is_taken_soon_after_it_lets_go(held_s: float) -> None:
+    """However long that took: nobody tells, and the queue stands still until then."""
+
+    async def scenario(net: Net) -> None:
+        broker = net.cluster(NAMES, BROKER)
+        loop = asyncio.get_running_loop()
+        queue = MessageQueue("T", "b", 0)
+        broker.disk.locks[queue] = OTHER
+        async with PushConsumer(NAMES, "g", "T", nothing, mode="orderly") as consumer:
+            await true(lambda: len(consumer.queues()) == 3)
+            await asyncio.sleep(held_s)
+            del broker.disk.locks[queue]
+            begun_s = loop.time()
+            await true(lambda: len(consumer.queues()) == 4)
+            assert loop.time() - begun_s < 1.5
+
+    run(scenario)

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,41 @@ def test_a_file_that_would_not_be_read_again_is_not_written(tmp_path: Path) -> N
         assert await LocalOffsets(path, bytes_max=60).committed(QUEUE) == 7
 
     asyncio.run(scenario())
+
+
+def test_many_queues_are_one_write_and_the_loop_goes_on_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "offsets.json"
+    queues = [MessageQueue("T", "b", number) for number in range(64)]
+    begun, goes_on = threading.Event(), threading.Event()
+    syncs: list[int] = []
+    fsync = os.fsync
+
+    def slow(file: int) -> None:
+        syncs.append(file)
+        begun.set()
+        assert goes_on.wait(60), "the loop waits for the disk"
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", slow)
+
+    async def scenario() -> None:
+        offsets = LocalOffsets(path)
+        first = asyncio.gather(*(offsets.commit(queue, 1) for queue in queues))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        # While the first write waits for the disk; they are in the next.
+        second = asyncio.gather(*(offsets.commit(queue, 2) for queue in queues))
+        await asyncio.sleep(0)
+        goes_on.set()
+        await first
+        await second
+        again = LocalOffsets(path)
+        assert [await again.committed(queue) for queue in queues] == [2] * 64
+
+    asyncio.run(scenario())
+    assert len(syncs) == 2
 
 
 def test_names_become_one_file_below_the_directory(tmp_path: Path) -> None:

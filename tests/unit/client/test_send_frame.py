@@ -2,7 +2,8 @@
 
 import pytest
 
-from ledgermq.client.errors import MessageError
+from ledgermq.client.config import Compression, ProducerConfig
+from ledgermq.client.errors import ConfigError, MessageError
 from ledgermq.client.messages import Message
 from ledgermq.client.send_frame import FrameTemplate, batch_body, properties_text, single_body
 from ledgermq.protocol import decode
@@ -131,3 +132,22 @@ def test_signed_frame_says_the_same_and_who_sends_it(one_way: bool) -> None:
     assert fields.pop("AccessKey") == "orders-app" and fields.pop("Signature")
     signed.ext_fields = fields
     assert signed == plain
+
+
+@pytest.mark.parametrize(
+    ("compression", "sys_flag"), [("zlib", 0x1), ("lz4", 0x101), ("zstd", 0x201)]
+)
+def test_codec_is_told_but_for_zlib_which_the_oldest_clients_take_for_granted(
+    compression: Compression, sys_flag: int
+) -> None:
+    body = b"x" * 10_000
+    packed = single_body(Message("T", body), "", 1, 4096, MIB, compression)
+    assert packed.sys_flag == sys_flag and len(packed.body) < 1000
+    assert decompress(packed.body, packed.sys_flag, MIB) == body
+    small = single_body(Message("T", b"x" * 4095), "", 1, 4096, MIB, compression)
+    assert small.sys_flag == 0
+
+
+def test_unknown_compression_is_refused() -> None:
+    with pytest.raises(ConfigError, match="compression is 'snappy'; allowed: zlib, lz4, zstd"):
+        ProducerConfig(compression="snappy")  # type: ignore[arg-type]

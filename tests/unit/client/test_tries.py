@@ -7,6 +7,7 @@ import pytest
 from ledgermq.client import ClientConfig, Message, Producer, ProducerConfig, SendError
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.route import BrokerData, QueueData, TopicRouteData
 from tests.unit.client.virtual_broker import SENDS, Broker, Link
 from tests.unit.client.virtual_net import Net, run, true
 
@@ -178,5 +179,34 @@ def test_name_server_that_falls_silent_is_passed_over() -> None:
             asked = first.count(RequestCode.GET_ROUTEINFO_BY_TOPIC)
             await true(lambda: second.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) > 0)
             assert first.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == asked
+
+    run(scenario)
+
+
+def test_two_brokers_of_one_queue_each_get_their_turn() -> None:
+    """A choice that is made anew after each wait would fall on the other broker for ever."""
+
+    async def scenario(net: Net) -> None:
+        brokers = [net.listen(f"127.0.0.1:{port}") for port in (10911, 10921)]
+        name_server = net.listen(ADDRESS)
+        route = TopicRouteData(
+            queue_datas=[QueueData(name, 1, 1, 6) for name in ("a", "b")],
+            broker_datas=[
+                BrokerData("c", name, {0: broker.address})
+                for name, broker in zip(("a", "b"), brokers, strict=True)
+            ],
+        )
+
+        def answer(link: Link, request: RemotingCommand) -> bool:
+            if request.code != RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                return False
+            link.answer(request.response(0, body=route.encode()))
+            return True
+
+        name_server.on_request = answer
+        async with Producer(ADDRESS) as producer:
+            for number in range(10):
+                await producer.send(Message("T", b"%d" % number))
+        assert [len(broker.copies) for broker in brokers] == [5, 5]
 
     run(scenario)

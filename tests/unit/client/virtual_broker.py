@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ledgermq.protocol import sysflag
+from ledgermq.protocol.batch import decode_batch
 from ledgermq.protocol.bodies import (
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
@@ -104,9 +105,25 @@ class Broker:
     def store(self, request: RemotingCommand) -> RemotingCommand:
         """Stores a message, and returns the answer."""
         header = request.header(SendMessageRequestHeaderV2)
+        if header.batch:
+            return self._store_batch(request, header)
         offset = self.put(header.topic, header.queue_id, request.body, header.properties or "")
         told = SendMessageResponseHeader(
             msg_id=f"{offset:032X}", queue_id=header.queue_id, queue_offset=offset
+        )
+        return request.response(0, header=told)
+
+    def _store_batch(
+        self, request: RemotingCommand, header: SendMessageRequestHeaderV2
+    ) -> RemotingCommand:
+        offsets = [
+            self.put(header.topic, header.queue_id, one.body, one.properties.decode())
+            for one in decode_batch(request.body)
+        ]
+        told = SendMessageResponseHeader(
+            msg_id=",".join(f"{offset:032X}" for offset in offsets),
+            queue_id=header.queue_id,
+            queue_offset=offsets[0],
         )
         return request.response(0, header=told)
 

@@ -44,6 +44,14 @@ def test_wrong_value_is_refused_with_key_value_and_range(
         load_namesrv_config(None, {key: value})
 
 
+def test_reading_cannot_need_accounts_that_are_not_there() -> None:
+    with pytest.raises(ConfigError, match="routeNeedsAccount is 'true'; allowed: with aclEnable"):
+        load_namesrv_config(None, {"routeNeedsAccount": "true"})
+    assert load_namesrv_config(
+        None, {"routeNeedsAccount": "true", "aclEnable": "true"}
+    ).route_needs_account
+
+
 def test_a_tool_changes_few_settings_and_nothing_else() -> None:
     config = load_namesrv_config(None, {"listenPort": "1234", "color": "red"})
     changed = with_settings(config, {"orderMessageEnable": "true"})

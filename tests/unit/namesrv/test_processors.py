@@ -4,22 +4,27 @@ import re
 from pathlib import Path
 
 import pytest
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.task import Clock
 
 from ledgermq.namesrv.config import load_namesrv_config
+from ledgermq.namesrv.guard import Guard, Need
 from ledgermq.namesrv.kv_table import ORDER_TOPIC_CONFIG, KvTable
 from ledgermq.namesrv.processors import Processors
-from ledgermq.namesrv.route_table import Registration, RouteTable
+from ledgermq.namesrv.registrations import Registrant, Registration, RouteLimits
+from ledgermq.namesrv.route_table import RouteTable
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader
-from ledgermq.protocol.route import DataVersion, TopicConfig, TopicRouteData
+from ledgermq.protocol.route import DataVersion, TopicConfig, TopicList, TopicRouteData
 
 
 class Place:
     """A name server that knows one topic, with an order."""
 
     def __init__(self, folder: Path) -> None:
-        routes = RouteTable(expires_after_ms=1000, topics_max=10, brokers_max=10)
+        limits = RouteLimits(topics_max=10, brokers_max=10)
+        routes = RouteTable(expires_after_ms=1000, limits=limits)
         routes.register(
             Registration(
                 cluster_name="C",
@@ -32,16 +37,24 @@ class Place:
                 filter_servers=(),
                 expires_after_ms=None,
             ),
+            Registrant(key="address 10.0.0.1"),
             self,
             0,
         )
-        kv = KvTable(folder / "kv.json")
+        kv = KvTable(folder / "kv.json", maybeDeferred, Clock())
         kv.put(ORDER_TOPIC_CONFIG, "T", "b:4")
-        self.processors = Processors(load_namesrv_config(None, {}), routes, kv, lambda: 0.0)
+        config = load_namesrv_config(None, {})
+        guard = Guard(None, route_needs_account=False)
+        self.routes = routes
+        self.processors = Processors(config, routes, kv, guard, lambda: 0.0)
+        self.peer_host = "10.0.0.1"
+        self.certificate_names = ()
+        self.is_trusted = False
 
     def ask(self, code: int, body: bytes = b"") -> RemotingCommand:
-        command = RemotingCommand.request(code, None, body)
-        return self.processors.answer(command, self)
+        answer = self.processors.answer(RemotingCommand.request(code, None, body), self)
+        assert isinstance(answer, RemotingCommand)
+        return answer
 
     def change(self, text: str) -> RemotingCommand:
         return self.ask(RequestCode.UPDATE_NAMESRV_CONFIG, text.encode())
@@ -49,8 +62,9 @@ class Place:
     def order(self) -> str | None:
         header = GetRouteInfoRequestHeader(topic="T")
         command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        command.ext_fields = {"topic": "T"}
-        return TopicRouteData.decode(self.processors.answer(command, self).body).order_topic_conf
+        answer = self.processors.answer(command, self)
+        assert isinstance(answer, RemotingCommand)
+        return TopicRouteData.decode(answer.body).order_topic_conf
 
     def settings(self) -> list[str]:
         return self.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode().splitlines()
@@ -87,3 +101,67 @@ def test_what_may_not_be_changed_is_refused_with_the_reason(
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert re.search(words, answer.remark or ""), answer.remark
     assert place.settings() == before and place.order() is None
+
+
+def test_what_needs_no_account_changes_nothing(place: Place) -> None:
+    """A code that is added stands here when everybody may use it."""
+    table = place.processors.table
+    assert {code for code, row in table.items() if row.need is Need.READ} == {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    }
+    assert {code for code, row in table.items() if row.need is Need.REGISTER} == {
+        RequestCode.GET_NAMESRV_CONFIG,
+        RequestCode.GET_KV_CONFIG,
+        RequestCode.GET_KVLIST_BY_NAMESPACE,
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,
+    }
+
+
+def test_a_list_is_made_once_for_each_state_of_the_routes(place: Place) -> None:
+    def topics() -> bytes:
+        return place.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body
+
+    def register(*names: str, counter: int, address: str = "127.0.0.1:1") -> None:
+        told = Registration(
+            cluster_name="C",
+            broker_name="b",
+            broker_id=0,
+            broker_addr=address,
+            ha_server_addr="",
+            data_version=DataVersion(timestamp=1, counter=counter),
+            topics={name: TopicConfig(topic_name=name) for name in names},
+            filter_servers=(),
+            expires_after_ms=None,
+        )
+        place.routes.register(told, Registrant(key="address 10.0.0.1"), place, 0)
+
+    first = topics()
+    assert topics() is first
+    # What brokers say twice a minute changes nothing.
+    register("T", counter=1)
+    assert topics() is first
+    register("T", "U", counter=2)
+    assert TopicList.decode(topics()).topic_list == ["T", "U"]
+    place.routes.delete_topic("T")
+    assert TopicList.decode(topics()).topic_list == ["U"]
+    system = place.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body
+    assert TopicList.decode(system).broker_addr == "127.0.0.1:1"
+    register("U", counter=2, address="127.0.0.1:2")
+    system = place.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body
+    assert TopicList.decode(system).broker_addr == "127.0.0.1:2"
+    place.routes.owner_lost(place)
+    assert TopicList.decode(topics()).topic_list == []
+    for number in range(1000):
+        command = RemotingCommand.request(RequestCode.GET_TOPICS_BY_CLUSTER)
+        command.ext_fields = {"cluster": f"c-{number}"}
+        place.processors.answer(command, place)
+    assert len(vars(place.processors)["_lists"]) <= 100

@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import pytest
 
-from ledgermq.namesrv.errors import LimitError, RouteNotFoundError
-from ledgermq.namesrv.route_table import Registration, RouteTable
+from ledgermq.namesrv.errors import HeldError, LimitError, RouteNotFoundError
+from ledgermq.namesrv.registrations import MasterAddress, Registrant, Registration, RouteLimits
+from ledgermq.namesrv.route_table import RouteTable
 from ledgermq.protocol.route import DataVersion, TopicConfig
 
 MASTER = "10.0.0.1:10911"
 REPLICA = "10.0.0.2:10911"
 
 
-def make_table(topics_max: int = 100, brokers_max: int = 10) -> RouteTable:
-    return RouteTable(expires_after_ms=1000, topics_max=topics_max, brokers_max=brokers_max)
+ANYBODY = Registrant(key="address 10.0.0.7")
+SHOP = Registrant(key="account shop", account="shop")
+OTHER = Registrant(key="account other", account="other")
+
+
+class Table(RouteTable):
+    """Where nobody says who registers, nobody has an account."""
+
+    def register(
+        self,
+        told: Registration,
+        registrant: Registrant = ANYBODY,
+        owner: object = None,
+        now_ms: float = 0,
+    ) -> MasterAddress | None:
+        return super().register(told, registrant, owner, now_ms)
+
+
+def make_table(topics_max: int = 100, brokers_max: int = 10, **limits: int) -> Table:
+    return Table(
+        expires_after_ms=1000,
+        limits=RouteLimits(topics_max=topics_max, brokers_max=brokers_max, **limits),
+    )
 
 
 def told(
@@ -24,6 +46,7 @@ def told(
     broker_name: str = "broker-a",
     cluster_name: str = "C1",
     perm: int = 6,
+    term: int | None = None,
 ) -> Registration:
     return Registration(
         cluster_name=cluster_name,
@@ -35,6 +58,7 @@ def told(
         topics={t: TopicConfig(topic_name=t, perm=perm) for t in topics or ("TopicA",)},
         filter_servers=(),
         expires_after_ms=None,
+        ledger_term=term,
     )
 
 
@@ -64,7 +88,7 @@ def test_new_leader_takes_id_0_and_gives_up_its_replica_id() -> None:
     table.register(told(REPLICA, 0), owner=2, now_ms=1)
     assert table.route("TopicA").broker_datas[0].broker_addrs == {0: REPLICA}
     # The old leader's farewell comes late: id 0 belongs to its successor now.
-    table.unregister(MASTER, "broker-a", 0)
+    table.unregister(MASTER, "broker-a", ANYBODY, owner=1)
     assert table.route("TopicA").broker_datas[0].broker_addrs == {0: REPLICA}
 
 
@@ -120,11 +144,11 @@ def test_registration_on_a_new_connection_survives_the_end_of_the_old_one() -> N
 def test_silent_broker_expires_and_a_version_query_keeps_it() -> None:
     table = make_table()
     table.register(told(), owner=1, now_ms=0)
-    assert table.refresh(MASTER, DataVersion(timestamp=7, counter=1), 900) is not None
+    assert table.refresh(MASTER, DataVersion(7, 1), ANYBODY, 900) is not None
     assert table.expire(1500) == []
-    assert table.refresh(MASTER, DataVersion(timestamp=7, counter=9), 1800) is not None
+    assert table.refresh(MASTER, DataVersion(7, 9), ANYBODY, 1800) is not None
     assert table.expire(1901) == [(MASTER, 1)]
-    assert table.refresh(MASTER, DataVersion(timestamp=7, counter=1), 2000) is None
+    assert table.refresh(MASTER, DataVersion(7, 1), ANYBODY, 2000) is None
 
 
 def test_address_under_a_new_broker_name_leaves_the_old_name() -> None:
@@ -178,3 +202,162 @@ def test_system_topics_are_clusters_and_broker_names() -> None:
     table = make_table()
     table.register(told(), owner=1, now_ms=0)
     assert table.system_topics() == (["C1", "broker-a"], MASTER)
+
+
+# Who holds what.
+
+
+def test_a_name_and_an_address_stay_with_the_account_that_registered_them() -> None:
+    table = make_table()
+    table.register(told(), SHOP, owner=1)
+    before = table.route("TopicA")
+    for word in (
+        told(REPLICA, 0),
+        told(REPLICA, 7),
+        told(broker_name="broker-b"),
+        told(counter=9, perm=4),
+    ):
+        with pytest.raises(HeldError, match="account shop registered it"):
+            table.register(word, OTHER, owner=2)
+    with pytest.raises(HeldError, match="account shop registered it"):
+        table.unregister(MASTER, "broker-a", OTHER, owner=2)
+    assert table.route("TopicA") == before
+    # Another connection of the same account may.
+    table.unregister(MASTER, "broker-a", SHOP, owner=2)
+    table.register(told(REPLICA, 0), OTHER, owner=2)
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: REPLICA}
+
+
+@pytest.mark.parametrize("leaves", ["silent", "closed"])
+def test_a_name_is_free_when_all_of_its_holder_is_gone(leaves: str) -> None:
+    table = make_table()
+    table.register(told(), SHOP, owner=1)
+    table.register(told(REPLICA, 1), SHOP, owner=2, now_ms=900)
+    rival = told("10.6.6.6:1", 0)
+    if leaves == "silent":
+        table.expire(1500)
+    else:
+        table.owner_lost(1)
+    with pytest.raises(HeldError):
+        table.register(rival, OTHER, owner=3, now_ms=1500)
+    table.expire(2000)
+    table.register(rival, OTHER, owner=3, now_ms=2000)
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: "10.6.6.6:1"}
+
+
+def test_a_sign_of_life_of_another_account_is_none() -> None:
+    table = make_table()
+    table.register(told(), SHOP, owner=1)
+    assert table.refresh(MASTER, DataVersion(7, 1), OTHER, 900) == DataVersion(7, 1)
+    assert table.expire(1001) == [(MASTER, 1)]
+
+
+@pytest.mark.parametrize(
+    ("held", "says", "takes_it"),
+    [(5, 6, True), (5, 5, False), (5, 4, False), (5, None, True), (None, 1, True)],
+)
+def test_a_leader_of_a_later_term_takes_the_masters_id(
+    held: int | None, says: int | None, takes_it: bool
+) -> None:
+    table = make_table()
+    table.register(told(term=held), SHOP, owner=1)
+    if takes_it:
+        table.register(told(REPLICA, 0, term=says), SHOP, owner=2)
+    else:
+        with pytest.raises(HeldError, match=f"leads term 5, {REPLICA} says {says}"):
+            table.register(told(REPLICA, 0, term=says), SHOP, owner=2)
+    master = REPLICA if takes_it else MASTER
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: master}
+    # Not against itself: a group may begin anew.
+    table.register(told(master, 0, term=1, counter=3), SHOP, owner=3)
+
+
+def test_without_accounts_the_last_word_counts_whatever_the_term() -> None:
+    table = make_table()
+    table.register(told(term=9), owner=1)
+    table.register(told(REPLICA, 0, term=1), owner=2)
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: REPLICA}
+
+
+def test_the_latest_of_former_leaders_is_the_master_again() -> None:
+    table = make_table()
+    table.register(told(term=5), owner=1, now_ms=0)
+    table.register(told(REPLICA, 0, term=7), owner=2, now_ms=1)
+    table.register(told(term=5), owner=1, now_ms=2)
+    table.register(told("10.0.0.3:10911", 0, term=6), owner=3, now_ms=3)
+    table.owner_lost(3)
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: REPLICA}
+
+
+def test_without_accounts_only_its_own_connection_takes_an_address_out() -> None:
+    table = make_table()
+    table.register(told(), owner=1)
+    with pytest.raises(HeldError, match="another connection"):
+        table.unregister(MASTER, "broker-a", ANYBODY, owner=2)
+    # Under a name that it does not have, nothing is taken out, wholly or in part.
+    table.unregister(MASTER, "nonsense", ANYBODY, owner=2)
+    assert table.route("TopicA").broker_datas[0].broker_addrs == {0: MASTER}
+    assert table.owner_lost(1) == [MASTER]
+    assert table.clusters().broker_addr_table == {}
+
+
+# Quotas.
+
+
+def test_topics_count_for_who_brought_them_last() -> None:
+    table = make_table(topics_per_registrant_max=3)
+    table.register(told(MASTER, 0, "A", "B"), owner=1)
+    second = told(REPLICA, 0, "A", "B", broker_name="broker-b")
+    with pytest.raises(LimitError, match=r"topicsPerRegistrantMax of address 10\.0\.0\.7: 4 .* 3"):
+        table.register(second, owner=1)
+    host = Registrant(key="address 10.0.0.8")
+    table.register(second, host, owner=2)
+    # The other broker comes from there now, with all that it has.
+    with pytest.raises(LimitError, match=r"10\.0\.0\.8: 4"):
+        table.register(told(MASTER, 0, "A", "B", counter=2), host, owner=3)
+    table.delete_topic("A")
+    table.register(told(MASTER, 0, "B", counter=2), host, owner=3)
+    table.register(told(broker_name="broker-c", address="10.0.0.3:1"), owner=1)
+    with pytest.raises(LimitError, match=r"10\.0\.0\.8: 4"):
+        table.register(told(MASTER, 0, "C", "D", counter=3), host, owner=3)
+    table.owner_lost(3)
+    table.register(told(MASTER, 0, "C", "D", counter=3), host, owner=3)
+    # What is known counts once, however often it is told.
+    for counter in range(4, 10):
+        table.register(told(MASTER, 0, "C", "D", counter=counter), host, owner=3)
+
+
+def test_entries_over_all_broker_names_are_bounded() -> None:
+    table = make_table(topic_entries_max=3)
+    table.register(told(MASTER, 0, "A", "B"), owner=1)
+    second = told(REPLICA, 0, "A", "B", broker_name="broker-b")
+    with pytest.raises(LimitError, match="topicEntriesMax: 4 is over the limit of 3"):
+        table.register(second, Registrant(key="account root", is_free=True), owner=1)
+    assert "broker-b" not in table.clusters().broker_addr_table
+
+
+def test_brokers_and_clusters_of_a_registrant_are_bounded() -> None:
+    table = make_table(brokers_per_registrant_max=2, clusters_per_registrant_max=1)
+    table.register(told("h:1", broker_name="a"), owner=1)
+    table.register(told("h:2", broker_name="b"), owner=1)
+    third = told("h:3", broker_name="c", cluster_name="C2")
+    with pytest.raises(LimitError, match=r"brokersPerRegistrantMax of address .*: 3 .* 2"):
+        table.register(third, owner=1)
+    with pytest.raises(LimitError, match=r"clustersPerRegistrantMax of address .*: 2 .* 1"):
+        table.register(told("h:2", broker_name="b", cluster_name="C2"), owner=1)
+    table.register(third, Registrant(key="account root", is_free=True), owner=2)
+    table.owner_lost(1)
+    table.register(told("h:2", broker_name="b", cluster_name="C2"), owner=1)
+
+
+def test_nothing_is_kept_of_those_who_left() -> None:
+    table = make_table(brokers_max=50)
+    for owner in range(50):
+        table.register(told(f"h:{owner}", 0, "A", broker_name=f"n{owner % 7}"), owner=owner)
+    for owner in range(50):
+        table.owner_lost(owner)
+    assert table.topics() == [] and table.clusters().broker_addr_table == {}
+    kept = {name: value for name, value in vars(table).items() if isinstance(value, dict)}
+    assert not any(kept.values()), kept
+    inner = vars(table)["_topics"]
+    assert not any(value for value in vars(inner).values() if isinstance(value, dict))

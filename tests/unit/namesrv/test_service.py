@@ -9,16 +9,61 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from ledgermq.namesrv.config import load_namesrv_config
 from ledgermq.namesrv.service import NamesrvService
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.headers import RegisterBrokerRequestHeader
 from ledgermq.protocol.tls.contexts import client_context
 from ledgermq.protocol.tls.engine import TlsEngine, TlsError
 from tests import certificate_files as certificates
 from tests.certificate_files import write_tls_file
+
+TRUST = {"tls.client.trustCertPath": certificates.AUTHORITY}
 
 
 class Transport(StringTransport):
     """A socket of memory with the one option that is set."""
 
     def setTcpNoDelay(self, enabled: bool) -> None: ...
+
+
+class Client:
+    """One connection by TLS."""
+
+    def __init__(self, reactor: MemoryReactorClock, settings: dict[str, str]) -> None:
+        address = IPv4Address("TCP", "127.0.0.1", 5555)
+        self.reactor = reactor
+        self.link = reactor.tcpServers[-1][1].buildProtocol(address)
+        self.transport = Transport(peerAddress=address)
+        self.link.makeConnection(self.transport)
+        self.engine = TlsEngine(client_context(settings), is_server=False)
+        self.decoder = FrameDecoder()
+        for _ in range(4):
+            self.exchange()
+        assert self.engine.is_open
+
+    def exchange(self) -> bytes:
+        if data := self.engine.take():
+            self.link.dataReceived(data)
+        self.reactor.advance(0)
+        if self.transport.producer is not None:
+            # All was sent: a socket takes more.
+            self.transport.producer.resumeProducing()
+        received = self.engine.receive(self.transport.value())
+        self.transport.clear()
+        return received
+
+    def register(self, broker_name: str) -> RemotingCommand:
+        header = RegisterBrokerRequestHeader(
+            broker_name=broker_name,
+            broker_addr="10.0.0.1:10911",
+            cluster_name="C",
+            ha_server_addr="",
+            broker_id=0,
+        )
+        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header)
+        self.engine.write(encode(request))
+        return decode(self.decoder.feed(self.exchange())[0])
 
 
 class ServiceTests(SynchronousTestCase):
@@ -68,3 +113,36 @@ class ServiceTests(SynchronousTestCase):
         self.service.stop()
         self.reactor.advance(2)
         self.assertEqual(self.reactor.getDelayedCalls(), [])
+
+    def test_a_client_certificate_is_an_account(self) -> None:
+        self.service.stop()
+        accounts = self.folder / "accounts.yml"
+        accounts.touch(0o600)
+        accounts.write_text(
+            "accounts:\n- {accessKey: by-certificate, certificateNames: [localhost],"
+            " brokerNames: [shop-*]}\n"
+        )
+        write_tls_file(
+            self.file,
+            tls_server_need_client_auth="optional",
+            tls_server_trustCertPath=certificates.AUTHORITY,
+        )
+        settings = {
+            "tls.config.file": str(self.file),
+            "aclEnable": "true",
+            "aclFile": str(accounts),
+            "kvConfigPath": str(self.folder / "kv.json"),
+        }
+        self.service = NamesrvService(load_namesrv_config(None, settings), self.reactor)
+        self.successResultOf(self.service.start())
+        own = {
+            "tls.client.certPath": certificates.NODE,
+            "tls.client.keyPath": certificates.NODE_KEY,
+        }
+        known, unknown = Client(self.reactor, {**TRUST, **own}), Client(self.reactor, TRUST)
+        self.assertEqual(unknown.register("shop-a").code, ResponseCode.NO_PERMISSION)
+        self.assertEqual(known.register("other").code, ResponseCode.NO_PERMISSION)
+        self.assertEqual(known.register("shop-a").code, ResponseCode.SUCCESS)
+        self.assertEqual(list(self.service.routes.clusters().broker_addr_table), ["shop-a"])
+        self.assertEqual(self.service.refusals_count, 2)
+        self.service.stop()

@@ -35,9 +35,12 @@ def test_lz4_is_the_frame_format():
     assert lz4.frame.decompress(compress(BODY, sysflag.COMPRESSION_LZ4)) == BODY
 
 
-def test_zstandard_frames_may_follow_each_other():
-    packed = zstandard.compress(b"one") + zstandard.compress(b"two")
-    assert decompress(packed, 0x201, 100) == b"onetwo"
+def test_body_is_one_frame():
+    for pack, sys_flag in ((zstandard.compress, 0x201), (lz4.frame.compress, 0x101)):
+        with pytest.raises(RemoteProtocolError, match="bytes behind it"):
+            decompress(pack(b"one") + pack(b"two"), sys_flag, 100)
+    with pytest.raises(RemoteProtocolError, match="without an end"):
+        decompress(b"", 0x201, 100)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -51,8 +54,6 @@ def test_result_beyond_the_limit_is_refused(kind):
 def test_cut_body_is_refused(kind):
     packed = compress(random.Random(1).randbytes(3000), kind)
     for size in (0, 1, 4, len(packed) // 2, len(packed) - 1):
-        if size == 0 and kind == sysflag.COMPRESSION_ZSTD:
-            continue  # no frame at all gives no bytes
         with pytest.raises(RemoteProtocolError):
             decompress(packed[:size], sysflag.COMPRESSED | kind, 10_000)
 

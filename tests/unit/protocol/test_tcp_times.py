@@ -110,6 +110,9 @@ def test_both_ends_of_a_log_that_is_copied_have_them(end: type) -> None:
         def new_link(self) -> Any:
             return self
 
+        def new_greeting(self, *host: str) -> None:
+            """Nobody has to say who it is."""
+
         def now_ms(self) -> float:
             return 0.0
 

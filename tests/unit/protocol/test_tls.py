@@ -95,6 +95,21 @@ def test_server_may_ask_for_certificates() -> None:
         shake(server, unknown)
 
 
+def test_names_are_those_of_a_certificate_that_was_verified() -> None:
+    asking = {**ASKING, "tls.server.need.client.auth": "optional"}
+    for settings, client, names in (
+        (ASKING, {**CLIENT, **OWN}, ("localhost", "127.0.0.1")),
+        (asking, {**CLIENT, **OWN}, ("localhost", "127.0.0.1")),
+        (asking, CLIENT, ()),
+        # Nobody asked for it.
+        (SERVER, {**CLIENT, **OWN}, ()),
+    ):
+        server, known = engines(settings, client)
+        assert server.certificate_names() == ()
+        shake(server, known)
+        assert server.is_open and server.certificate_names() == names
+
+
 def test_bytes_that_are_no_tls_end_it() -> None:
     server, client = engines()
     with pytest.raises(TlsError):

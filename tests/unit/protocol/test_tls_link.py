@@ -1,5 +1,8 @@
 """A port with TLS on sockets of memory: the first byte decides, and what follows is the same."""
 
+import gc
+import weakref
+
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
@@ -145,6 +148,33 @@ class TlsLinkTests(SynchronousTestCase):
         port = Port()
         port.link.connectionLost(Failure(ConnectionDone()))
         self.assertEqual(len(port.receiver.lost), 1)
+
+    def test_lost_connection_is_freed_at_once(self) -> None:
+        """TLS takes 60 KB a connection: who connects and leaves all the time must not have them
+        kept until cycles are collected.
+        """
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            for is_tls in (True, False):
+                port = Port()
+                if is_tls:
+                    port.shaken()
+                else:
+                    port.give(encode(request(1, b"x")))
+                parts = [weakref.ref(port.protocol), weakref.ref(port.link)]
+                if is_tls:
+                    link = port.link.protocol
+                    parts += [weakref.ref(link), weakref.ref(link._engine)]
+                    del link
+                port.link.connectionLost(Failure(ConnectionDone()))
+                port.receiver.made.clear()
+                port.receiver.received.clear()
+                del port
+                self.assertEqual([part() for part in parts], [None] * len(parts))
+        finally:
+            if was_on:
+                gc.enable()
 
     def test_client_end_waits_for_the_handshake(self) -> None:
         reactor = MemoryReactorClock()

@@ -331,6 +331,20 @@ class ProtocolTests(SynchronousTestCase):
         self.assertEqual(self.check_at(wire, 29), [])
         self.assertEqual(self.check_at(wire, 1), ["no frame in 30 s"])
 
+    def test_connection_whose_peer_stays_unknown_is_closed(self) -> None:
+        """Also one whose requests are whole, small and in time."""
+        limits = ConnectionLimits(unknown_frame_bytes_max=65_536)
+        unknown, known = self.wire(limits=limits), self.wire(limits=limits)
+        known.protocol.is_trusted = True
+        for _ in range(5):
+            for wire in (unknown, known):
+                wire.protocol.dataReceived(encode(request()))
+            self.assertEqual(self.check_at(unknown, 10), [])
+        self.assertEqual(self.check_at(unknown, 10), ["no request that was let pass in 60 s"])
+        self.assertTrue(known.protocol.is_open)
+        known.protocol.check(self.reactor.seconds())
+        self.assertTrue(known.protocol.is_open)
+
     def test_idle_connection_is_closed(self) -> None:
         wire = self.wire()
         wire.protocol.dataReceived(encode(request()))

@@ -106,6 +106,28 @@ class ServerTests(SynchronousTestCase):
         self.reactor.pump([1.0])
         self.assertEqual((len(server.connections), self.receiver.lost), (0, ["idle for 5 s"]))
 
+    def test_many_connections_are_not_checked_in_one_turn(self) -> None:
+        """Each once a second all the same."""
+        server = self.started()
+        checks: dict[CommandProtocol, int] = {}
+        for number in range(450):
+            self.connect(f"10.0.{number // 200}.{number % 200}")
+        for connection in server.connections:
+            checks[connection] = 0
+
+            def count(now_s: float, connection: CommandProtocol = connection) -> None:
+                checks[connection] += 1
+
+            connection.check = count  # type: ignore[method-assign]
+        most = before = 0
+        for _ in range(3500):
+            self.reactor.advance(0.001)
+            most, before = max(most, sum(checks.values()) - before), sum(checks.values())
+        self.assertEqual(set(checks.values()), {3})
+        self.assertEqual(most, 200)
+        self.successResultOf(server.stop())
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
     def test_stop_closes_everything_and_leaves_no_call(self) -> None:
         server = self.started()
         self.connect()

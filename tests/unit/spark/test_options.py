@@ -122,5 +122,10 @@ def test_secrets_travel_but_are_not_shown() -> None:
     assert "hidden" not in repr(options)
     credentials = pickle.loads(pickle.dumps(options)).access.credentials()
     assert credentials.signed({"a": "1"}, b"")["AccessKey"] == "me"
+    assert credentials.form == "stock"
+    strong = read_options({**given, "signature": "strong"}, is_stream=True).access.credentials()
+    assert strong is not None and strong.form == "strong"
+    with pytest.raises(OptionError, match="signature is 'weak'; allowed: stock or strong"):
+        read_options({**given, "signature": "weak"}, is_stream=True)
     assert options.access.tls_context() is not None
     assert read_options(GOOD, is_stream=True).access.tls_context() is None

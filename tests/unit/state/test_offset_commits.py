@@ -12,7 +12,7 @@ from ledgermq.state.errors import (
 )
 from ledgermq.state.queue_locks import QueueKey
 from ledgermq.state.topics import TopicConfig
-from ledgermq.state.under_way import UnderWay
+from ledgermq.state.under_way import OnCommitted, UnderWay
 from tests.unit.broker.parts import Parts
 
 LATE = CommitTimeoutError("no majority confirmed it")
@@ -214,6 +214,51 @@ def test_a_lock_that_was_given_back_before_the_answer_is_none() -> None:
     for _, done in written:
         done(None)
     assert (renewed, other, scene.told) == ([[]], [[QUEUE]], [None])
+
+
+def test_a_lock_is_renewed_when_it_is_certain_that_this_member_leads() -> None:
+    """The next leader may have been told that the client gives the queue back."""
+    scene = Scene()
+    waiting: list[OnCommitted] = []
+    scene.state.confirm_lead = waiting.append
+    assert lock(scene) == []
+    # A lock that changes hands is committed: nothing else has to be asked.
+    scene.parts.commit_state()
+    assert waiting == []
+    first, second, other = lock(scene), lock(scene), lock(scene, "other")
+    assert scene.parts.written == [] and first == second == other == []
+    deposed = ServiceUnavailableError("another member leads")
+    for done, error in zip(waiting, (None, deposed, None), strict=True):
+        done(error)
+    assert (first, second, other) == ([[QUEUE]], [deposed], [[]])
+
+
+def test_a_lock_under_way_is_renewed_when_it_is_there_and_that_is_certain() -> None:
+    """A majority may have acknowledged it long ago, and elected another leader since then."""
+    scene = Scene()
+    waiting: list[OnCommitted] = []
+    scene.state.confirm_lead = waiting.append
+    first, second = lock(scene), lock(scene)
+    scene.parts.commit_state()
+    assert first == [[QUEUE]] and second == [] and len(waiting) == 1
+    # What is lost with the leadership is not asked for either.
+    scene.state.put_topic(TopicConfig("Lost"))
+    third = lock(scene)
+    scene.parts.commit_state(ServiceUnavailableError("another member leads"))
+    [error] = third
+    assert isinstance(error, ServiceUnavailableError) and len(waiting) == 1
+
+
+def test_giving_back_what_is_not_held_and_looking_for_old_locks_change_nothing() -> None:
+    scene = Scene()
+    waiting: list[OnCommitted] = []
+    scene.state.confirm_lead = waiting.append
+    scene.state.lock_requests.expire()
+    assert waiting == []
+    scene.state.lock_requests.unlock("g", [QUEUE], "c", scene.told.append)
+    assert scene.told == [] and len(waiting) == 1
+    waiting[0](None)
+    assert scene.told == [None]
 
 
 def test_a_lock_that_took_too_long_is_nobody_elses() -> None:

@@ -19,6 +19,7 @@ from ledgermq.state.queue_locks import QueueKey
 from ledgermq.state.records import body_bytes_max, cut_bytes
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
+from tests.unit.broker.access.test_rules_table import SEAL
 from tests.unit.broker.parts import HOST, Parts
 from tests.unit.commitlog.single_member import Broker
 
@@ -259,7 +260,7 @@ def test_a_record_that_cannot_be_cut_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "plain_acl.yml"
     path.write_text(f"accounts:\n{accounts}\n")
     leader = Parts(mappedFileSizeCommitLog="65536", maxMessageSize="1024")
-    leader.state.access = RulesTable(path, lambda: leader.now_ms)
+    leader.state.access = RulesTable(path, lambda: leader.now_ms, seal=SEAL)
     leader.state.access.load()
     leader.lead(is_prompt=False)
     assert leader.sweep()
@@ -267,9 +268,9 @@ def test_a_record_that_cannot_be_cut_spoils_no_other(tmp_path: Path) -> None:
     assert "access control" in alarm and "mappedFileSizeCommitLog" in alarm
     # Tried again now and then; what can be stored is stored all the while.
     before = leader.written.copy()
-    leader.state.reload_access()
+    leader.state.access_changes.reload()
     leader.now_ms += 60_000
-    leader.state.reload_access()
+    leader.state.access_changes.reload()
     assert leader.written == before and leader.state.alarm is not None
 
 

@@ -54,12 +54,21 @@ var expected = map[string]int64{
 	"transaction": 2, "ways": 4,
 }
 
+// credentials is empty, which signs nothing, when the environment has no account.
+func credentials() primitive.Credentials {
+	return primitive.Credentials{
+		AccessKey: os.Getenv("INTEROP_ACCESS_KEY"),
+		SecretKey: os.Getenv("INTEROP_SECRET_KEY"),
+	}
+}
+
 func (s *site) producer() (rocketmq.Producer, error) {
 	sender, err := rocketmq.NewProducer(
 		producer.WithNameServer([]string{s.namesrv}),
 		producer.WithGroupName(s.group+"_senders"),
 		producer.WithInstanceName(s.group+"_senders"),
 		producer.WithSendMsgTimeout(patience),
+		producer.WithCredentials(credentials()),
 	)
 	if err != nil {
 		return nil, err
@@ -158,6 +167,7 @@ func (s *site) sendTransactions() error {
 		producer.WithNameServer([]string{s.namesrv}),
 		producer.WithGroupName(s.group+"_senders"),
 		producer.WithSendMsgTimeout(patience),
+		producer.WithCredentials(credentials()),
 	)
 	if err == nil {
 		err = sender.Start()
@@ -184,6 +194,7 @@ func (s *site) consume(number int) error {
 		consumer.WithConsumerModel(model),
 		consumer.WithConsumerOrder(s.feature == "orderly"),
 		consumer.WithRebalanceLockInterval(time.Second),
+		consumer.WithCredentials(credentials()),
 	)
 	if err != nil {
 		return err

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from ledgermq.broker.access.codes import CODES, needs_of
 from ledgermq.broker.access.guard import Guard
-from ledgermq.broker.access.needs import Need, Surroundings, needs_of
+from ledgermq.broker.access.needs import Surroundings
+from ledgermq.broker.access.rights import Need
 from ledgermq.broker.access.rules import Permission, parse_rules
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.records.visible_records import VisibleRecords
@@ -314,37 +316,40 @@ def test_account_without_a_right_learns_nothing(guard: Guard, who: Credentials) 
     assert refusal(guard, signed(USER, RequestCode.GET_ALL_TOPIC_CONFIG)) == ""
 
 
-def test_code_that_no_table_names_wants_an_admin(guard: Guard) -> None:
-    for code in set(RequestCode) - {case[0] for case in CASES}:
+def test_rows_of_admins_want_an_admin(guard: Guard) -> None:
+    assert _OF_ADMINS == {code for code, row in CODES.items() if row.touches is None}
+    for code in _OF_ADMINS:
         text = refusal(guard, signed(USER, code, b"{}"))
-        if text or code in _CHANGES_AND_SECRETS:
-            assert text == (
-                f"Need admin permission for request code={int(code)},"
-                " but accessKey=orders-app is not"
-            )
-            assert refusal(guard, signed(OPERATOR, code)) == ""
+        assert text == (
+            f"Need admin permission for request code={int(code)}, but accessKey=orders-app is not"
+        )
+        assert refusal(guard, signed(OPERATOR, code)) == ""
 
 
-_CHANGES_AND_SECRETS = {
-    RequestCode.UPDATE_AND_CREATE_TOPIC,
-    RequestCode.UPDATE_BROKER_CONFIG,
-    RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP,
-    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-    RequestCode.DELETE_ACL_CONFIG,
-    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
-    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
-    RequestCode.CLEAN_UNUSED_TOPIC,
-    RequestCode.DELETE_EXPIRED_COMMITLOG,
-    RequestCode.RESUME_CHECK_HALF_MESSAGE,
-}
+_OF_ADMINS = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_BROKER_CONFIG,
+    RequestCode.DELETE_TOPIC_IN_BROKER, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+    RequestCode.DELETE_ACL_CONFIG, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.CLEAN_UNUSED_TOPIC,
+    RequestCode.DELETE_EXPIRED_COMMITLOG, RequestCode.RESUME_CHECK_HALF_MESSAGE,
+    RequestCode.GET_BROKER_CONFIG, RequestCode.GET_BROKER_RUNTIME_INFO,
+    RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.QUERY_CORRECTION_OFFSET,
+}  # fmt: skip
 
 
-def test_code_that_nobody_knows_wants_an_admin(guard: Guard) -> None:
-    assert needs_of(command(4711), AROUND) is None
-    assert "Need admin" in refusal(guard, signed(USER, 4711))
+def test_code_without_a_row_is_refused_to_everybody(guard: Guard) -> None:
+    with pytest.raises(AccessDeniedError, match="request code=4711 is none"):
+        needs_of(command(4711), AROUND)
+    assert "request code=4711 is none" in refusal(guard, signed(USER, 4711))
+    reached: list[Any] = []
+    table = guard.protect({4711: lambda connection, request: reached.append(request)})
+    for host, who in ((HOST, OPERATOR), ("10.9.9.9", USER)):
+        peer: Any = ListConnection(f"{host}:1")
+        with pytest.raises(AccessDeniedError, match="request code=4711 is none"):
+            table[4711](peer, signed(who, 4711))
+    assert not reached
 
 
 def test_white_addresses_need_no_signature(guard: Guard) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ledgermq.broker.access.addresses import AddressPattern
+from ledgermq.access.addresses import AddressPattern
 from ledgermq.broker.access.rules import AccessRules, Permission, allows, parse_rules
 from ledgermq.state.errors import AccessRulesError
 
@@ -81,6 +81,7 @@ def test_keys_that_yaml_takes_for_numbers_are_texts() -> None:
         ({"accounts": {"a": 1}}, "accounts is no list"),
         ({"accounts": ["a"]}, "an account is no mapping"),
         ({"accounts": [{"secretKey": "secret-1"}]}, "accessKey is missing"),
+        ({"accounts": [account(secretKey=["secret-1"])]}, "secretKey is no text"),
         ({"accounts": [account(secretKey="short")]}, "secretKey has 5 characters"),
         ({"accounts": [account(), account()]}, "two accounts have the accessKey 'orders-app'"),
         ({"accounts": [account(admin="yes")]}, "admin is 'yes', allowed are true and false"),

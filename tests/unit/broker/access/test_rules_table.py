@@ -10,8 +10,10 @@ from twisted.python.failure import Failure
 
 from ledgermq.broker.access.rules import AccessRules, parse_rules
 from ledgermq.broker.access.rules_file import read_rules, write_rules
+from ledgermq.broker.access.rules_seal import RulesSeal
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.dledger.store.keeper import Keeper
+from ledgermq.protocol.group_secret import GroupSecret
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import AccessRulesError
 from tests.unit.broker.parts import Parts
@@ -40,6 +42,8 @@ dataVersion:
   timestamp: 1636000000000
 """
 ONE = "accounts: [{accessKey: orders-app, secretKey: secret-1}]"
+# Of all members.
+SEAL = RulesSeal(GroupSecret(b"s" * 32))
 TWO = ONE.replace("]", ", {accessKey: second-app, secretKey: secret-2}]")
 
 
@@ -57,9 +61,16 @@ def put(path: Path, text: str, at_ms: int) -> None:
 
 def loaded(path: Path, text: str = ONE, at_ms: int = 1000) -> RulesTable:
     put(path, text, at_ms)
-    table = RulesTable(path, lambda: 5000)
+    table = RulesTable(path, lambda: 5000, seal=SEAL)
     table.load()
     return table
+
+
+def shared(table: RulesTable) -> dict[str, Any]:
+    """What a table tells the other members, opened, and when it was changed."""
+    record = table.to_record()
+    assert record is not None
+    return {**SEAL.open(record)[0], "changed": record["changed"]}
 
 
 def ended(change: Deferred[None]) -> None:
@@ -202,7 +213,9 @@ def test_change_that_no_start_would_read_is_none(path: Path) -> None:
 
 
 def record_of(path: Path, text: str, at_ms: int) -> dict[str, Any]:
-    return loaded(path, text, at_ms).to_record()
+    record = loaded(path, text, at_ms).to_record()
+    assert record is not None
+    return dict(record)
 
 
 def test_member_takes_over_newer_rules_and_writes_them(path: Path, tmp_path: Path) -> None:
@@ -210,9 +223,9 @@ def test_member_takes_over_newer_rules_and_writes_them(path: Path, tmp_path: Pat
     table = loaded(path)
     table.follow(record)
     assert keys(table) == ["orders-app", "second-app"]
-    restarted = RulesTable(path, lambda: 0)
+    restarted = RulesTable(path, lambda: 0, seal=SEAL)
     restarted.load()
-    assert keys(restarted) == keys(table) and restarted.to_record() == table.to_record()
+    assert keys(restarted) == keys(table) and shared(restarted) == shared(table)
 
 
 def test_record_that_comes_again_does_not_undo_an_edit(path: Path, tmp_path: Path) -> None:
@@ -221,7 +234,7 @@ def test_record_that_comes_again_does_not_undo_an_edit(path: Path, tmp_path: Pat
     table = loaded(path)
     table.follow(record)
     put(path, ONE, 2500)
-    restarted = RulesTable(path, lambda: 0)
+    restarted = RulesTable(path, lambda: 0, seal=SEAL)
     restarted.load()
     restarted.follow(record)
     assert keys(restarted) == ["orders-app"]
@@ -230,14 +243,26 @@ def test_record_that_comes_again_does_not_undo_an_edit(path: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "change", [{"rules": None}, {"rules": {"accounts": [{}]}}, {"changed": "x"}, {"changed": None}]
+    "change", [{"changed": "x"}, {"changed": None}, {"changed": True}, {"sealed": None}]
 )
 def test_record_that_makes_no_sense_is_left_out(
     path: Path, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     table = loaded(path)
     table.follow({**record_of(tmp_path / "leader.yml", TWO, 2000), **change})
-    assert keys(table) == ["orders-app"]
+    assert keys(table) == ["orders-app"] and table.alarm is None
+    assert [entry.name for entry in path.parent.glob("*.taking")] == []
+
+
+@pytest.mark.parametrize("rules", [{"rules": None}, {"rules": {"accounts": [{}]}}, {}])
+def test_sealed_rules_that_make_no_sense_are_kept_and_not_in_force(
+    path: Path, rules: dict[str, Any]
+) -> None:
+    table = loaded(path)
+    record = SEAL.seal(rules, 2000)
+    table.follow(record)
+    assert keys(table) == ["orders-app"] and "not in force here" in (table.alarm or "")
+    assert table.to_record() == record
 
 
 def test_rules_count_also_where_the_file_cannot_be_written(path: Path, tmp_path: Path) -> None:
@@ -259,13 +284,13 @@ def test_edit_of_the_leaders_file_reaches_all_members(tmp_path: Path) -> None:
     assert leader.state.access is not None and follower.state.access is not None
     leader.commit_state()
     put(files[0], TWO, 2000)
-    leader.state.reload_access()
+    leader.state.access_changes.reload()
     for index, body in enumerate(leader.commit_state()):
         follower.state.apply(body, index)
     assert keys(follower.state.access) == ["orders-app", "second-app"]
     assert "second-app" in files[1].read_text()
     put(files[1], ONE, 3000)
-    follower.state.reload_access()
+    follower.state.access_changes.reload()
     assert keys(follower.state.access) == ["orders-app"], "an edit counts where it was made"
     assert follower.commit_state() == [], "a follower writes nothing"
 
@@ -273,7 +298,7 @@ def test_edit_of_the_leaders_file_reaches_all_members(tmp_path: Path) -> None:
 def test_snapshot_of_a_leader_brings_its_rules(tmp_path: Path) -> None:
     leader = with_rules(Parts(), tmp_path / "leader.yml")
     put(tmp_path / "leader.yml", TWO, 2000)
-    leader.state.reload_access()
+    leader.state.access_changes.reload()
     follower = with_rules(Parts(), tmp_path / "follower.yml")
     # A member without access control leaves the rules out.
     plain = Parts()
@@ -363,29 +388,12 @@ def test_rules_of_the_leader_count_at_once_and_are_written_by_the_keeper(
     table.follow(record)
     assert keys(table) == ["orders-app", "second-app"] and running.syncs == []
     assert not table.reload(), "the old files are no edit"
-    refused = table.change_account("orders-app", lambda rules: rules)
     running.finish_all()
-    with pytest.raises(AccessRulesError, match="are being written"):
-        ended(refused)
     assert running.syncs == [True, True], "the note, and the file"
     assert not table.reload()
-    restarted = RulesTable(path, lambda: 0)
+    restarted = RulesTable(path, lambda: 0, seal=SEAL)
     restarted.load()
-    assert restarted.to_record() == table.to_record()
-
-
-def test_rules_of_the_leader_win_over_a_change_that_is_being_written(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = record_of(tmp_path / "leader.yml", TWO, 9000)
-    running = Running(path, monkeypatch)
-    table = running.table
-    change = table.change(lambda _: parse_rules({}))
-    table.follow(record)
-    running.finish_all()
-    with pytest.raises(AccessRulesError, match="from a leader meanwhile"):
-        ended(change)
-    assert sorted(read_rules(path).rules.accounts) == keys(table) == ["orders-app", "second-app"]
+    assert shared(restarted) == shared(table)
 
 
 def test_keeper_is_well_after_rules_that_cannot_be_written(

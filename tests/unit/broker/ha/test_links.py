@@ -228,3 +228,11 @@ def test_a_silent_master_is_given_up() -> None:
     assert link.is_silent(20_001)
     link.receive(encode_frame(0, b""), 20_001)
     assert not link.is_silent(40_001)
+
+
+def test_a_frame_at_a_place_that_no_log_reaches_is_refused() -> None:
+    """An empty slave begins where its master's first frame does, and would never get back."""
+    assert FrameReader().feed(encode_frame(1 << 62, b"x")) == [Frame(1 << 62, b"x")]
+    for offset in ((1 << 62) + 1, 2**63 - 1):
+        with pytest.raises(ReplicationError, match=f"at offset {offset}"):
+            FrameReader().feed(encode_frame(offset, b"x"))

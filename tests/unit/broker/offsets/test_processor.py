@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from ledgermq.broker.offsets.processor import OffsetProcessor
 from ledgermq.protocol.codes import RequestCode, ResponseCode
@@ -18,12 +19,14 @@ from ledgermq.protocol.headers import (
 from ledgermq.state.errors import (
     GroupNotFoundError,
     InvalidRequestError,
+    NotFoundError,
     ServiceUnavailableError,
     SystemBusyError,
     TopicNotFoundError,
 )
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
+from ledgermq.state.under_way import OnCommitted
 from tests.unit.broker.parts import ListConnection, Parts
 
 
@@ -62,8 +65,10 @@ class Bench:
         )
         return self.processor.update(self.connection, command)
 
-    def query(self) -> Any:
-        header = QueryConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0)
+    def query(self, group: str = "g", *, zero_if_none: bool = True) -> Any:
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=group, topic="T", queue_id=0, set_zero_if_not_found=zero_if_none
+        )
         command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
         return self.processor.query(self.connection, command)
 
@@ -76,7 +81,10 @@ def answers_of(*waiting: Deferred[Any]) -> list[Any]:
     return answers
 
 
-def offset_in(answer: RemotingCommand) -> int:
+def offset_in(answer: RemotingCommand | Deferred[Any]) -> int:
+    if isinstance(answer, Deferred):
+        [answer] = answers_of(answer)
+    assert isinstance(answer, RemotingCommand)
     return answer.header(QueryConsumerOffsetResponseHeader).offset
 
 
@@ -114,11 +122,115 @@ def test_who_asks_a_leader_that_is_lost_meanwhile_is_not_told_an_old_offset() ->
     bench.parts.leadership.changed("FOLLOWER", 2, "n1")
     bench.parts.state.follow()
     bench.parts.turn.end()
-    [failure] = answers
-    assert failure.check(ServiceUnavailableError) is ServiceUnavailableError
+    # Clients of 4.9 would take an error for "there is none", and begin at the end.
+    assert answers == [None]
     # What is told from now on is the leader's.
     bench.update(9, one_way=True)
     assert len(bench.relayed) == 1
+
+
+def confirmations_of(bench: Bench) -> list[OnCommitted]:
+    """Who waits, from now on, until it is certain that this member leads."""
+    waiting: list[OnCommitted] = []
+    bench.parts.state.confirm_lead = waiting.append
+    return waiting
+
+
+def test_a_leader_answers_when_it_is_certain_that_it_led_when_it_was_asked() -> None:
+    bench = Bench()
+    bench.update(5, one_way=True)
+    bench.parts.state.commits.propose()
+    bench.parts.commit_state()
+    waiting = confirmations_of(bench)
+    first, second = answers_of(bench.query()), answers_of(bench.query())
+    assert first == second == []
+    waiting[0](None)
+    assert [offset_in(answer) for answer in first] == [5] and second == []
+    waiting[1](ServiceUnavailableError("another member leads"))
+    assert second == [None]
+
+
+def test_an_offset_that_was_on_its_way_is_told_when_that_is_certain_too() -> None:
+    """A majority may have acknowledged it before the question, and elected another leader since."""
+    bench = Bench()
+    bench.update(9, one_way=True)
+    waiting = confirmations_of(bench)
+    answers = answers_of(bench.query())
+    bench.parts.turn.end()
+    bench.parts.commit_state()
+    assert answers == [] and len(waiting) == 1
+    waiting[0](None)
+    assert [offset_in(answer) for answer in answers] == [9]
+
+
+def follower() -> tuple[Bench, list[OnCommitted]]:
+    """One that has applied an offset of 5, and who waits until it knows that it is up to date."""
+    bench = Bench()
+    bench.update(5, one_way=True)
+    bench.parts.state.commits.propose()
+    bench.parts.commit_state()
+    waiting: list[OnCommitted] = []
+    bench.parts.leadership.confirm_read = waiting.append
+    bench.parts.leadership.changed("FOLLOWER", 2, "n1")
+    return bench, waiting
+
+
+_NOT_KNOWN = ServiceUnavailableError("this member may be behind")
+
+
+def test_a_follower_answers_when_it_knows_that_it_is_up_to_date() -> None:
+    bench, waiting = follower()
+    answers, of_others = answers_of(bench.query()), answers_of(bench.query("o", zero_if_none=False))
+    assert answers == of_others == []
+    # What its leader had committed when it was asked.
+    bench.parts.state.offsets.put({"T@g": {0: 9}})
+    for done in waiting:
+        done(None)
+    assert [offset_in(answer) for answer in answers] == [9]
+    # Now it is known, too, that there is none.
+    assert isinstance(of_others[0], Failure) and of_others[0].check(NotFoundError)
+
+
+def test_a_follower_whose_leader_does_not_answer_tells_what_it_knows_as_a_slave_does() -> None:
+    bench, waiting = follower()
+    answers, of_others = answers_of(bench.query()), answers_of(bench.query("o", zero_if_none=False))
+    for done in waiting:
+        done(_NOT_KNOWN)
+    assert [offset_in(answer) for answer in answers] == [5]
+    # Of others it may have to hear yet: a consumer that is told "none" begins at the end.
+    assert of_others == [None]
+
+
+def test_nobody_answers_while_no_leader_is_known() -> None:
+    bench, waiting = follower()
+    answers = answers_of(bench.query())
+    bench.parts.leadership.changed("CANDIDATE", 3, None)
+    waiting.pop()(_NOT_KNOWN)
+    assert answers == [None]
+
+
+def test_a_follower_that_leads_by_then_answers_as_a_leader() -> None:
+    bench, waiting = follower()
+    answers, later = answers_of(bench.query()), answers_of(bench.query())
+    bench.parts.leadership.changed("LEADER", 3, "n0")
+    waiting[0](_NOT_KNOWN)
+    assert answers == [None]
+    bench.parts.leadership.serve()
+    confirming = confirmations_of(bench)
+    waiting[1](_NOT_KNOWN)
+    assert later == []
+    confirming.pop()(None)
+    assert [offset_in(answer) for answer in later] == [5]
+
+
+def test_a_slave_without_a_ledger_asks_nobody() -> None:
+    bench, waiting = follower()
+    bench.parts.leadership.is_slave = True
+    assert offset_in(bench.query()) == 5
+    with pytest.raises(NotFoundError):
+        bench.query(group="other", zero_if_none=False)
+    bench.parts.leadership.changed("CANDIDATE", 2, None)
+    assert bench.query() is None and waiting == []
 
 
 @pytest.mark.parametrize("one_way", [False, True])

@@ -94,6 +94,46 @@ class ParkedPullTests(SynchronousTestCase):
         self.assertEqual(answers[1].remark, "ZeroDivisionError: a bug")
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
+    def test_pulls_that_one_message_wakes_are_spread_over_turns(self) -> None:
+        now_ms, later = [0.0], []
+
+        def clock_ms() -> float:
+            now_ms[0] += 2
+            return now_ms[0]
+
+        pulls = PullProcessor(
+            self.parts.config,
+            self.parts.leadership,
+            self.parts.state,
+            self.parts.clients,
+            self.store,
+            self.parts.parked,
+            clock_ms,
+            1 << 30,
+            Statistics("C", 0),
+            soon=later.append,
+        )
+        others = [ListConnection() for _ in range(50)]
+        for other in others:
+            connection: Any = other
+            self.assertIsNone(pulls.pull(connection, pull_of(3)))
+        others[40].is_open = False
+        pulls.messages_dispatched([("T", 3, 6, 0)])
+        answered = [len(other.take()) for other in others]
+        self.assertTrue(0 < sum(answered) < 25)
+        # What is woken meanwhile waits behind, and one call is enough for all.
+        pulls.messages_dispatched([("T", 0, 6, 0)])
+        self.assertEqual(len(later), 1)
+        turns_count = 0
+        while later:
+            later.pop()()
+            turns_count += 1
+        self.assertTrue(3 < turns_count < 50)
+        for index, other in enumerate(others):
+            answered[index] += len(other.take())
+        self.assertEqual(answered, [1] * 40 + [0] + [1] * 9)
+        self.assertEqual(len(self.connection.take()), 1)
+
     def test_corrected_offset_is_told_in_a_topic_but_not_without_end(self) -> None:
         for _ in range(50):
             answer = self.pulls.pull(self.connection, pull_of(1, 99))

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
@@ -13,8 +15,10 @@ from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.registration.announcements import Announcements
 from ledgermq.broker.registration.name_server import NameServer
 from ledgermq.namesrv.config import load_namesrv_config
+from ledgermq.namesrv.guard import Guard
 from ledgermq.namesrv.kv_table import KvTable
 from ledgermq.namesrv.processors import Processors
+from ledgermq.namesrv.registrations import RouteLimits
 from ledgermq.namesrv.route_table import RouteTable
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
@@ -119,12 +123,20 @@ class OwnNameServer:
     """LedgerMQ's."""
 
     def __init__(self, folder: Path) -> None:
-        self.routes = RouteTable(expires_after_ms=120_000, topics_max=50_000, brokers_max=10)
-        kv = KvTable(folder / "kv.json")
-        self.processors = Processors(load_namesrv_config(None, {}), self.routes, kv, lambda: 0.0)
+        limits = RouteLimits(topics_max=50_000, brokers_max=10)
+        self.routes = RouteTable(expires_after_ms=120_000, limits=limits)
+        kv = KvTable(folder / "kv.json", maybeDeferred, Clock())
+        guard = Guard(None, route_needs_account=False)
+        config = load_namesrv_config(None, {})
+        self.processors = Processors(config, self.routes, kv, guard, lambda: 0.0)
+        self.peer_host = "10.0.0.1"
+        self.certificate_names = ()
+        self.is_trusted = False
 
     def answer(self, command: RemotingCommand) -> RemotingCommand:
-        return self.processors.answer(command, self)
+        answer = self.processors.answer(command, self)
+        assert isinstance(answer, RemotingCommand)
+        return answer
 
 
 class Rig:

@@ -166,6 +166,19 @@ def test_read_of_nothing_says_why() -> None:
     assert result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
+def test_read_stops_within_a_run_when_its_time_is_over_and_passes_what_it_looked_at() -> None:
+    queue, looks = Queue(100), iter(range(100))
+    result = read_matching(queue.read, 3, 32, compile_sql("n = 90"), lambda: next(looks) < 6)
+    assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
+    assert result.next_begin_offset == 10
+    looks = iter(range(100))
+    result = read_matching(queue.read, 3, 32, compile_sql("n > 4"), lambda: next(looks) < 3)
+    assert result.parts == queue.records[5:7] and result.next_begin_offset == 7
+    # One at least.
+    result = read_matching(queue.read, 3, 32, compile_sql("n = 90"), lambda: False)
+    assert result.next_begin_offset == 4
+
+
 def test_read_looks_at_a_bounded_number() -> None:
     queue = Queue(5000)
     result = read_matching(queue.read, 0, 32, compile_sql("n = 4999"))

@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from ledgermq.broker.config.broker_config import load_broker_config
-from ledgermq.broker.storage.storage import LedgerStorage
+from ledgermq.broker.storage.ledger_storage import LedgerStorage
 from ledgermq.commitlog import StoreLostError
 from ledgermq.dledger.store.errors import StoreFailedError
 from tests.unit.broker.parts import Parts

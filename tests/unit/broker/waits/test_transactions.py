@@ -8,6 +8,7 @@ import pytest
 from ledgermq.broker.records.half_messages import (
     HALF_GROUP,
     HalfMessage,
+    account_mark,
     committed_message,
     ended_offsets,
     half_from,
@@ -140,11 +141,18 @@ class Bench:
     def _ask(self, half: HalfMessage, copy: AppendMessage, result: AppendResult) -> None:
         self.asked.append((copy.body, result.queue_offset))
 
-    def send(self, body: bytes, *, born_ms: int | None = None, **properties: str) -> HalfMessage:
+    def send(
+        self,
+        body: bytes,
+        *,
+        born_ms: int | None = None,
+        account: str | None = None,
+        **properties: str,
+    ) -> HalfMessage:
         text = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
         born_ms = self.now_ms if born_ms is None else born_ms
         plain = AppendMessage("Real", 3, 1, 5, born_ms, HOST, HOST, 0, 0, body, text.encode())
-        [result] = self.log.store([half_message(plain)])
+        [result] = self.log.store([half_message(plain, account)])
         half = half_from(self.log.records[result.physical_offset])
         assert half is not None
         return half
@@ -391,6 +399,38 @@ def test_new_leader_knows_which_copies_belong_together() -> None:
     assert bench.end(other) == [None]
     bench.walk()
     assert len(bench.asked) == 1 and bench.log.bodies("Real", 3) == [b"1", b"2"]
+
+
+def test_unique_key_of_another_account_names_none_of_its_copies() -> None:
+    """An end by the thief's own half message once ended the other one after a change of leaders."""
+    bench = Bench()
+    own = bench.send(b"stolen", account="thief", UNIQ_KEY="A")
+    bench.send(b"paid", account="shop", UNIQ_KEY="A")
+    bench.walk()
+    victim = bench.copy_of(bench.send(b"x")), bench.log.bodies(names.HALF_TOPIC)
+    assert victim[1].count(b"paid") == 2
+    bench.lead_again()
+    assert bench.end(own, commits=False) == [None]
+    shops = [
+        offset for offset, body in enumerate(bench.log.bodies(names.HALF_TOPIC)) if body == b"paid"
+    ]
+    ended = [int(text) for text in bench.log.bodies(names.HALF_DONE_TOPIC)]
+    assert ended and not set(ended) & set(shops)
+
+
+def test_account_of_a_half_message_stays_with_it_and_reaches_no_consumer() -> None:
+    bench = Bench()
+    half = bench.send(
+        b"paid", account="shop", LEDGERMQ_ACCOUNT="thief", TRANSACTION_CHECK_TIMES="14",
+        TRAN_PREPARED_QUEUE_OFFSET="0", A="b",
+    )  # fmt: skip
+    assert half.account_mark == account_mark("shop") and not half.is_copy
+    bench.walk()
+    copy = bench.copy_of(half)
+    assert copy.check_count == 1 and copy.account_mark == account_mark("shop")
+    properties = decode_properties(committed_message(copy).properties)
+    assert "LEDGERMQ_ACCOUNT" not in properties and properties["A"] == "b"
+    assert bench.send(b"open", LEDGERMQ_ACCOUNT="thief").account_mark is None
 
 
 def test_end_without_a_copy_that_is_open_is_stored() -> None:

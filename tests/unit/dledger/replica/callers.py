@@ -33,6 +33,7 @@ from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport import CommandProtocol
+from ledgermq.protocol.transport.refusals import Refusals
 
 CODEC = EntryCodec(crc32c)
 SEGMENT_BYTES = 1 << 20
@@ -67,6 +68,7 @@ class FakeMember:
         self.error: Exception | None = None
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1", "n2"), lambda: self.own_formats)
+        self.refusals = Refusals("n0", lambda: self.now_ms / 1000)
 
     def message_received(self, message: Message) -> None:
         self.messages.append(message)

@@ -18,6 +18,7 @@ from ledgermq.dledger.store.memory_store import DLedgerMemoryStore
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.transport.refusals import Refusals
 
 SEGMENT_BYTES = 4096
 
@@ -31,6 +32,7 @@ class Rig:
         self.term = 1
         self.found: list[str] = []
         self.formats = GroupFormats("n0", ("n1",))
+        self.refusals = Refusals("n0", self.clock.seconds)
         config = ReplicaConfig(group="g", self_id="n0", peers=peers)
         self.connections = Connections(
             self.clock,

@@ -325,7 +325,8 @@ def test_member_with_a_store_in_memory_has_lost_what_it_promised_to_keep() -> No
     for peer_id in ("n1", "n2"):
         rig.replica.dialect_found(peer_id, PeerDialect.LEDGERMQ)
     assert not rig.replica.is_recovering
-    assert rig.replica.birth is None
+    view = rig.replica.view()
+    assert view is not None and view.birth is None
     beat = HeartBeatRequest(
         term=2, sender="n1", target="n0", commit_index=None, read_round=1, birth=birth
     )

@@ -298,13 +298,14 @@ def wire_json_answer(request_id: int) -> PushResponse:
 
 
 def test_metadata_names_leader_and_peers() -> None:
+    """And the term, which who hands the leadership over has to name."""
     ((_, _, body),) = Rig().connect().ask_json(50000, leaderId=None, localId=None)
     assert body == {
         "code": 200,
         "group": "g",
         "leaderId": "n0",
         "peers": {"n0": "h:1", "n1": "h:2", "n2": "h:3"},
-        "term": -1,
+        "term": 1,
     }
 
 
@@ -414,6 +415,21 @@ def test_tool_hears_who_leads_after_a_transfer(leader_id: str, code: int) -> Non
     assert rig.clients.deadline_ms() == float("inf")
 
 
+def test_who_asked_for_another_leader_is_told() -> None:
+    """Whoever may use the port of the ledger changes who leads, without an account."""
+    rig = Rig()
+    told: list[tuple[str, str, str | None]] = []
+    rig.clients.on_hand_over = lambda *words: told.append(words)
+    caller = rig.connect()
+    ask_to_hand_over(caller)
+    rig.member.term, rig.member.leader_id = 2, "n2"
+    rig.clients.look_at_transfer()
+    rig.member.error = NotLeaderError("n2", 2)
+    ask_to_hand_over(caller, term=2)
+    (_, target, done), (_, _, failed) = told
+    assert (target, done) == ("n2", None) and str(failed).startswith("NOT_LEADER: ")
+
+
 def test_tool_hears_why_a_transfer_failed() -> None:
     rig = Rig()
     caller = rig.connect()
@@ -462,7 +478,7 @@ def test_a_greeting_is_answered_with_what_this_member_reads() -> None:
     rig.member.own_formats = Formats(3, 2)
     answer = rig.connect().greet(reads=2)
     assert answer.code == 0
-    assert wire_binary.decode_hello_answer(answer.body) == Formats(3, 2)
+    assert wire_binary.decode_hello_answer(answer.body).formats == Formats(3, 2)
 
 
 @pytest.mark.parametrize(
@@ -480,7 +496,7 @@ def test_members_of_which_one_does_not_read_the_other_are_not_joined(
     caller = rig.connect()
     answer = caller.greet(**told)
     assert answer.code == DLedgerCode.UNSUPPORTED and reason in (answer.remark or "")
-    assert wire_binary.decode_hello_answer(answer.body) == own
+    assert wire_binary.decode_hello_answer(answer.body).formats == own
     assert not rig.listener.is_connected("n1")
     assert reason in (rig.member.formats.alarm or "")
     caller.send(binary(COMMIT))

@@ -30,6 +30,7 @@ from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.transport import TurnOutput
+from ledgermq.protocol.transport.refusals import Refusals
 
 COMMIT = CommitRequest(term=2, sender="n0", target="n1", commit_index=4, request_id=9)
 BEAT = HeartBeatRequest(term=2, sender="n0", target="n1", commit_index=4, read_round=9)
@@ -48,6 +49,7 @@ class Rig:
         self.refused: list[str] = []
         self.own_formats = Formats()
         self.formats = GroupFormats("n0", ("n1",), lambda: self.own_formats)
+        self.refusals = Refusals("n0", self.clock.seconds)
         self.output = TurnOutput(self.clock)
         config = ReplicaConfig(group="g", self_id="n0", peers=f"n0-h:1;n1-{host}:2", **changes)
         self.peer = Peer(

@@ -16,9 +16,12 @@ from ledgermq.dledger.messages import (
     DLedgerCode,
     HeartBeatRequest,
     HeartBeatResponse,
+    LinkMessage,
     Message,
     PushKind,
     PushResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
     TransferRequest,
     TransferResponse,
     TruncateRequest,
@@ -51,7 +54,7 @@ def frame_of(message: Message) -> RemotingCommand:
     return decode_command(frame)
 
 
-def read(code: int, body: bytes, chain_crc: int | None = 99) -> Message:
+def read(code: int, body: bytes, chain_crc: int | None = 99) -> LinkMessage:
     return wire_binary.decode(
         code, body, sender="n0", target="n1", codec=CODEC, chain_crc_of=lambda _: chain_crc
     )
@@ -82,7 +85,7 @@ REPORT = BirthReport(
     standing=Standing.NEW,
     birth=BIRTH,
 )
-MESSAGES: list[Message] = [
+MESSAGES: list[LinkMessage] = [
     VoteRequest(term=4, sender="n0", target="n1", last_index=-1, last_term=-1, pre_vote=True),
     VoteResponse(
         term=4, sender="n0", target="n1", result=VoteResult.ACCEPT, round_term=5, pre_vote=True
@@ -145,11 +148,14 @@ MESSAGES: list[Message] = [
     REPORT,
     replace(REPORT, standing=Standing.LOST, wants_answer=False, birth=None),
     replace(REPORT, birth=replace(BIRTH, is_agreed=False)),
+    ReadIndexRequest(term=4, sender="n0", target="n1", number=2**40),
+    ReadIndexResponse(term=4, sender="n0", target="n1", number=9, commit_index=None),
+    ReadIndexResponse(term=4, sender="n0", target="n1", number=9, commit_index=-1),
 ]
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_message_comes_back_equal(message: Message) -> None:
+def test_message_comes_back_equal(message: LinkMessage) -> None:
     command = frame_of(message)
     assert command.is_one_way
     assert read(command.code, command.body) == message
@@ -164,6 +170,16 @@ def test_birth_has_its_drawn_layout() -> None:
     body = pack(">qqqq?B", 4, 2**62, 11, 0, True, 1)
     body += pack(">?16s", True, bytes.fromhex(BIRTH.group_id)) + b"n0;n1;n2"
     assert read(52015, body) == REPORT
+
+
+def test_questions_of_followers_have_their_drawn_layout() -> None:
+    asked = ReadIndexRequest(term=4, sender="n0", target="n1", number=9)
+    assert read(52017, pack(">qq", 4, 9)) == asked
+    answer = ReadIndexResponse(term=4, sender="n0", target="n1", number=9, commit_index=7)
+    assert read(52018, pack(">qqq", 4, 9, 7)) == answer
+    for code, size in ((52017, 17), (52018, 23)):
+        with pytest.raises(RemoteProtocolError, match="READ_INDEX"):
+            read(code, bytes(size))
 
 
 @pytest.mark.parametrize("standing", [0, 4, 255])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgermq.dledger.disk_job import do_now
 from ledgermq.dledger.store.errors import DiskFullError, StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem, RealFileSystem
 from ledgermq.dledger.store.segment import Segment, segment_name
@@ -117,15 +118,21 @@ def test_reset_begins_anywhere(tmp_path: Path) -> None:
     segments.close()
 
 
+def create_next(segments: Segments) -> None:
+    start = segments.next_start()
+    assert start is not None
+    do_now(segments.begin_create([start]))
+
+
 def test_a_file_made_ahead_is_used_or_removed(tmp_path: Path) -> None:
     segments = make_segments(tmp_path)
     segments.append(b"x" * 80)
-    segments.prepare_next()
+    create_next(segments)
     assert (tmp_path / "log" / segment_name(100)).exists()
     assert segments.starts == (0,)
     segments.append(b"x" * 30)
     assert segments.starts == (0, 100)
-    segments.prepare_next()
+    create_next(segments)
     segments.close()
     assert not (tmp_path / "log" / segment_name(200)).exists()
 

@@ -79,7 +79,7 @@ def test_a_first_file_that_another_program_removed_is_no_damage_then_or_later(
     first = without_first_file(tmp_path)
     # As when Java has run: its checkpoint is none that our claim names.
     for name in ("checkpoint", "checkpoint.bak"):
-        (tmp_path / "dledger-n0" / name).write_bytes(b"committedIndex=19\nendIndex=19\n\n")
+        (tmp_path / "dledger-n0" / name).write_bytes(b"#Java\ncommittedIndex=19\nendIndex=19\n")
     for _ in range(2):
         store = make_store(tmp_path)
         store.open()

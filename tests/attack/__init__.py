@@ -1,0 +1,1 @@
+"""Attacks on brokers, name servers and members."""

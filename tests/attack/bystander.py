@@ -1,0 +1,103 @@
+"""A well-behaved client beside an attack, in its own process: one message, its answer, a pause.
+
+`python -m tests.attack.bystander ADDRESS TOPIC FIRST` sends messages whose bodies are numbers from
+FIRST on until its standard input ends, and prints what became of them as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.e2e.wire_client import WireClient
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PAUSE_S: Final = 0.005
+_PATIENCE_S: Final = 300.0
+_BODY_BYTES: Final = 1024
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a bystander saw of a broker."""
+
+    # Milliseconds of each send, in order.
+    waits_ms: list[float]
+    # Numbers of messages that were acknowledged, and how many were refused.
+    acknowledged: list[int]
+    refused_count: int
+
+    @property
+    def p99_ms(self) -> float:
+        ordered = sorted(self.waits_ms)
+        return ordered[len(ordered) * 99 // 100] if ordered else float("inf")
+
+    @property
+    def slowest_ms(self) -> float:
+        return max(self.waits_ms, default=float("inf"))
+
+
+class Bystander:
+    """The process, from the beginning to the end of a `with` block."""
+
+    def __init__(self, address: str, topic: str, first: int) -> None:
+        """Starts it; the first body is `first`."""
+        words = [sys.executable, "-m", "tests.attack.bystander", address, topic, str(first)]
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT
+        )
+        self._seen: Seen | None = None
+        assert self._process.stdout is not None
+        # Its first message is answered.
+        assert self._process.stdout.readline() == "begun\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        out, _ = self._process.communicate(timeout=_PATIENCE_S)
+        self._seen = Seen(**json.loads(out))
+
+    @property
+    def seen(self) -> Seen:
+        """What it saw, after the block."""
+        assert self._seen is not None
+        return self._seen
+
+
+def _send_until_told(address: str, topic: str, first: int) -> Seen:
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    waits_ms: list[float] = []
+    acknowledged: list[int] = []
+    number = first
+    with WireClient(address, timeout_s=_PATIENCE_S) as client:
+        while not ended.is_set():
+            begun_s = time.perf_counter()
+            answer = client.send(topic, 0, str(number).encode().ljust(_BODY_BYTES))
+            waits_ms.append((time.perf_counter() - begun_s) * 1000)
+            if answer.code == 0:
+                acknowledged.append(number)
+            if number == first:
+                sys.stdout.write("begun\n")
+                sys.stdout.flush()
+            number += 1
+            ended.wait(_PAUSE_S)
+    return Seen(waits_ms, acknowledged, number - first - len(acknowledged))
+
+
+if __name__ == "__main__":
+    seen = _send_until_told(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    sys.stdout.write(json.dumps(vars(seen)))

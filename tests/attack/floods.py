@@ -1,0 +1,395 @@
+"""Floods against a broker, and the table of what they do.
+
+    python -m tests.attack.floods [--long] [--tree DIRECTORY] [NAME ...]
+
+prints for each flood what the victim used and how a well-behaved client beside it fared, as a table
+for docs/security.md. Each flood is bounded in count and time and ends by itself. `--tree` floods
+the broker of another checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import ssl
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ledgermq.protocol.codes import RequestCode
+from tests.attack.victim import Effect, Flood, Victim
+from tests.e2e.wire_client import half_fields, pull_fields, request, send_fields
+
+_MIB: Final = 1 << 20
+_ONE_WAY: Final = 2
+# The p99 of the client beside may be so many times its quiet one; a quiet one below the floor, in
+# milliseconds, counts as the floor: there the clock of the machine is measured, not the broker.
+TIMES_MAX: Final = 10
+QUIET_FLOOR_MS: Final = 2.0
+# The same for turns of the reactor, in processor time, which does not depend on what else the
+# machine does.
+TURN_FLOOR_MS: Final = 1.0
+
+
+_CONDITION: Final = " AND ".join(
+    ["(" * 20 + "a NOT BETWEEN 1 AND 9 AND b NOT IN ('x','y','z')" + ")" * 20] * 40
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of each."""
+
+    seconds: float
+    held_pulls: int
+    connections: int
+    messages: int
+    frames: int
+    topics: int
+
+
+SHORT: Final = Size(4.0, 5_000, 300, 5_000, 60, 300)
+LONG: Final = Size(15.0, 100_000, 2_000, 200_000, 120, 5_000)
+
+
+def quiet(size: Size) -> Flood:
+    """Nothing; the client is alone."""
+    return lambda victim: _wait(size.seconds)
+
+
+def held_pulls(size: Size) -> Flood:
+    """Pulls that wait for messages, a hundred of each of 8 queues on each connection."""
+
+    def flood(victim: Victim) -> None:
+        with ExitStack() as stack:
+            with victim.connect() as client:
+                assert client.send("held", 0, b"x", defaultTopicQueueNums="8").code == 0
+            for first in range(0, size.held_pulls, 800):
+                client = stack.enter_context(victim.connect())
+                fields = [
+                    # 2: may be held.
+                    pull_fields("held", number % 8, 1, sysFlag="6", suspendTimeoutMillis="100000")
+                    for number in range(first, min(first + 800, size.held_pulls))
+                ]
+                client.write(_pipelined(RequestCode.PULL_MESSAGE, fields))
+            _wait(size.seconds)
+
+    return flood
+
+
+def sql(size: Size) -> Flood:
+    """Pulls whose condition costs the most and holds for no message."""
+    return _sql_pulls(size, [_CONDITION + " AND a IS NULL"])
+
+
+def new_sql(size: Size) -> Flood:
+    """The same, each with a text of its own, so that none is known already."""
+    return _sql_pulls(size, [f"{_CONDITION} AND a{number} IS NULL" for number in range(1000)])
+
+
+def _sql_pulls(size: Size, conditions: Sequence[str]) -> Flood:
+    assert max(map(len, conditions)) <= 4096
+
+    def flood(victim: Victim) -> None:
+        properties = "".join(f"{name}\x01{'77'}\x02" for name in ("a", "b", "c"))
+        with victim.connect() as client:
+            sends = [send_fields("sql", 0, properties=properties, defaultTopicQueueNums="1")] * 2000
+            client.write(_pipelined(RequestCode.SEND_MESSAGE, sends, b"body"))
+            for _ in sends:
+                client.read()
+        fields = [
+            pull_fields(
+                "sql", 0, 0, subscription=conditions[number % len(conditions)],
+                expressionType="SQL92",
+            )
+            for number in range(1000)
+        ]  # fmt: skip
+        _pipeline_for(victim, size.seconds, [_pipelined(RequestCode.PULL_MESSAGE, fields)] * 4)
+
+    return flood
+
+
+def idle_connections(size: Size) -> Flood:
+    """Connections that say nothing."""
+
+    def flood(victim: Victim) -> None:
+        with ExitStack() as stack:
+            for _ in range(size.connections):
+                stack.enter_context(victim.connect())
+            _wait(size.seconds)
+
+    return flood
+
+
+def half_messages(size: Size) -> Flood:
+    """Half messages that nobody ends."""
+    fields = half_fields("nobody", int(time.time() * 1000))
+    sends = [send_fields("halves", 0, **fields)] * size.messages
+    return _sends(sends)
+
+
+def delayed_messages(size: Size) -> Flood:
+    """Messages that are due in a second, all at once."""
+    return _sends([send_fields("later", 0, properties="DELAY\x011\x02")] * size.messages)
+
+
+def tls_handshakes(size: Size) -> Flood:
+    """Handshakes, one after the other, on four threads."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def flood(victim: Victim) -> None:
+        def shake(end_s: float) -> None:
+            host, _, port = victim.program.address.rpartition(":")
+            while time.monotonic() < end_s:
+                try:
+                    with socket.create_connection((host, int(port)), timeout=30) as plain:
+                        context.wrap_socket(plain).close()
+                except OSError:
+                    # Refused, for a limit.
+                    continue
+
+        _in_threads(4, shake, time.monotonic() + size.seconds)
+
+    return flood
+
+
+def one_way(size: Size, connection_count: int = 4) -> Flood:
+    """Sends, requests for lists and unknown requests that want no answer."""
+    body = bytes(100)
+    data = b"".join(
+        request(310, {"a": "g", "b": "ways", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1",
+                      "h": "0", "i": "", "j": "0", "k": "false"}, body, flag=_ONE_WAY)
+        + request(RequestCode.GET_ALL_TOPIC_CONFIG.value, {}, flag=_ONE_WAY)
+        + request(9999, {}, flag=_ONE_WAY)
+        for _ in range(1000)
+    )  # fmt: skip
+    return lambda victim: _pipeline_for(victim, size.seconds, [data] * connection_count)
+
+
+def unfinished_frames(size: Size) -> Flood:
+    """Frames of 15 MiB of which the last byte never comes."""
+    begun = struct.pack(">i", 15 * _MIB) + bytes(15 * _MIB - 1)
+
+    def flood(victim: Victim) -> None:
+        with ExitStack() as stack:
+            for _ in range(size.frames):
+                stack.enter_context(victim.connect()).write(begun)
+            _wait(1.0)
+
+    return flood
+
+
+def slow_loris(size: Size) -> Flood:
+    """Frames that come byte by byte."""
+
+    def flood(victim: Victim) -> None:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(victim.connect()) for _ in range(size.connections)]
+            for client in clients:
+                client.write(struct.pack(">i", 1000))
+            end_s = time.monotonic() + size.seconds
+            while time.monotonic() < end_s:
+                for client in clients:
+                    client.write(b"\0")
+                _wait(0.2)
+
+    return flood
+
+
+def list_requests(size: Size) -> Flood:
+    """Requests for lists in a pipeline, of connections that close without reading."""
+
+    def flood(victim: Victim) -> None:
+        with victim.connect() as client:
+            for number in range(size.topics):
+                client.ask_later(
+                    RequestCode.UPDATE_AND_CREATE_TOPIC.value,
+                    {"topic": f"listed-{number}", "defaultTopic": "TBW102", "readQueueNums": "1",
+                     "writeQueueNums": "1", "perm": "6", "topicFilterType": "SINGLE_TAG",
+                     "topicSysFlag": "0", "order": "false"},
+                )  # fmt: skip
+            for _ in range(size.topics):
+                client.read()
+        lists = _pipelined(RequestCode.GET_ALL_TOPIC_CONFIG, [{}] * 3000)
+        for _ in range(10):
+            with victim.connect() as client:
+                client.write(lists)
+        # They read a little, and slowly.
+        _pipeline_for(victim, size.seconds, [lists] * 4)
+
+    return flood
+
+
+def heart_beats(size: Size) -> Flood:
+    """Heart beats of 3.8 MB, each with 20,000 groups of its own."""
+
+    def flood(victim: Victim) -> None:
+        with victim.connect() as client:
+            for number in range(3):
+                groups = [
+                    {"groupName": f"g-{number}-{group}", "consumeType": "CONSUME_PASSIVELY",
+                     "messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+                     "subscriptionDataSet": []}
+                    for group in range(20_000)
+                ]  # fmt: skip
+                body = json.dumps({"clientID": "c", "consumerDataSet": groups}).encode()
+                client.ask_later(RequestCode.HEART_BEAT.value, {}, body)
+            for _ in range(3):
+                client.read()
+
+    return flood
+
+
+def many_keys(size: Size) -> Flood:
+    """A hundred messages of 7,900 keys each."""
+    keys = " ".join(f"{number:03x}" for number in range(7900))
+    sends = [send_fields("keyed", 0, properties=f"KEYS\x01{keys}\x02")] * 100
+
+    def flood(victim: Victim) -> None:
+        _sends(sends)(victim)
+        _wait(size.seconds)
+
+    return flood
+
+
+FLOODS: Final = (
+    quiet, held_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
+    tls_handshakes, one_way, unfinished_frames, slow_loris, list_requests, heart_beats, many_keys,
+)  # fmt: skip
+
+
+def _wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def _pipelined(code: RequestCode, fields: Sequence[dict[str, str]], body: bytes = b"") -> bytes:
+    return b"".join(
+        request(code.value, given, body, opaque=number) for number, given in enumerate(fields)
+    )
+
+
+def _in_threads(count: int, function: object, *arguments: object) -> None:
+    threads = [
+        threading.Thread(target=function, args=arguments)  # type: ignore[arg-type]
+        for _ in range(count)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _sends(fields: Sequence[dict[str, str]]) -> Flood:
+    """Sends of one connection, a hundred at a time."""
+
+    def flood(victim: Victim) -> None:
+        with victim.connect() as client:
+            for first in range(0, len(fields), 100):
+                some = fields[first : first + 100]
+                client.write(_pipelined(RequestCode.SEND_MESSAGE, some, b"body"))
+                for _ in some:
+                    client.read()
+
+    return flood
+
+
+def _pipeline_for(victim: Victim, seconds: float, floods: Sequence[bytes]) -> None:
+    """Writes bytes again and again, each on a connection of its own, and reads little."""
+    end_s = time.monotonic() + seconds
+
+    def write(data: bytes) -> None:
+        at = 0
+        with _stubborn(victim) as plain:
+            while time.monotonic() < end_s:
+                try:
+                    at = (at + plain.send(data[at : at + 65_536])) % len(data)
+                    plain.recv(4096)
+                except (BlockingIOError, TimeoutError):
+                    _wait(0.01)
+                except OSError:
+                    return
+
+    threads = [threading.Thread(target=write, args=(data,)) for data in floods]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _stubborn(victim: Victim) -> socket.socket:
+    host, _, port = victim.program.address.rpartition(":")
+    plain = socket.create_connection((host, int(port)), timeout=30)
+    plain.setblocking(False)
+    return plain
+
+
+def is_fair(effect: Effect, quiet_ms: float) -> bool:
+    """Tells whether the client beside was served: its p99 is under ten times its quiet one."""
+    return effect.seen.p99_ms < TIMES_MAX * max(quiet_ms, QUIET_FLOOR_MS)
+
+
+def has_short_turns(effect: Effect, quiet: Effect) -> bool:
+    """Tells whether a client beside can be served: turns last no ten times a quiet one."""
+    return effect.turn_ms < TIMES_MAX * max(quiet.turn_ms, TURN_FLOOR_MS)
+
+
+def _row(name: str, effect: Effect, quiet_ms: float) -> str:
+    seen = effect.seen
+    returned = "no" if effect.returned_s is None else f"{effect.returned_s:.0f} s"
+    return (
+        f"| {name.replace('_', ' ')} | {effect.seconds:.0f} s | {effect.cpu_s:.1f} s"
+        f" | {effect.before_mb:.0f} / {effect.peak_mb:.0f} / {effect.after_mb:.0f} MB | {returned}"
+        f" | {len(seen.acknowledged)} of {len(seen.waits_ms)} | {seen.p99_ms:.1f} ms"
+        f" | {seen.slowest_ms:.0f} ms | {'yes' if is_fair(effect, quiet_ms) else 'no'}"
+        f" | {effect.turn_ms:.1f} ms |"
+    )
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("names", nargs="*", help="floods; all of them when none is named")
+    parser.add_argument("--long", action="store_true", help="the numbers of docs/security.md")
+    parser.add_argument("--tree", type=Path, help="checkout whose broker is flooded")
+    options = parser.parse_args()
+    size = LONG if options.long else SHORT
+    quiet_ms = float("inf")
+    _say(
+        "| flood | lasts | processor time | memory before / most / after | back in"
+        " | sends answered beside | p99 | slowest | within ten times | turns |\n"
+        + "|---" * 10
+        + "|"
+    )
+    for make in FLOODS:
+        name = make.__name__
+        if options.names and name not in ("quiet", *options.names):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            victim = Victim(Path(folder), tree=options.tree)
+            with victim.program:
+                victim.wait_until_serving()
+                effect = victim.watch(make(size))
+                lost = victim.lost()
+        if make is quiet:
+            quiet_ms = effect.seen.p99_ms
+        _say(_row(name, effect, quiet_ms))
+        if lost:
+            _say(f"LOST: {len(lost)} acknowledged messages")
+
+
+if __name__ == "__main__":
+    main()

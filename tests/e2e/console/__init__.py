@@ -1,0 +1,1 @@
+"""The console over real clusters: each answer is held to its shape."""

@@ -1,0 +1,164 @@
+"""Members of a group are restarted one after the other: no queue stands still for long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledgermq.client import Message, Producer
+from tests.e2e.up_cluster import UpCluster
+from tests.fault.up_group import small_group, wait_until_whole
+from tests.processes import ChildProcess
+from tests.scenarios import run, until
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPIC = "Rolling"
+QUEUES = 4
+MEMBERS = 3
+# What a hand-over may cost, and as much again for two cores that others use, too.
+STILL_S = 2.0 + 2.0
+# How often each queue gets a message.
+PACE_S = 0.05
+
+MEMBER = """
+import asyncio, sys
+from ledgermq.client import PushConsumer
+
+
+async def handle(message):
+    print(message.queue.queue_id, message.body.decode(), flush=True)
+
+
+async def main():
+    name_server, topic, mode = sys.argv[1:]
+    await PushConsumer(name_server, "roll" + mode, topic, handle, start="first", mode=mode).run()
+
+
+asyncio.run(main())
+"""
+
+
+class Members:
+    """The processes of the group, and when each queue was last consumed."""
+
+    def __init__(self, folder: Path, group: UpCluster, mode: str) -> None:
+        self._folder = folder
+        self._words = [group.name_server, TOPIC + mode, mode]
+        self._logs: list[tuple[Path, int]] = []
+        self._running: list[ChildProcess] = []
+        self.count = 0
+        # Queue -> time of its last message, and the longest pause.
+        self.last_s: dict[int, float] = {}
+        self.still_s: dict[int, float] = {}
+        self.bodies: set[str] = set()
+        self.twice = 0
+
+    def start(self) -> None:
+        log = self._folder / f"member{self.count}.log"
+        self.count += 1
+        log.touch()
+        self._logs.append((log, 0))
+        command = [sys.executable, "-c", MEMBER, *self._words]
+        environment = {"PYTHONPATH": str(ROOT)}
+        self._running.append(ChildProcess(command, log, environment, folder=self._folder))
+
+    async def restart_oldest(self) -> None:
+        """Stops one in order, and starts another in its place, as a deployment does."""
+        oldest = self._running.pop(0)
+        assert await asyncio.to_thread(oldest.stop) == 0, oldest.log_text()
+        self.start()
+
+    def stop(self) -> None:
+        for process in self._running:
+            process.kill()
+
+    async def watch(self) -> None:
+        """Reads what they consume, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            for number, (log, at) in enumerate(self._logs):
+                with log.open() as file:
+                    file.seek(at)
+                    text = file.read()
+                whole = text[: text.rfind("\n") + 1]
+                self._logs[number] = log, at + len(whole.encode())
+                for line in whole.splitlines():
+                    self._consumed(line, loop.time())
+            await asyncio.sleep(0.02)
+
+    def _consumed(self, line: str, now_s: float) -> None:
+        queue, _, body = line.partition(" ")
+        if line.startswith("no connection to "):
+            return  # What its client says of a broker that is not up.
+        assert queue.isdecimal(), line
+        before_s = self.last_s.get(int(queue), now_s)
+        pause_s = now_s - before_s
+        self.still_s[int(queue)] = max(self.still_s.get(int(queue), 0.0), pause_s)
+        self.last_s[int(queue)] = now_s
+        self.twice += body in self.bodies
+        self.bodies.add(body)
+
+
+async def send_on(producer: Producer, topic: str, sent: list[str]) -> None:
+    """Keeps all queues busy, for ever."""
+    number = 0
+    while True:
+        for _ in range(QUEUES):
+            body = f"m{number}"
+            number += 1
+            future = await producer.submit(Message(topic, body.encode()))
+            future.add_done_callback(lambda done, body=body: done.exception() or sent.append(body))
+        await asyncio.sleep(PACE_S)
+
+
+async def restart_all(members: Members, group: UpCluster, mode: str, sent: list[str]) -> None:
+    """Restarts each member twice in order, while messages come."""
+    loop = asyncio.get_running_loop()
+    async with Producer(group.name_server) as producer:
+        await producer.send(Message(TOPIC + mode, b"first"))
+        tasks = [
+            loop.create_task(send_on(producer, TOPIC + mode, sent)),
+            loop.create_task(members.watch()),
+        ]
+        try:
+            for _ in range(MEMBERS):
+                members.start()
+            await until(lambda: len(members.last_s) == QUEUES, "all queues")
+            begun = len(members.bodies)
+            await until(lambda: len(members.bodies) > begun + 200, "a group that works")
+            members.still_s.clear()
+            for _ in range(2 * MEMBERS):
+                before = len(members.bodies)
+                await members.restart_oldest()
+                await until(lambda before=before: len(members.bodies) > before + 200, "messages")
+        finally:
+            tasks[0].cancel()
+            await asyncio.wait(tasks[:1])
+        await producer.flush()
+        await until(lambda: set(sent) <= members.bodies, "everything that was sent")
+        tasks[1].cancel()
+        await asyncio.wait(tasks)
+
+
+async def roll(group: UpCluster, folder: Path, mode: str) -> None:
+    sent: list[str] = []
+    members = Members(folder, group, mode)
+    try:
+        await restart_all(members, group, mode, sent)
+    finally:
+        members.stop()
+    shown = ", ".join(f"{queue}: {at:.2f} s" for queue, at in sorted(members.still_s.items()))
+    shown = f"{mode}: {2 * MEMBERS} restarts, {len(sent)} messages, {members.twice} twice; {shown}"
+    logging.getLogger(__name__).warning(shown)
+    assert max(members.still_s.values()) < STILL_S, shown
+
+
+@pytest.mark.parametrize("mode", ["concurrent", "orderly"])
+def test_no_queue_stands_still_while_members_are_restarted(tmp_path: Path, mode: str) -> None:
+    with small_group(tmp_path) as group:
+        wait_until_whole(group)
+        run(roll(group, tmp_path, mode), 200)

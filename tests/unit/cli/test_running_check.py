@@ -1,0 +1,63 @@
+"""What is wrong with the brokers of a running cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgermq.cli.running_check import check_group_of_brokers
+from ledgermq.client.admin import BrokerState
+
+
+def member(number: int, failure: str | None = None, **figures: str) -> BrokerState:
+    told = {
+        "ledgerRole": "LEADER" if number == 0 else "FOLLOWER",
+        "ledgerTerm": "4",
+        "ledgerSelfId": f"n{number}",
+        "commitLogMaxOffset": "100000000",
+        "commitLogDiskRatio": "0.5",
+        "ledgerBirth": "the group is born: 51f1, by n0, n1",
+    }
+    return BrokerState(
+        cluster="c",
+        broker_name="g",
+        broker_id=number,
+        address=f"10.0.0.{number}:10911",
+        failure=failure,
+        figures={} if failure else told | figures,
+    )
+
+
+def findings(*members: BrokerState) -> set[tuple[str, str]]:
+    return {(one.check, one.verdict) for one in check_group_of_brokers(list(members))}
+
+
+GOOD = {("leader", "good"), ("broker", "good")}
+
+
+def test_a_group_that_is_well() -> None:
+    assert findings(member(0), member(1), member(2)) == GOOD
+    (leader, first, _, _) = check_group_of_brokers([member(0), member(1), member(2)])
+    assert leader.text == "g: 10.0.0.0:10911"
+    assert first.text == "g n0 (10.0.0.0:10911): leader, term 4"
+
+
+@pytest.mark.parametrize(
+    ("sick", "found"),
+    [
+        (member(1, failure="no answer"), ("broker", "failed")),
+        (member(1, ledgerAlarm="member n1 contradicts"), ("broker", "failed")),
+        (member(1, ledgerBirth="waits for n2"), ("broker", "failed")),
+        (member(1, commitLogDiskRatio="0.81"), ("disk space", "warning")),
+        (member(1, commitLogDiskRatio="0.97"), ("disk space", "failed")),
+        (member(1, ledgerTerm="3"), ("term", "warning")),
+        (member(1, commitLogMaxOffset="1000"), ("broker", "warning")),
+        (member(1, ledgerTimeAheadMs="60000"), ("clock", "warning")),
+    ],
+)
+def test_what_is_wrong_is_found(sick: BrokerState, found: tuple[str, str]) -> None:
+    assert findings(member(0), sick, member(2)) == GOOD | {found}
+
+
+def test_a_group_without_a_leader_or_with_a_wrong_one() -> None:
+    assert ("leader", "failed") in findings(member(1), member(2))
+    assert ("leader", "warning") in findings(member(0, ledgerRole="FOLLOWER"), member(1))

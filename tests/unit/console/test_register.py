@@ -1,0 +1,152 @@
+"""The register of changes: what it keeps is bounded, and a token begins one run."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from ledgermq.client.config import ClientConfig
+from ledgermq.client.errors import RefusedError, UnreachableError
+from ledgermq.console.actions.plan import Plan, SkippedError, Step
+from ledgermq.console.actions.register import Register
+from ledgermq.console.audit import Audit
+from ledgermq.console.call import Call
+from ledgermq.console.cluster import ClusterView
+from ledgermq.console.remote import Remote
+from ledgermq.console.shapes.actions import ItemsQuery
+from ledgermq.http.replies import RequestError
+
+
+def a_call(session: str = "s", action: str = "") -> Call:
+    view = ClusterView("c", "c", Remote("127.0.0.1:1", ClientConfig()))
+    nobody = cast(Any, None)
+    return Call(
+        cluster=view,
+        sampler=nobody,
+        terms=nobody,
+        audit=nobody,
+        changes=nobody,
+        searches=nobody,
+        path={"action": action},
+        query=ItemsQuery(),
+        body=None,
+        session=session,
+        account="",
+        peer="127.0.0.1",
+        now_ms=0,
+    )
+
+
+class Clock:
+    """Moves when it is told."""
+
+    ms = 1_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def plan_of(*steps: Step) -> Plan:
+    return Plan(summary="s", object="o", steps=list(steps))
+
+
+def run_of(answer: object) -> Any:
+    async def run() -> str:
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    return run
+
+
+def test_each_item_ends_in_its_own_way() -> None:
+    answers: list[object] = [
+        "fine",
+        SkippedError("left alone"),
+        RefusedError(1, "no"),
+        UnreachableError("no answer in 5 s"),
+        UnreachableError("no connection: refused"),
+        KeyError("a fault"),
+    ]
+    steps = [Step(target=str(i), run=run_of(answer)) for i, answer in enumerate(answers)]
+    steps.append(Step(target="c", before="1", run=run_of("x"), look=run_of("2")))
+    audit = Audit(None)
+
+    async def run() -> Any:
+        register = Register(audit, Clock())
+        begun = register.preview(a_call(), "kind", plan_of(*steps))
+        call = a_call(action=begun.id)
+        for _ in range(3):
+            register.confirm(call, begun.token)
+        while register.look(call).state == "running":
+            await asyncio.sleep(0)
+        return register.look(call)
+
+    ended = asyncio.run(run())
+    states = [item.state for item in ended.items]
+    assert states == ["done", "skipped", "failed", "unknown", "failed", "failed", "skipped"]
+    assert "somebody changed it" in ended.items[-1].reason
+    outcomes = [entry.outcome for entry in audit.newest_first()]
+    assert outcomes == ["failed", "done"]
+
+
+def test_a_preview_ends_with_its_time_and_belongs_to_its_session() -> None:
+    clock = Clock()
+    register = Register(Audit(None), clock)
+    begun = register.preview(a_call(), "kind", plan_of(Step(target="t", run=run_of(""))))
+    with pytest.raises(RequestError) as refused:
+        register.confirm(a_call("other", begun.id), begun.token)
+    assert refused.value.status == 403
+    assert register.look(a_call("other", begun.id)).token == ""
+    clock.ms = begun.expires_ms + 1
+    with pytest.raises(RequestError) as refused:
+        register.confirm(a_call(action=begun.id), begun.token)
+    assert refused.value.status == 404
+
+
+def test_what_is_kept_is_bounded_by_its_items() -> None:
+    register = Register(Audit(None), Clock())
+    steps = [Step(target="t")] * 90_000
+    kept = [register.preview(a_call(), "kind", plan_of(*steps)).id for _ in range(6)]
+
+    def is_there(number: str) -> bool:
+        try:
+            register.look(a_call(action=number))
+        except RequestError:
+            return False
+        return True
+
+    assert [is_there(number) for number in kept] == [False, False, True, True, True, True]
+    with pytest.raises(RequestError) as refused:
+        register.preview(a_call(), "kind", plan_of(*steps, *steps))
+    assert refused.value.status == 400
+    with pytest.raises(RequestError) as refused:
+        register.preview(a_call(), "kind", plan_of())
+    assert refused.value.code == "nothing_to_do"
+
+
+def test_a_run_ends_with_its_session_before_its_next_item() -> None:
+    gate: asyncio.Event
+
+    async def run() -> Any:
+        nonlocal gate
+        gate = asyncio.Event()
+
+        async def wait() -> str:
+            await gate.wait()
+            return ""
+
+        register = Register(Audit(None), Clock())
+        steps = [Step(target="1", run=wait), Step(target="2", run=run_of(""))]
+        begun = register.preview(a_call(), "kind", plan_of(*steps))
+        call = a_call(action=begun.id)
+        register.confirm(call, begun.token)
+        await asyncio.sleep(0)
+        register.stop_all("other")
+        register.stop_all("s")
+        while register.look(call).state == "running":
+            await asyncio.sleep(0)
+        return register.look(call)
+
+    ended = asyncio.run(run())
+    assert (ended.state, ended.counts) == ("stopped", {"unknown": 1, "waiting": 1})

@@ -1,0 +1,349 @@
+"""The HTTP port over a real socket: replies, bounds, streams, and clients that vanish."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Iterator
+from subprocess import run
+
+import msgspec
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import TestCase
+
+from ledgermq.http.application import Application
+from ledgermq.http.events import EventHub
+from ledgermq.http.hosts import HostGuard
+from ledgermq.http.limits import Limits
+from ledgermq.http.port import HttpPort
+from ledgermq.http.replies import Reply, json_reply, text_reply
+from ledgermq.http.requests import Request
+from ledgermq.http.routes import Routes
+from tests.unit.http.browser import Answer, Browser, ask, connect
+
+# A part is larger than what the kernels of both ends keep together.
+_PART = b"x" * 600_000
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    queues: int
+
+
+async def turn() -> None:
+    """Lets the reactor turn once."""
+    await deferLater(reactor, 0, lambda: None)
+
+
+class PortTests(TestCase):
+    def setUp(self) -> None:
+        self.made = 0
+        self.seen: list[Request] = []
+        self.hub = EventHub(reactor, viewers_max=2)
+        self.asked_count = 0
+        self.cancelled: list[object] = []
+        self.port = self.opened(Limits())
+
+    def opened(self, limits: Limits) -> HttpPort:
+        routes = Routes()
+        routes.add("GET", "/hello", lambda request: text_reply("hello"))
+        routes.add("GET", "/topics/{topic}", self.topic)
+        routes.add("PUT", "/topics/{topic}", self.change)
+        routes.add("GET", "/later", self.later)
+        routes.add("GET", "/held", self.hold)
+        routes.add("GET", "/parts", lambda request: Reply(body=self.parts()))
+        routes.add("GET", "/fault", self.fault)
+        routes.add("GET", "/events", lambda request: self.hub.stream({"news"}))
+        port = HttpPort(
+            reactor, Application(routes, [HostGuard()]), host="127.0.0.1", port=0, limits=limits
+        )
+        port.start()
+        self.addCleanup(port.stop)
+        return port
+
+    def topic(self, request: Request) -> Reply:
+        self.seen.append(request)
+        return json_reply(
+            {"topic": request.params["topic"], "count": request.integer("n", 7, low=1, high=9)}
+        )
+
+    def change(self, request: Request) -> Reply:
+        return json_reply({"queues": request.json(Change).queues})
+
+    async def later(self, request: Request) -> Reply:
+        await turn()
+        return text_reply("later")
+
+    def hold(self, request: Request) -> Awaitable[Reply]:
+        self.asked_count += 1
+        return Deferred(self.cancelled.append)
+
+    def parts(self) -> Iterator[bytes]:
+        for _ in range(40):
+            self.made += 1
+            yield _PART
+
+    def fault(self, request: Request) -> Reply:
+        raise KeyError("a secret")
+
+    async def ask(self, path: str, **words: object) -> Answer:
+        return await ask(reactor, self.port.port, path, **words)  # type: ignore[arg-type]
+
+    async def connected(self) -> Browser:
+        browser = await connect(reactor, self.port.port)
+        self.addCleanup(browser.close)
+        return browser
+
+    # Replies.
+
+    async def test_reply_has_the_security_headers(self) -> None:
+        answer = await self.ask("/hello")
+        self.assertEqual((answer.status, answer.body), (200, b"hello"))
+        self.assertEqual(answer.headers["x-content-type-options"], "nosniff")
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        self.assertIn("default-src 'none'", answer.headers["content-security-policy"])
+
+    async def test_connection_stays_and_answers_in_order(self) -> None:
+        browser = await self.connected()
+        head = f"HTTP/1.1\r\nHost: 127.0.0.1:{self.port.port}\r\n\r\n"
+        browser.send(f"GET /later {head}GET /hello {head}GET /topics/last {head}".encode())
+        data = await browser.until(b"last")
+        self.assertLess(data.index(b"later"), data.index(b"hello"))
+        self.assertEqual(data.count(b"HTTP/1.1 200"), 3)
+
+    async def test_requests_of_one_chunk_do_not_share_a_turn(self) -> None:
+        browser = await self.connected()
+        head = f"GET /topics/a HTTP/1.1\r\nHost: 127.0.0.1:{self.port.port}\r\n\r\n"
+        browser.send(head.encode() * 300)
+        most = seen = 0
+        while seen < 300:
+            await turn()
+            most, seen = max(most, len(self.seen) - seen), len(self.seen)
+        # Turns of the test and of the port need not be the same.
+        self.assertLessEqual(most, 2)
+        browser.send(head.replace("/topics/a", "/hello").encode())
+        self.assertEqual((await browser.until(b"hello")).count(b" 200 OK"), 301)
+
+    async def test_connection_that_ends_between_its_requests_is_forgotten(self) -> None:
+        browser = await self.connected()
+        browser.send(b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300)
+        while not self.seen:
+            await turn()
+        browser.close()
+        while self.port.connection_count:
+            await turn()
+        await turn()
+        self.assertLess(len(self.seen), 300)
+
+    async def test_head_is_get_without_its_body(self) -> None:
+        answer = await self.ask("/hello", method="HEAD")
+        self.assertEqual((answer.status, answer.body), (200, b""))
+        self.assertEqual(answer.headers["content-length"], "5")
+
+    async def test_name_in_the_path_may_have_a_slash(self) -> None:
+        answer = await self.ask("/topics/a%2Fb%20%25?n=3")
+        self.assertEqual(answer.json, {"topic": "a/b %", "count": 3})
+
+    async def test_view_may_answer_later(self) -> None:
+        self.assertEqual((await self.ask("/later")).body, b"later")
+
+    async def test_all_parts_come(self) -> None:
+        answer = await self.ask("/parts")
+        self.assertEqual(len(answer.body), 40 * len(_PART))
+
+    # Refusals.
+
+    async def test_refusal_says_field_value_and_limit(self) -> None:
+        answer = await self.ask("/topics/a?n=10")
+        self.assertEqual(answer.status, 400)
+        self.assertEqual(
+            answer.error,
+            {
+                "code": "bad_request",
+                "message": "n is a whole number from 1 to 9",
+                "field": "n",
+                "value": "10",
+                "limit": [1, 9],
+            },
+        )
+
+    async def test_unknown_place_and_wrong_method(self) -> None:
+        self.assertEqual((await self.ask("/nowhere")).status, 404)
+        answer = await self.ask("/hello", method="POST")
+        self.assertEqual((answer.status, answer.headers["allow"]), (405, "GET, HEAD"))
+
+    async def test_body_of_another_shape_is_refused_with_its_place(self) -> None:
+        told = {"Content-Type": "application/json"}
+        path = "/topics/a"
+        for body, status, field in (
+            (b'{"queues": "x"}', 400, "queues"),
+            (b'{"queues": 1, "more": 2}', 400, "body"),
+            (b"{", 400, "body"),
+            (b"[" * 100_000, 400, "body"),
+        ):
+            answer = await self.ask(path, method="PUT", headers=told, body=body)
+            self.assertEqual((answer.status, answer.error["field"]), (status, field))
+        answer = await self.ask(path, method="PUT", headers=told, body=b'{"queues": 4}')
+        self.assertEqual(answer.json, {"queues": 4})
+        self.assertEqual((await self.ask(path, method="PUT", body=b"{}")).status, 415)
+
+    async def test_fault_tells_nothing_but_the_log(self) -> None:
+        answer = await self.ask("/fault")
+        self.assertEqual(answer.status, 500)
+        self.assertNotIn(b"secret", answer.body)
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+
+    async def test_foreign_names_and_pages_are_refused(self) -> None:
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "a b", "["):
+            answer = await self.ask("/hello", headers={"Host": host})
+            self.assertEqual(answer.status, 421, host)
+        here = f"127.0.0.1:{self.port.port}"
+        body, json_type = b'{"queues": 1}', {"Content-Type": "application/json"}
+        for header in (
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Origin": f"https://{here}"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+        ):
+            answer = await self.ask(
+                "/topics/a", method="PUT", headers={**json_type, **header}, body=body
+            )
+            self.assertEqual((answer.status, answer.error["field"]), (403, next(iter(header))))
+        own = {"Origin": f"http://{here}", "Sec-Fetch-Site": "same-origin", **json_type}
+        answer = await self.ask("/topics/a", method="PUT", headers=own, body=body)
+        self.assertEqual(answer.status, 200)
+
+    # Bounds.
+
+    async def test_large_body_is_refused_and_told(self) -> None:
+        self.port = self.opened(Limits(body_bytes_max=1000))
+        answer = await self.ask("/topics/a", method="PUT", body=b"x" * 1001)
+        self.assertEqual((answer.status, answer.error["limit"]), (413, 1000))
+        browser = await self.connected()
+        browser.send(b"PUT /topics/a HTTP/1.1\r\nHost: localhost\r\n")
+        browser.send(b"Content-Length: 999999999999\r\n\r\n")
+        self.assertEqual(Answer(await browser.until_closed()).status, 413)
+
+    async def test_chunks_of_a_body_are_bounded_too(self) -> None:
+        self.port = self.opened(Limits(body_bytes_max=1000))
+        browser = await self.connected()
+        browser.send(b"PUT /topics/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n")
+        browser.send(b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b"x" * 1024 + b"\r\n")
+        browser.send(b"0\r\n\r\n")
+        self.assertEqual(Answer(await browser.until_closed()).status, 413)
+
+    async def test_head_is_bounded(self) -> None:
+        for lines in (b"X: " + b"x" * 17_000 + b"\r\n", b"X: 1\r\n" * 101, b"Host: a\r\n" * 2):
+            browser = await self.connected()
+            browser.send(b"GET /hello HTTP/1.1\r\n" + lines + b"\r\n")
+            answer = Answer(await browser.until(b"}}"))
+            self.assertEqual(answer.status, 400)
+
+    async def test_what_is_no_request_is_refused(self) -> None:
+        for line in (
+            b"\x16\x03\x01\r\n\r\n",
+            b"GET\r\n\r\n",
+            b"GET /%ff HTTP/1.1\r\nHost: a\r\n\r\n",
+        ):
+            browser = await self.connected()
+            browser.send(line)
+            self.assertEqual(Answer(await browser.until(b"}}")).status, 400)
+
+    async def test_slow_head_and_idle_connection_are_closed(self) -> None:
+        self.port = self.opened(Limits(request_s=0.05, idle_s=60.0))
+        browser = await self.connected()
+        browser.send(b"GET /hello HTT")
+        self.assertEqual(await browser.until_closed(), b"")
+        self.port = self.opened(Limits(idle_s=0.05))
+        browser = await self.connected()
+        self.assertEqual(await browser.until_closed(), b"")
+
+    async def test_too_many_connections_are_closed(self) -> None:
+        self.port = self.opened(Limits(connections_max=2))
+        first, second = await self.connected(), await self.connected()
+        head = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for browser in (first, second):
+            browser.send(head)
+            await browser.until(b"hello")
+        third = await self.connected()
+        self.assertEqual(await third.until_closed(), b"")
+        self.assertEqual((self.port.connection_count, self.port.refused_count), (2, 1))
+
+    async def test_view_that_takes_too_long_is_cancelled(self) -> None:
+        self.port = self.opened(Limits(answer_s=0.05))
+        answer = await self.ask("/held")
+        self.assertEqual((answer.status, len(self.cancelled)), (503, 1))
+
+    async def test_view_of_a_vanished_client_is_cancelled(self) -> None:
+        browser = await self.connected()
+        browser.send(b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while self.asked_count == 0:
+            await turn()
+        browser.close()
+        while self.port.connection_count:
+            await turn()
+        self.assertEqual(len(self.cancelled), 1)
+
+    async def test_parts_are_made_as_fast_as_they_are_read(self) -> None:
+        self.port = self.opened(Limits(stall_s=0.1))
+        browser = await self.connected()
+        browser.transport.pauseProducing()
+        browser.send(b"GET /parts HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        # It reads nothing, so it loses its connection, and not all was made.
+        while not self.port.connection_count or not self.made:
+            await turn()
+        while self.port.connection_count:
+            await turn()
+        self.assertLess(self.made, 40)
+
+    # Streams.
+
+    async def watch(self) -> Browser:
+        browser = await self.connected()
+        browser.send(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await browser.until(b"retry")
+        return browser
+
+    async def test_events_come_to_all_who_want_them(self) -> None:
+        viewers = [await self.watch(), await self.watch()]
+        self.assertEqual(self.hub.names, {"news"})
+        self.assertEqual(self.hub.publish("other", 1), 0)
+        self.assertEqual(self.hub.publish("news", {"text": "a\nb"}), 2)
+        for viewer in viewers:
+            data = await viewer.until(b"a\\nb")
+            self.assertIn(b'event: news\ndata: {"text":"a\\nb"}\n\n', data)
+            self.assertIn(b"Content-Type: text/event-stream", data)
+        answer = await self.ask("/events")
+        self.assertEqual((answer.status, answer.error["limit"]), (503, 2))
+
+    async def test_vanished_viewer_is_forgotten(self) -> None:
+        viewer = await self.watch()
+        viewer.close()
+        while self.hub.viewer_count:
+            await turn()
+        self.assertEqual(self.hub.publish("news", 1), 0)
+
+    async def test_viewer_that_does_not_read_is_dropped(self) -> None:
+        viewer, other = await self.watch(), await self.watch()
+        viewer.transport.pauseProducing()
+        for _ in range(10_000):
+            self.hub.publish("news", "x" * 10_000)
+            if self.hub.viewer_count == 1:
+                break
+            await turn()
+        self.assertEqual(self.hub.viewer_count, 1)
+        self.hub.publish("news", "still there")
+        await other.until(b"still there")
+
+    async def test_hub_ends_its_streams(self) -> None:
+        viewer = await self.watch()
+        self.hub.close()
+        self.assertTrue((await viewer.until(b"0\r\n\r\n")).endswith(b"0\r\n\r\n"))
+        self.assertEqual(self.hub.viewer_count, 0)
+
+
+def test_importing_the_room_loads_no_server() -> None:
+    code = "import ledgermq.http.application, ledgermq.http.events, ledgermq.http.hosts, sys;"
+    code += "assert 'twisted.web' not in sys.modules, sorted(sys.modules)"
+    assert run([sys.executable, "-c", code], check=False).returncode == 0

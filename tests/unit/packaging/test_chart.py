@@ -1,0 +1,87 @@
+"""The chart for Kubernetes: rendered by helm, read by our own configuration and by its schemas."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ledgermq.broker.config.broker_config import load_broker_config
+from ledgermq.protocol.properties_file import parse_properties
+
+CHART = Path(__file__).parents[3] / "packaging" / "helm" / "ledgermq"
+KUBERNETES = "1.31"
+
+pytestmark = pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm, not here")
+
+
+def render(*words: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        ["helm", "template", "t", str(CHART), "--kube-version", f"{KUBERNETES}.0", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def the(documents: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    (found,) = [d for d in documents if (d["kind"], d["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+@pytest.mark.parametrize("members", [1, 3, 5])
+def test_each_member_starts_with_what_the_chart_says(tmp_path: Path, members: int) -> None:
+    documents = render("--set", f"groups[0].name=broker-a,groups[0].members={members}")
+    text = the(documents, "ConfigMap", "t-broker-a")["data"]["broker.conf"]
+    for name in ("secret", "http-token"):
+        (tmp_path / name).write_text("x" * 64)
+        (tmp_path / name).chmod(0o600)
+    settings = parse_properties(text.replace("/etc/ledgermq-secret", str(tmp_path)))
+    for index in range(members):
+        own = {**settings, "dLegerSelfId": f"n{index}", "brokerIP1": "10.0.0.7"}
+        config = load_broker_config(None, own)
+        assert (config.unknown_keys, config.ineffective_keys) == ((), ())
+        assert len(config.ledger_peers) == members
+        assert config.ledger_peers[index].host == f"t-broker-a-{index}.t-broker-a.default.svc"
+
+
+def test_a_group_that_can_have_no_majority_is_refused() -> None:
+    words = ["--kube-version", f"{KUBERNETES}.0", "--set", "groups[0].name=a,groups[0].members=2"]
+    done = subprocess.run(
+        ["helm", "template", "t", str(CHART), *words], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode != 0
+    assert "groups[a].members is 2, allowed are 1, 3, 5 and 7" in done.stderr
+
+
+def test_nothing_runs_as_root_or_writes_to_its_image() -> None:
+    pods = [d["spec"]["template"]["spec"] for d in render() if "template" in d.get("spec", {})]
+    assert len(pods) == 3
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"]
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_probe_that_restarts_does_not_ask_for_other_members() -> None:
+    pod = the(render(), "StatefulSet", "t-broker-a")["spec"]["template"]["spec"]
+    (broker,) = pod["containers"]
+    assert broker["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert broker["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_every_document_fits_the_schemas_of_kubernetes() -> None:
+    kubernetes_validate = pytest.importorskip(
+        "kubernetes_validate", reason="needs the package kubernetes-validate, not here"
+    )
+    for document in render():
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)

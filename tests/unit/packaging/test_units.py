@@ -1,0 +1,48 @@
+"""The units for systemd, as systemd itself reads and judges them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+UNITS = Path(__file__).parents[3] / "packaging" / "systemd"
+# Of systemd's scale from 0 (closed) to 10.
+EXPOSURE_MAX = 2.0
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze, which is not here"
+)
+
+
+def analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS.glob("*.service")), ids=lambda unit: unit.name)
+def test_a_unit_is_well_formed(unit: Path, tmp_path: Path) -> None:
+    """Also when it names a program that is there; unknown words are findings, too."""
+    copy = tmp_path / unit.name.replace("@", "@a")
+    text = unit.read_text()
+    assert "/opt/ledgermq/bin/ledgermq" in text
+    copy.write_text(text.replace("/opt/ledgermq/bin/ledgermq", sys.executable))
+    done = analyze("verify", "--recursive-errors=no", "--man=no", str(copy))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS.glob("*.service")), ids=lambda unit: unit.name)
+def test_a_unit_exposes_little(unit: Path) -> None:
+    done = analyze("security", "--offline=yes", "--no-pager", str(unit))
+    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    assert found is not None, done.stdout
+    assert float(found[1]) < EXPOSURE_MAX

@@ -1,0 +1,315 @@
+"""Shares of a turn: what a chunk asks for is worked on piece by piece, in order, others between."""
+
+from typing import Any
+
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
+
+from ledgermq.protocol.command import RemotingCommand, encode
+from ledgermq.protocol.transport import CommandProtocol, ConnectionLimits, TurnShares
+from tests.unit.protocol.wires import Recorder, Wire
+
+
+class Slow(Recorder):
+    """A receiver that needs some time for each request, and answers with a body of some size."""
+
+    def __init__(self, reactor: MemoryReactorClock, seconds: float, answer_bytes: int = 0) -> None:
+        super().__init__()
+        self.reactor = reactor
+        self.seconds = seconds
+        # Of connections that need another time.
+        self.seconds_of: dict[CommandProtocol, float] = {}
+        self.answer_bytes = answer_bytes
+        # Peer and opaque of each request in the order of work.
+        self.worked: list[tuple[CommandProtocol, int]] = []
+
+    def commands_received(
+        self, connection: CommandProtocol, commands: list[RemotingCommand]
+    ) -> int:
+        for taken, command in enumerate(commands):
+            if taken and not connection.goes_on():
+                return taken
+            self.worked.append((connection, command.opaque))
+            self.reactor.rightNow += self.seconds_of.get(connection, self.seconds)
+            connection.send(command.response(0, body=bytes(self.answer_bytes)))
+        return len(commands)
+
+    def opaques(self, connection: CommandProtocol) -> list[int]:
+        return [opaque for worker, opaque in self.worked if worker is connection]
+
+
+def chunk(count: int, first: int = 0) -> bytes:
+    return b"".join(
+        encode(RemotingCommand(code=10, opaque=first + number)) for number in range(count)
+    )
+
+
+class Port:
+    """Some connections with one line."""
+
+    def __init__(self, seconds: float, answer_bytes: int = 0, **limits: Any) -> None:
+        self.reactor = MemoryReactorClock()
+        self.receiver = Slow(self.reactor, seconds, answer_bytes)
+        # What this thread stood still while others had the processor.
+        self.still_s = 0.0
+        self.shares = TurnShares(
+            self.reactor,
+            share_s=0.005,
+            turn_s=0.01,
+            processor_s=lambda: self.reactor.seconds() - self.still_s,
+        )
+        self.limits = ConnectionLimits(**limits)
+
+    def wire(self, room: int = 1 << 40) -> Wire:
+        protocol = CommandProtocol(
+            self.reactor, self.receiver, limits=self.limits, shares=self.shares
+        )
+        return Wire(self.reactor, protocol, room)
+
+    def turn(self) -> None:
+        """One turn of the reactor: calls that are made meanwhile are due in the next."""
+        due, self.reactor.calls = self.reactor.calls, []
+        for call in due:
+            call.called = True
+            call.func(*call.args, **call.kw)
+
+
+def test_slow_requests_of_a_chunk_are_spread_over_turns_in_their_order() -> None:
+    port = Port(0.002)
+    wire = port.wire()
+    wire.protocol.dataReceived(chunk(10))
+    # The third passes the end of the share.
+    assert port.receiver.opaques(wire.protocol) == [0, 1, 2]
+    assert not wire.is_reading
+    assert len(wire.socket.commands()) == 3
+    port.turn()
+    assert port.receiver.opaques(wire.protocol) == [0, 1, 2, 3, 4, 5]
+    port.turn()
+    port.turn()
+    assert port.receiver.opaques(wire.protocol) == list(range(10))
+    assert wire.is_reading
+    assert len(port.shares) == 0
+    port.turn()
+    assert not port.reactor.getDelayedCalls()
+    assert [answer.opaque for answer in wire.socket.commands()] == list(range(10))
+
+
+def test_others_are_served_between() -> None:
+    port = Port(0.002)
+    greedy, modest = port.wire(), port.wire()
+    greedy.protocol.dataReceived(chunk(100))
+    modest.protocol.dataReceived(chunk(1))
+    assert port.receiver.opaques(modest.protocol) == [0]
+    assert len(port.receiver.opaques(greedy.protocol)) == 3
+
+
+def test_all_together_have_their_part_of_a_turn_however_many_they_are() -> None:
+    port = Port(0.002)
+    wires = [port.wire() for _ in range(20)]
+    begun_s = port.reactor.seconds()
+    for wire in wires:
+        wire.protocol.dataReceived(chunk(12))
+    # Two have had shares; the others have not begun.
+    assert port.reactor.seconds() - begun_s < 0.0121
+    assert len(port.shares) == 20
+    assert [len(port.receiver.opaques(wire.protocol)) for wire in wires[:3]] == [3, 2, 0]
+    while len(port.shares):
+        served = len(port.receiver.worked)
+        begun_s = port.reactor.seconds()
+        port.turn()
+        assert len(port.receiver.worked) > served
+        assert port.reactor.seconds() - begun_s < 0.0121
+    assert all(port.receiver.opaques(wire.protocol) == list(range(12)) for wire in wires)
+
+
+def test_who_asks_for_little_is_served_before_who_asked_for_much() -> None:
+    port = Port(0.0005)
+    greedy = [port.wire() for _ in range(4)]
+    modest = port.wire()
+    for wire in greedy:
+        wire.protocol.dataReceived(chunk(200))
+    modest.protocol.dataReceived(chunk(1))
+    # Nothing is left of this turn; two more who asked for nothing before stand in front.
+    assert not port.receiver.opaques(modest.protocol)
+    port.turn()
+    served_count = len(port.receiver.worked)
+    port.turn()
+    assert port.receiver.worked[served_count] == (modest.protocol, 0)
+    for number in range(1, 30):
+        port.reactor.rightNow += 0.005
+        begun_s = port.reactor.seconds()
+        modest.protocol.dataReceived(chunk(1, first=number))
+        # At once, whatever the others used of this turn.
+        assert port.receiver.opaques(modest.protocol) == list(range(number + 1))
+        port.turn()
+        # And while it is there they have little time together.
+        assert port.reactor.seconds() - begun_s < 0.0036
+    served = [len(port.receiver.opaques(wire.protocol)) for wire in greedy]
+    assert min(served) >= 20 and max(served) - min(served) < 15
+    # It has gone: they have the whole turn again.
+    port.reactor.rightNow += 2
+    begun_s = port.reactor.seconds()
+    port.turn()
+    assert port.reactor.seconds() - begun_s > 0.009
+
+
+def test_what_is_read_of_who_asked_for_much_waits_for_its_turn() -> None:
+    port = Port(0.002)
+    greedy, other, modest = port.wire(), port.wire(), port.wire()
+    modest.protocol.dataReceived(chunk(1))
+    greedy.protocol.dataReceived(chunk(2))
+    other.protocol.dataReceived(chunk(20))
+    served = len(port.receiver.worked)
+    # All that it asked for is done, but it used up its time for now.
+    assert port.receiver.opaques(greedy.protocol) == [0, 1]
+    greedy.protocol.dataReceived(chunk(2, first=2))
+    assert len(port.receiver.worked) == served and not greedy.is_reading
+    for _ in range(3):
+        port.turn()
+    assert port.receiver.opaques(greedy.protocol) == [0, 1, 2, 3]
+    # Long after it counts as one that asks for little.
+    while len(port.shares):
+        port.turn()
+    port.turn()
+    port.reactor.rightNow += 1
+    other.protocol.dataReceived(chunk(20, first=20))
+    greedy.protocol.dataReceived(chunk(1, first=4))
+    assert port.receiver.opaques(greedy.protocol)[-1] == 4
+
+
+def test_who_had_to_wait_for_a_processor_does_not_ask_for_much() -> None:
+    port = Port(0.0001)
+    greedy, modest = port.wire(), port.wire()
+    greedy.protocol.dataReceived(chunk(200))
+    work = port.receiver.commands_received
+
+    def stand_still(connection: CommandProtocol, commands: list[RemotingCommand]) -> int:
+        if connection is modest.protocol:
+            port.reactor.rightNow += 0.02
+            port.still_s += 0.02
+        return work(connection, commands)
+
+    port.receiver.commands_received = stand_still  # type: ignore[method-assign]
+    for number in range(5):
+        modest.protocol.dataReceived(chunk(1, first=number))
+        assert port.receiver.opaques(modest.protocol) == list(range(number + 1))
+        assert len(port.shares) == 1
+        port.turn()
+
+
+def test_what_one_request_took_too_much_is_missing_from_the_next_turns() -> None:
+    port = Port(0.0001)
+    greedy, modest = port.wire(), port.wire()
+    port.receiver.seconds_of[greedy.protocol] = 0.0121
+    greedy.protocol.dataReceived(chunk(3))
+    turns = []
+    for number in range(20):
+        port.reactor.rightNow += 0.005
+        modest.protocol.dataReceived(chunk(1, first=number))
+        before = len(port.receiver.opaques(greedy.protocol))
+        port.turn()
+        assert len(port.receiver.opaques(modest.protocol)) == number + 1
+        turns.append(len(port.receiver.opaques(greedy.protocol)) - before)
+    # Two milliseconds of each turn are theirs, so each takes those of six.
+    served = [number for number, count in enumerate(turns) if count]
+    assert len(served) == 2 and max(turns) == 1
+    assert served[1] - served[0] in (6, 7)
+    assert port.receiver.opaques(greedy.protocol) == [0, 1, 2]
+
+
+def test_quick_requests_are_worked_on_at_once() -> None:
+    port = Port(0.0)
+    wire = port.wire()
+    wire.protocol.dataReceived(chunk(1000))
+    assert port.receiver.opaques(wire.protocol) == list(range(1000))
+    assert wire.is_reading and not port.reactor.getDelayedCalls()
+
+
+def test_what_came_in_before_reading_paused_waits_behind() -> None:
+    port = Port(0.006)
+    wire = port.wire()
+    wire.protocol.dataReceived(chunk(3))
+    wire.protocol.dataReceived(chunk(2, first=3))
+    assert port.receiver.opaques(wire.protocol) == [0]
+    while len(port.shares):
+        port.turn()
+    assert port.receiver.opaques(wire.protocol) == [0, 1, 2, 3, 4]
+
+
+def test_requests_end_with_their_connection() -> None:
+    port = Port(0.006)
+    wire = port.wire()
+    wire.protocol.dataReceived(chunk(50))
+    wire.link.connectionLost(Failure(ConnectionDone()))
+    for _ in range(5):
+        port.turn()
+    assert port.receiver.opaques(wire.protocol) == [0]
+    assert len(port.shares) == 0
+
+
+def test_nothing_is_answered_into_a_full_outbox() -> None:
+    port = Port(0.0, answer_bytes=100_000, pause_bytes=300_000, unsent_bytes_max=10_000_000)
+    wire = port.wire(room=0)
+    wire.protocol.dataReceived(chunk(100))
+    for _ in range(10):
+        port.turn()
+    # The socket takes nothing: three answers fill the outbox, and one more is on its way.
+    assert 3 <= len(port.receiver.worked) <= 5
+    assert wire.protocol.unsent_bytes < 600_000
+    assert wire.protocol.is_open and not wire.is_reading
+    while len(port.receiver.worked) < 100:
+        before = len(port.receiver.worked)
+        wire.drain(500_000)
+        port.turn()
+        assert len(port.receiver.worked) > before
+    assert port.receiver.opaques(wire.protocol) == list(range(100))
+    wire.drain(1 << 30)
+    assert wire.is_reading
+    assert [answer.opaque for answer in wire.socket.commands()] == list(range(100))
+
+
+def test_frames_of_the_quick_road_have_their_share_too() -> None:
+    port = Port(0.0)
+    wire = port.wire()
+    taken: list[int] = []
+
+    def take(connection: CommandProtocol, frames: list[bytes]) -> int:
+        taken.append(len(frames))
+        port.reactor.rightNow += 0.006
+        return len(frames)
+
+    wire.protocol.take_frames = take
+    wire.protocol.dataReceived(chunk(300))
+    assert taken == [128]
+    port.turn()
+    port.turn()
+    assert taken == [128, 128, 44]
+    assert not port.receiver.worked and wire.is_reading
+
+
+def test_a_peer_that_is_kept_waiting_is_not_called_slow_or_idle() -> None:
+    port = Port(
+        0.006, idle_timeout_s=20, frame_timeout_s=10, frame_bytes_s_min=1024, slow_checks_max=2
+    )
+    wire = port.wire()
+    wire.protocol.dataReceived(chunk(3) + chunk(1)[:7])
+    for second in range(1, 40):
+        wire.protocol.check(port.reactor.rightNow + second)
+    assert wire.protocol.is_open
+    while len(port.shares):
+        port.turn()
+    assert wire.is_reading
+    wire.protocol.check(port.reactor.rightNow + 1)
+    assert wire.protocol.is_open
+    # From here on it is the peer who must go on.
+    wire.protocol.check(port.reactor.rightNow + 11)
+    assert not wire.protocol.is_open
+
+
+def test_connections_without_a_line_do_all_at_once() -> None:
+    reactor = MemoryReactorClock()
+    receiver = Slow(reactor, 1.0)
+    wire = Wire(reactor, CommandProtocol(reactor, receiver))
+    wire.protocol.dataReceived(chunk(5))
+    assert receiver.opaques(wire.protocol) == [0, 1, 2, 3, 4]
