@@ -30,7 +30,7 @@ from ledgermq.client import PushConsumer
 
 
 async def handle(message):
-    print(message.queue.queue_id, message.body.decode(), flush=True)
+    print("got", message.queue.queue_id, message.body.decode(), flush=True)
 
 
 async def main():
@@ -76,6 +76,10 @@ class Members:
         for process in self._running:
             process.kill()
 
+    def logs(self) -> str:
+        """Last words of all, for a failure."""
+        return "\n".join(f"{log.name}: {log.read_text()[-1000:]}" for log, _ in self._logs)
+
     async def watch(self) -> None:
         """Reads what they consume, for ever."""
         loop = asyncio.get_running_loop()
@@ -91,10 +95,9 @@ class Members:
             await asyncio.sleep(0.02)
 
     def _consumed(self, line: str, now_s: float) -> None:
-        queue, _, body = line.partition(" ")
-        if line.startswith("no connection to "):
-            return  # What its client says of a broker that is not up.
-        assert queue.isdecimal(), line
+        if not line.startswith("got "):
+            return  # What its client says of a topic or a broker that is not there yet.
+        _, queue, body = line.split(" ", 2)
         before_s = self.last_s.get(int(queue), now_s)
         pause_s = now_s - before_s
         self.still_s[int(queue)] = max(self.still_s.get(int(queue), 0.0), pause_s)
@@ -117,14 +120,11 @@ async def send_on(producer: Producer, topic: str, sent: list[str]) -> None:
 
 async def restart_all(members: Members, group: UpCluster, mode: str, sent: list[str]) -> None:
     """Restarts each member twice in order, while messages come."""
-    loop = asyncio.get_running_loop()
     async with Producer(group.name_server) as producer:
         await producer.send(Message(TOPIC + mode, b"first"))
-        tasks = [
-            loop.create_task(send_on(producer, TOPIC + mode, sent)),
-            loop.create_task(members.watch()),
-        ]
-        try:
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(send_on(producer, TOPIC + mode, sent))
+            watching = tasks.create_task(members.watch())
             for _ in range(MEMBERS):
                 members.start()
             await until(lambda: len(members.last_s) == QUEUES, "all queues")
@@ -135,13 +135,11 @@ async def restart_all(members: Members, group: UpCluster, mode: str, sent: list[
                 before = len(members.bodies)
                 await members.restart_oldest()
                 await until(lambda before=before: len(members.bodies) > before + 200, "messages")
-        finally:
-            tasks[0].cancel()
-            await asyncio.wait(tasks[:1])
-        await producer.flush()
-        await until(lambda: set(sent) <= members.bodies, "everything that was sent")
-        tasks[1].cancel()
-        await asyncio.wait(tasks)
+            sending.cancel()
+            await asyncio.wait([sending])
+            await producer.flush()
+            await until(lambda: set(sent) <= members.bodies, "everything that was sent")
+            watching.cancel()
 
 
 async def roll(group: UpCluster, folder: Path, mode: str) -> None:
@@ -149,6 +147,9 @@ async def roll(group: UpCluster, folder: Path, mode: str) -> None:
     members = Members(folder, group, mode)
     try:
         await restart_all(members, group, mode, sent)
+    except BaseException as error:
+        error.add_note(members.logs())
+        raise
     finally:
         members.stop()
     shown = ", ".join(f"{queue}: {at:.2f} s" for queue, at in sorted(members.still_s.items()))
