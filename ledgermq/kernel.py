@@ -62,9 +62,17 @@ class _SourceFinder:
         if name not in self.modules:
             return None
         source = source_of(name)
+        if is_packed():
+            # Whoever reads the archive finds the sources, and sources only.
+            return None
         spec = ModuleSpec(name, SourceFileLoader(name, source), origin=source)
         spec.has_location = True
         return spec
+
+
+def is_packed() -> bool:
+    """Tells whether the package was imported out of an archive, as workers of Spark get it."""
+    return not os.path.isdir(_FOLDER)
 
 
 def source_of(module: str) -> str:
@@ -125,6 +133,8 @@ def why_pure() -> str:
     """Returns why the sources are taken; empty when they are not."""
     if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
         return f"{PURE_VARIABLE} is set"
+    if is_packed():
+        return f"nothing compiled is taken out of an archive: {_FOLDER}"
     missing = [module for module in MODULES if compiled_of(module) is None]
     if missing:
         names = "nothing" if len(missing) == len(MODULES) else f"all but {', '.join(missing)}"

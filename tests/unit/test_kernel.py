@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -144,3 +145,29 @@ def test_all_sources_are_taken_where_one_was_not_compiled(
     monkeypatch.delenv(kernel.PURE_VARIABLE, raising=False)
     kernel.choose()
     assert f"all but {missing} was compiled" in kernel.describe()
+
+
+@pytest.mark.parametrize("pure", ["", "1"])
+def test_a_package_in_an_archive_is_taken_as_sources(tmp_path: Path, pure: str) -> None:
+    """As workers of Spark get it by `--py-files`; modules for C cannot be loaded out of one."""
+    archive = tmp_path / "ledgermq.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in (ROOT / "ledgermq").rglob("*"):
+            if path.suffix in (".py", ".pxd", ".so"):
+                packed.write(path, path.relative_to(ROOT))
+    program = (
+        "import importlib; from ledgermq import kernel; print(kernel.describe());"
+        "[print(importlib.import_module(name).__file__) for name in kernel.MODULES]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, kernel.PURE_VARIABLE: pure, "PYTHONPATH": str(archive)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    said, *files = done.stdout.splitlines()
+    reason = "LEDGERMQ_PURE is set" if pure else "nothing compiled is taken out of an archive"
+    assert said.startswith(f"pure Python ({reason}")
+    assert files == [f"{archive}/{name.replace('.', '/')}.py" for name in kernel.MODULES]
