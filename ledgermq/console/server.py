@@ -30,6 +30,8 @@ from ledgermq.http.routes import Routes
 from ledgermq.http.static_files import StaticFiles
 
 STATIC: Final = Path(__file__).with_name("static")
+# The script of the page, with all that it imports in it.
+PAGE_SCRIPT: Final = "js/main.js"
 _LOOK_S: Final = 10.0
 _NEXT_PORTS: Final = 100
 # A message of 1 MiB as JSON, each of its characters escaped.
@@ -106,7 +108,7 @@ class ConsoleServer:
         routes = Routes()
         self._desk.add_to(routes)
         if STATIC.is_dir():
-            files = StaticFiles(STATIC)
+            files = StaticFiles(STATIC, PAGE_SCRIPT)
             routes.add("GET", "/", lambda request: files.find("index.html", request))
             routes.add("GET", "/{path*}", files.fresh)
         kind = BehindProxy if config.behind_proxy else Application

@@ -10,6 +10,7 @@ without a socket. Nothing in this room knows a broker or a console; both bring t
     hosts.py        the guard against DNS rebinding and foreign origins
     security.py     security headers of every reply
     static_files.py StaticFiles: files of a package with ETag and gzip
+    modules.py      join_modules: modules of a page as one script
     events.py       EventHub: one stream of events for each viewer, slow ones are dropped
     limits.py       Limits of a port
     outlets.py      bodies that are written bit by bit, with back-pressure

@@ -1,6 +1,8 @@
 """StaticFiles: the files of one folder, kept in memory, with ETag and gzip."""
 
 import gzip
+import posixpath
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from ledgermq.http.modules import join_modules
 from ledgermq.http.replies import Reply, RequestError
 from ledgermq.http.requests import Request
 
@@ -24,6 +27,7 @@ _TYPES: Final = {
 _TEXTS: Final = frozenset({".css", ".html", ".js", ".json", ".svg", ".txt"})
 # Smaller ones do not get smaller.
 _GZIP_BYTES_MIN: Final = 512
+_QUOTED: Final = re.compile(r"""("[^"]*"|'[^']*')""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +42,37 @@ class StaticFiles:
     """Files by their path below the folder.
 
     Attributes:
+        names: the paths of all that is served.
         version: a hash over all files. A folder that is served below it never changes there:
             `Routes.add("GET", f"/static/{files.version}/{{path*}}", files.immutable)`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, joined: str = "") -> None:
         """Reads and packs all files.
+
+        Args:
+            folder: where they are.
+            joined: the script of a page that takes in what it imports (`modules.join_modules`);
+                empty: there is none.
 
         Raises:
             OSError: the folder cannot be read.
+            ValueError: the scripts cannot be joined.
         """
-        self._files = {
-            path.relative_to(folder).as_posix(): _read(path)
+        bodies = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))
             if path.is_file() and path.suffix in _TYPES
         }
-        names = "\n".join(f"{name} {file.etag}" for name, file in self._files.items())
-        self.version = sha256(names.encode()).hexdigest()[:16]
+        if joined:
+            scripts = {name: body.decode() for name, body in bodies.items() if name[-3:] == ".js"}
+            left = join_modules(scripts, joined)
+            bodies = {name: body for name, body in bodies.items() if name not in scripts}
+            bodies |= {name: text.encode() for name, text in left.items()}
+        self._files = {name: _pack(name, bodies[name]) for name in sorted(bodies)}
+        self.names = tuple(self._files)
+        told = "\n".join(f"{name} {file.etag}" for name, file in self._files.items())
+        self.version = sha256(told.encode()).hexdigest()[:16]
 
     def fresh(self, request: Request) -> Reply:
         """Answers with the file of the route's `path`; the browser asks each time whether it is
@@ -115,15 +133,32 @@ def without_comments(text: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def _read(path: Path) -> _File:
-    body = path.read_bytes()
-    if path.suffix in (".css", ".js"):
-        body = without_comments(body.decode()).encode()
-    elif path.suffix == ".json":
-        body = msgspec.json.format(body, indent=-1)
+def without_room(text: str) -> str:
+    """Returns a style sheet, free of comments, without the spaces that mean nothing in it.
+
+    Spaces around `+`, `-` and in selectors are left alone, and so is all that stands in quotes.
+    """
+    parts = _QUOTED.split(text)
+    for at in range(0, len(parts), 2):
+        part = re.sub(r"\s+", " ", parts[at])
+        part = re.sub(r" ?([{};,>]) ?", r"\1", part)
+        # Of a declaration: before the colon of a selector (`a :hover`) a space means something.
+        parts[at] = re.sub(r"(?<=[\w-]): ", ":", part).replace(";}", "}")
+    return "".join(parts).strip() + "\n"
+
+
+def _pack(name: str, body: bytes) -> _File:
+    suffix = posixpath.splitext(name)[1]
+    match suffix:
+        case ".js":
+            body = without_comments(body.decode()).encode()
+        case ".css":
+            body = without_room(without_comments(body.decode())).encode()
+        case ".json":
+            body = msgspec.json.format(body, indent=-1)
     packed = None
-    if path.suffix in _TEXTS and len(body) >= _GZIP_BYTES_MIN:
+    if suffix in _TEXTS and len(body) >= _GZIP_BYTES_MIN:
         packed = gzip.compress(body, 9, mtime=0)
     # Weak: the same for both forms of the body.
     etag = f'W/"{sha256(body).hexdigest()[:24]}"'
-    return _File(body, packed, _TYPES[path.suffix], etag)
+    return _File(body, packed, _TYPES[suffix], etag)

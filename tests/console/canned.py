@@ -6,16 +6,18 @@ serves the page and these answers on loopback until its standard input closes.
 """
 
 import json
-import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from ledgermq.console.server import PAGE_SCRIPT, STATIC
+from ledgermq.http.replies import RequestError
+from ledgermq.http.requests import Request
+from ledgermq.http.static_files import StaticFiles
 from tests.console.canned_cluster import (
     SIZES,
     answers,
@@ -33,11 +35,6 @@ from tests.console.canned_cluster import (
 from tests.console.canned_groups import clients, group, topic
 from tests.console.canned_messages import access, admin, message, message_row, trace
 
-STATIC = Path(__file__).resolve().parents[2] / "ledgermq" / "console" / "static"
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"} | {
-    ".json": "application/json",
-    ".svg": "image/svg+xml",
-}
 POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none';"
     " form-action 'self'; frame-ancestors 'none'"
@@ -294,6 +291,8 @@ class Canned:
 
 def make_view(canned: Canned) -> type[BaseHTTPRequestHandler]:
     """The server's class for requests, around what there is to say."""
+    # As the console serves them: joined, without comments.
+    files = StaticFiles(STATIC, PAGE_SCRIPT)
 
     class View(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -316,10 +315,12 @@ def make_view(canned: Canned) -> type[BaseHTTPRequestHandler]:
                         404, "application/json", b'{"error":{"code":"not_found","message":"no"}}'
                     )
                 return self.give(200, "application/json", json.dumps(value).encode())
-            file = STATIC / (url.path.lstrip("/") or "index.html")
-            if not re.fullmatch(r"[\w./-]+", str(file)) or not file.is_file():
+            try:
+                reply = files.find(url.path.lstrip("/") or "index.html", Request())
+            except RequestError:
                 return self.give(404, "text/plain", b"no such file")
-            return self.give(200, TYPES[file.suffix] + "; charset=utf-8", file.read_bytes())
+            assert isinstance(reply.body, bytes)
+            return self.give(200, reply.content_type, reply.body)
 
         def give(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)

@@ -1,9 +1,11 @@
 // What the page does: addresses, keys, live answers, tables, changes; with canned answers.
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { PAGES, openTab, settled, startBrowser, startCanned, stopBrowser, until, visit, violations, withAxe } from "./harness.mjs";
+import { PAGES, ROOT, openTab, settled, startBrowser, startCanned, stopBrowser, until, visit, violations, withAxe } from "./harness.mjs";
 
+const SCRIPTS = join(ROOT, "ledgermq", "console", "static", "js");
 let server;
 
 before(async () => {
@@ -44,11 +46,26 @@ test("the address says sort, filter and page, and brings them back", async () =>
   await close();
 });
 
+test("the modules of the page, in one scope, hide nothing of the browser's", async () => {
+  const { page, check, close } = await openTab();
+  await visit(page, server.url, "overview");
+  const names = [];
+  for (const file of await readdir(SCRIPTS)) {
+    const script = await readFile(join(SCRIPTS, file), "utf-8");
+    names.push(...[...script.matchAll(/^(?:export )?(?:async )?(?:function\*?|const|let|class) (\w+)/gm)].map((m) => m[1]));
+  }
+  assert.ok(names.length > 100);
+  assert.deepEqual(await page.evaluate((all) => all.filter((name) => name in window), names), []);
+  check();
+  await close();
+});
+
 test("an address with another cluster stays there from page to page", async () => {
   const { page, check, close } = await openTab();
   await visit(page, server.url, "overview?cluster=single");
   await page.locator(".rail a").nth(2).click();
-  await page.waitForSelector('tbody tr[data-row="0"]');
+  await until(async () => (await hash(page)).startsWith("#/topics"));
+  await settled(page);
   assert.match(await hash(page), /cluster=single/);
   assert.equal(await page.locator("tbody tr").count(), 1);
   await page.selectOption("#cluster", "large");

@@ -70,9 +70,13 @@ export async function openTab(options = {}) {
   return { page, context, check, close: () => context.close() };
 }
 
-/** Waits until nothing on the page is awaited any more. */
+/** Waits until the page of the address is drawn, and nothing on it is awaited any more. */
 export async function settled(page) {
   await page.waitForSelector("#page, .sign-in");
+  await page.waitForFunction(() => {
+    const path = location.hash.replace(/^#?\/?/, "").split("?")[0].split("/").filter(Boolean).map(decodeURIComponent).join("/");
+    return document.querySelector(".sign-in") || document.querySelector("#page")?.dataset.path === path;
+  });
   await page.waitForFunction(() => !document.querySelector("#page .loading, #page tr.wait, #page p.waiting, #page .budget .waiting"), null, { timeout: 20_000 });
 }
 

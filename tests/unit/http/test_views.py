@@ -12,7 +12,7 @@ from ledgermq.http.hosts import host_name
 from ledgermq.http.replies import Reply, RequestError, text_reply
 from ledgermq.http.requests import Request, read_target
 from ledgermq.http.routes import Routes
-from ledgermq.http.static_files import StaticFiles, without_comments
+from ledgermq.http.static_files import StaticFiles, without_comments, without_room
 
 
 def answered(routes: Routes, path: str, **words: object) -> Reply:
@@ -134,3 +134,16 @@ def test_nothing_else_of_the_disk_is_had(files: StaticFiles, path: str) -> None:
 def test_comments_of_scripts_are_not_sent() -> None:
     text = '/** What\n * it is. */\nlet a = "//x"; // why\n\n  /* b */ let b = 1;\n  // no\n'
     assert without_comments(text) == 'let a = "//x"; // why\n/* b */ let b = 1;\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("a  >  b , c\n{ color: red;\n  margin: 0 -1px; }\n", "a>b,c{color:red;margin:0 -1px}\n"),
+        ("a :hover { width: calc(1px + 2px); }", "a :hover{width:calc(1px + 2px)}\n"),
+        ('a { content: "; }  x"; }', 'a{content:"; }  x"}\n'),
+        ("@media (max-width: 9px) { a { top: 0; } }", "@media (max-width:9px){a{top:0}}\n"),
+    ],
+)
+def test_spaces_of_style_sheets_are_not_sent_where_they_mean_nothing(text: str, sent: str) -> None:
+    assert without_room(text) == sent

@@ -31,20 +31,20 @@ import { count, t, visible } from "./words.js";
  */
 
 /** @type {{change: Change, step: string, values: any, seen: any, error: any, typed: string, stopping: boolean, back: any}|null} */
-let open = null;
+let asked = null;
 
 /** @param {Change} change */
 export function openChange(change) {
   const values = Object.fromEntries((change.fields || []).map((f) => [f.name, f.value ?? (f.type === "checkbox" ? false : "")]));
-  open = { change, step: change.fields?.length ? "form" : "preview", values, seen: null, error: null, typed: "", stopping: false, back: document.activeElement };
-  if (open.step === "preview") look();
+  asked = { change, step: change.fields?.length ? "form" : "preview", values, seen: null, error: null, typed: "", stopping: false, back: document.activeElement };
+  if (asked.step === "preview") look();
   redraw();
 }
 
-export const isChanging = () => open !== null;
+export const isChanging = () => asked !== null;
 
 async function look() {
-  const mine = open;
+  const mine = asked;
   Object.assign(mine, { step: "preview", seen: null, error: null });
   redraw();
   try {
@@ -59,7 +59,7 @@ async function look() {
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function run() {
-  const mine = open;
+  const mine = asked;
   // A second click, or Enter on a button that is about to go, finds the step gone. The server takes
   // the same token twice as one and the same run.
   if (mine.step !== "preview" || !mine.seen) return;
@@ -101,8 +101,8 @@ async function run() {
   redraw();
 }
 
-async function stop() {
-  const mine = open;
+async function stopRun() {
+  const mine = asked;
   mine.stopping = true;
   redraw();
   try {
@@ -126,9 +126,9 @@ async function report(seen, actions) {
   download(`${seen.kind}-${seen.id}.csv`, "\ufeff" + csv(items, columns));
 }
 
-function close() {
-  const back = open?.back;
-  open = null;
+function closeChange() {
+  const back = asked?.back;
+  asked = null;
   redraw();
   requestAnimationFrame(() => back?.isConnected && back.focus());
 }
@@ -137,8 +137,8 @@ const STEPS = ["form", "preview", "done"];
 
 /** The dialog of the change under way, or nothing. */
 export function changeDialog() {
-  if (!open) return null;
-  const { change, step, values, seen, error } = open;
+  if (!asked) return null;
+  const { change, step, values, seen, error } = asked;
   const steps = change.fields?.length ? STEPS : STEPS.slice(1);
   const at = steps.indexOf(step === "running" ? "done" : step);
   return h("dialog", {
@@ -146,11 +146,11 @@ export function changeDialog() {
     ref: (element) => element.open || element.showModal(),
     oncancel: (event) => {
       event.preventDefault();
-      if (step !== "running") close();
+      if (step !== "running") closeChange();
     },
   },
     h("header", {}, h("h2", { id: "change-title" }, change.title),
-      h("button", { class: "quiet bare", "aria-label": t("close"), disabled: step === "running", onclick: close }, icon("close"))),
+      h("button", { class: "quiet bare", "aria-label": t("close"), disabled: step === "running", onclick: closeChange }, icon("close"))),
     h("ol", { class: "steps", "aria-label": t("change.steps") }, steps.map((name, i) =>
       h("li", { class: i < at ? "past" : i === at ? "now" : "", "aria-current": i === at ? "step" : null }, t(`change.step.${name}`)))),
     h("div", { class: "change-body", "aria-live": "polite" },
@@ -211,8 +211,8 @@ function preview(change, seen) {
     seen.total === 0 && h("div", { class: "notice warn" }, icon("warn"), h("div", {}, t("change.nothing"))),
     seen.total > 0 && itemTable(seen, t("change.will")),
     change.typed && h("div", { class: "field" }, h("label", { for: "change-typed" }, t("change.type", { name: visible(change.typed) })),
-      h("input", { id: "change-typed", value: open.typed, autocomplete: "off", spellcheck: "false", oninput: (e) => {
-        open.typed = e.target.value;
+      h("input", { id: "change-typed", value: asked.typed, autocomplete: "off", spellcheck: "false", oninput: (e) => {
+        asked.typed = e.target.value;
         redraw();
       } })),
   ];
@@ -260,21 +260,21 @@ function itemTable({ items, total }, label) {
 }
 
 function buttons(change, step, seen, error) {
-  const can = seen && seen.token && seen.total > 0 && (!change.typed || open.typed === change.typed);
-  if (step === "form") return [h("button", { onclick: close, key: "cancel" }, t("cancel")), h("button", { class: "primary", type: "submit", form: "change-form", key: "look" }, t("change.look"))];
+  const can = seen && seen.token && seen.total > 0 && (!change.typed || asked.typed === change.typed);
+  if (step === "form") return [h("button", { onclick: closeChange, key: "cancel" }, t("cancel")), h("button", { class: "primary", type: "submit", form: "change-form", key: "look" }, t("change.look"))];
   if (step === "preview") {
     return [
-      h("button", { onclick: close, key: "cancel" }, t("cancel")),
+      h("button", { onclick: closeChange, key: "cancel" }, t("cancel")),
       change.fields?.length && h("button", { key: "back", onclick: () => {
-        open.step = "form";
+        asked.step = "form";
         redraw();
       } }, t("change.back")),
       h("button", { class: ["primary", change.danger && "danger"], key: "do", disabled: !can, onclick: run }, change.confirm),
     ];
   }
-  if (step === "running") return h("button", { key: "stop", disabled: open.stopping, onclick: stop }, t("stop"));
+  if (step === "running") return h("button", { key: "stop", disabled: asked.stopping, onclick: stopRun }, t("stop"));
   return [
     seen?.total > 0 && !error && h("button", { key: "report", onclick: () => report(seen, change.actions) }, icon("file"), t("change.report")),
-    h("button", { class: "primary", key: "close", onclick: close }, t("close")),
+    h("button", { class: "primary", key: "close", onclick: closeChange }, t("close")),
   ];
 }

@@ -23,7 +23,7 @@ export function recordHistory(history) {
 let taken = null;
 
 /** The points of a figure of the whole cluster. */
-export function history(name) {
+export function hour(name) {
   const first = use(api("history"), {}, { every: 60_000, part: "history" });
   if (first.data && first.data !== taken) {
     taken = first.data;

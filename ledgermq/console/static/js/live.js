@@ -84,7 +84,7 @@ export function follow(path, callback) {
 /** live, connecting, or off while the page has nothing to follow */
 export const streamState = () => (!stream ? "off" : stream.source.readyState === 1 ? "live" : "connecting");
 
-function address() {
+function streamAddress() {
   const words = new URLSearchParams({ parts: [...wanted.keys()].join(",") });
   for (const [part, { query, key }] of wanted) {
     if (part === "topics" || part === "consumer_groups") words.set(part, query);
@@ -95,7 +95,7 @@ function address() {
 
 /** Opens the stream for what is shown now; soon, so that scrolling opens one and not fifty. */
 function listen() {
-  const target = wanted.size && streamPath && document.visibilityState === "visible" ? address() : "";
+  const target = wanted.size && streamPath && document.visibilityState === "visible" ? streamAddress() : "";
   if ((stream?.target || "") === target) {
     clearTimeout(opening);
     opening = 0;

@@ -81,15 +81,15 @@ function frame() {
       document.querySelector("#page").focus();
     } }, t("skip")),
     h("nav", { class: "brand", "aria-label": "LedgerMQ" }, h("a", { href: to(["overview"]) }, h("img", { src: "icon.svg", alt: "LedgerMQ", width: 24, height: 24 }), h("span", { "aria-hidden": "true" }, "LedgerMQ"))),
-    top(),
+    topBar(),
     h("nav", { class: "rail", "aria-label": t("rail") }, RAIL.map(([name, key]) => h("a", {
       href: to([name]), key: name, "aria-current": place() === name ? "page" : null, title: `g ${key}`,
     }, icon(name), h("span", {}, t(`page.${name}`)))),
     h("div", { class: "foot" }, site.session.version && `LedgerMQ ${visible(site.session.version)}`)),
-    h("main", { class: "page", id: "page", tabindex: "-1", key: path.join("/") }, body));
+    h("main", { class: "page", id: "page", tabindex: "-1", "data-path": path.join("/"), key: path.join("/") }, body));
 }
 
-function top() {
+function topBar() {
   const clusters = site.clusters?.clusters || [];
   const state = streamState();
   const theme = document.documentElement.dataset.theme || "auto";

@@ -17,7 +17,7 @@ export const messageAddress = (r) => to(["messages", r.topic, r.broker, String(r
 export const messageColumns = () => [
   { key: "id", title: t("message-id"), of: "message_id", cell: (r) => h("a", { class: "mono", href: messageAddress(r) }, visible(r.message_id)), width: 262 },
   { key: "stored", of: "stored_ms", as: moment, end: true, width: 148 },
-  { key: "place", title: t("place"), value: (r) => `${r.broker} ${r.queue} ${r.offset}`, cell: (r) => `${visible(r.broker)} / ${r.queue} / ${count(r.offset)}`, width: 150 },
+  { key: "place", title: t("place"), value: (r) => `${r.broker} ${r.queue} ${r.offset}`, cell: (r) => `${visible(r.broker)} / ${r.queue} / ${count(r.offset)}`, width: 186 },
   { key: "keys", title: t("field.keys"), width: 110 },
   { key: "tags", title: t("field.tags"), width: 84 },
   { key: "bytes", title: t("size"), of: "body_bytes", as: bytes, end: true, width: 76 },

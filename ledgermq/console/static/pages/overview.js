@@ -1,14 +1,14 @@
 /** Is it healthy, what does it do, what happened? */
 import { h } from "../js/dom.js";
 import { icon } from "../js/icons.js";
-import { history } from "../js/history.js";
+import { hour } from "../js/history.js";
 import { use } from "../js/live.js";
 import { api, age, events, figure, groupLink, link, pageHead, partial, said, sheet, shown, site, to, toneOf, topicLink } from "../js/parts.js";
 import { bar, plot } from "../js/plot.js";
 import { table } from "../js/table.js";
 import { byteRate, bytes, count, percent, rate, short, span, t } from "../js/words.js";
 
-const recent = (name) => history(name).points.slice(-60).map((p) => p[1]);
+const recent = (name) => hour(name).points.slice(-60).map((p) => p[1]);
 
 const SIGNS = { ok: "ok", warning: "warn", critical: "bad" };
 
@@ -50,11 +50,11 @@ function disk(data) {
 }
 
 function plots() {
-  const { longer } = history("in_per_s");
+  const { longer } = hour("in_per_s");
   return h("div", { class: "columns", key: "plots" },
     h("div", { class: "sheet half" }, plot({ id: "rates", title: t("rates"), format: rate, series: [
-      { name: t("in"), points: history("in_per_s").points, tone: 1 }, { name: t("out"), points: history("out_per_s").points, tone: 3 }] })),
-    h("div", { class: "sheet half" }, plot({ id: "lag", title: t("lag"), format: short, series: [{ name: t("lag.messages"), points: history("lag_messages").points, tone: 2 }],
+      { name: t("in"), points: hour("in_per_s").points, tone: 1 }, { name: t("out"), points: hour("out_per_s").points, tone: 3 }] })),
+    h("div", { class: "sheet half" }, plot({ id: "lag", title: t("lag"), format: short, series: [{ name: t("lag.messages"), points: hour("lag_messages").points, tone: 2 }],
       note: longer && h("span", { class: "faint" }, /^https?:\/\//.test(longer) ? h("a", { href: longer, rel: "noreferrer" }, t("longer")) : longer) })));
 }
 

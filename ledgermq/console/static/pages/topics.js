@@ -12,7 +12,7 @@ const doing = (options) => openChange({ actions: api("actions"), ...options });
 
 const LIST = () => [
   { key: "name", title: t("topic"), of: "topic", as: topicLink },
-  { key: "kind", cell: (r) => h("span", { class: "tag" }, t(`topic.${r.kind}`)), width: 104 },
+  { key: "kind", cell: (r) => h("span", { class: "tag" }, t(`topic.${r.kind}`)), width: 122 },
   { key: "queues", of: "write_queues", cell: (r) => (r.read_queues === r.write_queues ? count(r.write_queues) : `${r.read_queues} / ${r.write_queues}`), end: true, width: 84, hint: t("queues.hint") },
   { key: "in_per_s", title: t("in"), as: rate, end: true, width: 92 },
   { key: "in_bytes_per_s", title: t("in.bytes"), as: byteRate, end: true, width: 108, fixed: true },
