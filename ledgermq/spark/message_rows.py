@@ -5,6 +5,8 @@ left out, so that rows that were read can be written again. Tags and keys come f
 or from the properties where those have no column.
 """
 
+import hashlib
+import struct
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +18,57 @@ from ledgermq.spark.errors import RowError
 LEFT_OUT: Final = names.OF_A_DELIVERY | {names.UNIQUE_KEY}
 
 
+# Rows of different content that a task counts, by a digest of 16 bytes: about 91 MB in all.
+COUNTED_MAX: Final = 1_000_000
+
+
+class RowNames:
+    """Gives each row of a task an id that is the same when the task runs again, in any order.
+
+    The id is made of what the row says and of how many rows of the same content came before it. So
+    it never stands for two contents, as a position would when a shuffle brings the rows in another
+    order; and rows that are equal get different ids, of which it does not matter who has which.
+    """
+
+    def __init__(self, prefix: str, counted_max: int = COUNTED_MAX) -> None:
+        """Takes what the ids of all rows of the task begin with.
+
+        Args:
+            prefix: the write, or query and batch, and the partition.
+            counted_max: contents that are counted. A row of a later one is named by content and
+                position: still by no other row's id, but by another one if the order changes.
+        """
+        self._prefix = prefix
+        self._counted_max = counted_max
+        self._count_of: dict[bytes, int] = {}
+
+    def place(self, position: int) -> str:
+        """Names a row of this try by its position, for what is said of one that is refused."""
+        return f"{self._prefix}-{position}"
+
+    def name(self, message: Message, queue_key: str | None, position: int) -> str:
+        """Returns the id of a row: its message without an id, and its position in the task."""
+        digest = _digest(message, queue_key)
+        known = self._count_of.get(digest)
+        if known is None and len(self._count_of) >= self._counted_max:
+            return f"{self._prefix}-{digest.hex()}-at{position}"
+        count = known or 0
+        self._count_of[digest] = count + 1
+        return f"{self._prefix}-{digest.hex()}-{count}"
+
+
+def _digest(message: Message, queue_key: str | None) -> bytes:
+    """Returns 16 bytes of BLAKE2b over all that is sent, each part with its length before it."""
+    texts = [message.topic, message.keys, message.tags, queue_key or ""]
+    for name, value in sorted(message.properties.items()):
+        texts += name, value
+    parts = [message.body, *(text.encode() for text in texts)]
+    digest = hashlib.blake2b(struct.pack(f">{len(parts)}Q", *map(len, parts)), digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
 class RowMessage(NamedTuple):
     """A row, ready to be sent."""
 
@@ -25,7 +78,7 @@ class RowMessage(NamedTuple):
 
 
 def messages_of(
-    batch: Any, topic: str | None, row_id_property: str, id_prefix: str, first_row: int
+    batch: Any, topic: str | None, row_id_property: str, row_names: RowNames, first_row: int
 ) -> Iterator[RowMessage]:
     """Yields the messages of a record batch, in the order of its rows.
 
@@ -33,8 +86,8 @@ def messages_of(
         batch: its columns were checked with the schema of the write.
         topic: of rows that name none.
         row_id_property: the property that holds the row's id.
-        id_prefix: what the ids of all rows of a task begin with.
-        first_row: number of the batch's first row in its task.
+        row_names: names the rows of the task that bring no id of their own.
+        first_row: position of the batch's first row in its task.
 
     Raises:
         RowError: a row has no topic or no body.
@@ -49,16 +102,17 @@ def messages_of(
     queue_keys = columns.get("queueKey", nothing)
     row_ids = columns.get("rowId", nothing)
     for i, body in enumerate(columns["body"]):
-        row_id = row_ids[i] or f"{id_prefix}-{first_row + i}"
         row_topic = topics[i] or topic
         if row_topic is None:
-            raise RowError(row_id, "it has no topic, and the option topic is not set")
+            where = row_ids[i] or row_names.place(first_row + i)
+            raise RowError(where, "it has no topic, and the option topic is not set")
         if body is None:
-            raise RowError(row_id, "its body is null")
+            raise RowError(row_ids[i] or row_names.place(first_row + i), "its body is null")
         given = {name: value for name, value in properties[i] or () if name not in LEFT_OUT}
         from_block = (given.pop(names.KEYS, None), given.pop(names.TAGS, None))
+        # Of a write before this one.
+        given.pop(row_id_property, None)
         given = {name: value for name, value in given.items() if value}
-        given[row_id_property] = row_id
         message = Message(
             row_topic,
             body.encode() if isinstance(body, str) else body,
@@ -66,4 +120,6 @@ def messages_of(
             tags=(tags[i] if "tags" in columns else from_block[1]) or "",
             properties=given,
         )
+        row_id = row_ids[i] or row_names.name(message, queue_keys[i], first_row + i)
+        message.properties = {**given, row_id_property: row_id}
         yield RowMessage(message, queue_keys[i])

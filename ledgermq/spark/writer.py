@@ -1,9 +1,9 @@
 """Writes: rows become messages, all of them acknowledged before a task says that it is done.
 
 At least once: a task that fails is run again and sends its rows again, with the same ids. The id of
-a row (a property) is made of the write, the partition and the row's number; of a stream, of query,
-batch, partition and row, so that also a batch that is run again after a crash repeats its ids. Who
-must not see a message twice drops those whose id it has seen.
+a row (a property) is made of the write, the partition and what the row says (`RowNames`); of a
+stream, of query, batch, partition and row, so that also a batch that is run again after a crash
+repeats its ids. Who must not see a message twice drops those whose id it has seen.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from pyspark.taskcontext import TaskContext
 
 from ledgermq.client import ClientError, MessageError, Producer, ProducerConfig
 from ledgermq.spark.errors import ClusterError, OptionError, RowError
-from ledgermq.spark.message_rows import messages_of
+from ledgermq.spark.message_rows import RowNames, messages_of
 from ledgermq.spark.options import WriteOptions
 from ledgermq.spark.schema import check_write_schema
 
@@ -107,6 +107,7 @@ async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -
     """
     name_servers = ";".join(options.name_servers)
     config = ProducerConfig(client=options.access.client_config(), timeout_s=options.timeout_s)
+    row_names = RowNames(id_prefix)
     count, started_s = 0, time.monotonic()
     pace_rows = max(1, (options.rows_per_second or 0) // _PACES_PER_SECOND)
     sends: deque[asyncio.Future[Any]] = deque()
@@ -114,11 +115,10 @@ async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -
         async with Producer(name_servers, options.producer_group, config=config) as producer:
             for batch in batches:
                 for row in messages_of(
-                    batch, options.topic, options.row_id_property, id_prefix, count
+                    batch, options.topic, options.row_id_property, row_names, count
                 ):
-                    sends.append(
-                        await _submit(producer, row.message, row.queue_key, id_prefix, count)
-                    )
+                    place = row_names.place(count)
+                    sends.append(await _submit(producer, row.message, row.queue_key, place))
                     count += 1
                     while sends and sends[0].done():
                         sends.popleft().result()
@@ -137,9 +137,9 @@ async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -
 
 
 async def _submit(
-    producer: Producer, message: Any, queue_key: str | None, id_prefix: str, number: int
+    producer: Producer, message: Any, queue_key: str | None, place: str
 ) -> "asyncio.Future[Any]":
     try:
         return await producer.submit(message, ordering_key=queue_key)
     except MessageError as error:
-        raise RowError(f"{id_prefix}-{number}", str(error)) from error
+        raise RowError(place, str(error)) from error

@@ -79,7 +79,7 @@ def test_rows_become_messages(spark: Any, cluster: UpCluster) -> None:
         assert properties["number"] == str(number) and "none" not in properties
         assert (row["keys"], row["tags"]) == (f"key-{number}", None if number % 2 else "even")
     assert len(row_ids) == 50
-    assert {row_id.rpartition("-")[0].count("-") for row_id in row_ids} == {1}
+    assert {row_id.rpartition("-")[0].count("-") for row_id in row_ids} == {2}
 
 
 @pytest.mark.parametrize(
