@@ -175,6 +175,11 @@ def one_way(size: Size, connection_count: int = 4) -> Flood:
     return lambda victim: _pipeline_for(victim, size.seconds, [data] * connection_count)
 
 
+def one_way_of_many(size: Size) -> Flood:
+    """The same of 32 connections: each of them asks for little."""
+    return one_way(size, 32)
+
+
 def unfinished_frames(size: Size) -> Flood:
     """Frames of 15 MiB of which the last byte never comes."""
     begun = struct.pack(">i", 15 * _MIB) + bytes(15 * _MIB - 1)
@@ -263,7 +268,8 @@ def many_keys(size: Size) -> Flood:
 
 FLOODS: Final = (
     quiet, held_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
-    tls_handshakes, one_way, unfinished_frames, slow_loris, list_requests, heart_beats, many_keys,
+    tls_handshakes, one_way, one_way_of_many, unfinished_frames, slow_loris, list_requests,
+    heart_beats, many_keys,
 )  # fmt: skip
 
 

@@ -138,7 +138,8 @@ class Victim:
         sampler = threading.Thread(target=sample)
         sampler.start()
         try:
-            with Bystander(self.program.address, TOPIC, self._sent_count) as bystander:
+            program, first = self.program, self._sent_count
+            with Bystander(program.address, TOPIC, first, program.pid) as bystander:
                 flood(self)
             seconds, cpu_s = time.monotonic() - begun_s, self.cpu_s - cpu_s
         finally:

@@ -11,8 +11,14 @@ much, the latter get less of each turn while the former are there, and stand beh
 line. A single request is never cut: whoever works on one for long must bound that itself; what it
 took beyond the part of its turn is missing from that of the next ones.
 
+Requests cause more work than is seen while they are worked on: what was read is cut into frames,
+messages are appended, sent to the other members, dispatched, answered, all of it once a turn. How
+much that is beside the requests is learnt from the turns before, and the parts are so much smaller.
+
 A share ends by the clock. Who asks for much is told by processor time: on a busy machine a thread
-may stand still for longer than any request takes, and nobody is to blame for that.
+may stand still for longer than any request takes, and nobody is to blame for that. Of many who ask
+for much each is served seldom, and would look modest again by the time that passed; so while there
+is work, what is taken off is a part of what one of them gets.
 """
 
 from collections import deque
@@ -26,11 +32,20 @@ from ledgermq.protocol.transport.turn import Clock, DelayedCall
 SHARE_S: Final = 0.005
 TURN_S: Final = 0.01
 CROWDED_S: Final = 0.002
-# Who owes this or more asks for much: what it used lately, of which a tenth of the time that passes
-# is taken off, and which never counts as more than the second number.
+# Who owes this or more asks for much: what it used lately, which never counts as more than the
+# second number. Taken off is a tenth of the time that passes, at most; while there is work, of the
+# processor time, and no more than most of what each of those in the line is given meanwhile.
 LIGHT_S: Final = 0.001
 _DEBT_MAX_S: Final = 0.01
+# What one owes at most that was told by the clock, which may count time of other programs.
+_INEXACT_MAX_S: Final = 0.002
 _PAID_BACK: Final = 0.1
+_PAID_BACK_OF_GIVEN: Final = 0.75
+_PAID_BACK_TOGETHER: Final = 0.25
+# The last turn counts as such a part of a usual one; and what requests cause later counts as so
+# many times their own processor time, at most.
+_NEWS: Final = 0.125
+_CAUSED_MAX: Final = 4.0
 # Of those who ask for much: what they took too much, and what never counts as more.
 _CARRIED_MAX_S: Final = 0.1
 # Those who ask for little are there for so long after the last of them was served.
@@ -47,7 +62,7 @@ class Waiting(Protocol):
 class Share:
     """That of one connection."""
 
-    __slots__ = ("_begun_s", "_debt_s", "_is_exact", "_noted_at", "_shares", "end_s", "is_heavy")
+    __slots__ = ("_begun_s", "_debt_s", "_is_exact", "_paid_s", "_shares", "end_s", "is_heavy")
 
     def __init__(self, shares: "TurnShares") -> None:
         """Begins without debt."""
@@ -55,8 +70,9 @@ class Share:
         # Of the work under way: in processor time, or on the clock where nobody is in the way.
         self._begun_s = 0.0
         self._is_exact = False
+        # What it owes, and what was taken off of everybody's debts when that was noted.
         self._debt_s = 0.0
-        self._noted_at = 0.0
+        self._paid_s = 0.0
         # When that of this turn is used, seconds on the clock.
         self.end_s = 0.0
         # Whether the connection asks for much.
@@ -79,7 +95,9 @@ class Share:
 
     def _begin(self, now_s: float, left_s: float) -> None:
         shares = self._shares
-        self.end_s = now_s + min(shares.share_s, left_s)
+        # Who turns out to ask for much stands behind those who wait for that reason.
+        is_new_among_many = shares.is_crowded and not self.is_heavy
+        self.end_s = now_s + min(LIGHT_S if is_new_among_many else shares.share_s, left_s)
         # Asking for processor time costs as much as a small request's tenth.
         self._is_exact = shares.is_busy
         self._begun_s = shares.processor_s() if self._is_exact else now_s
@@ -88,13 +106,15 @@ class Share:
         """Counts what was used."""
         used_s = (self._shares.processor_s() if self._is_exact else now_s) - self._begun_s
         was_heavy = self.is_heavy
-        self._debt_s = debt_s = min(self._debt_at(now_s) + used_s, _DEBT_MAX_S)
-        self._noted_at = now_s
-        self.is_heavy = debt_s >= LIGHT_S
+        owed_s = used_s if self._is_exact else min(used_s, _INEXACT_MAX_S)
+        self._debt_s = debt_s = min(self._debt_at(now_s) + owed_s, _DEBT_MAX_S)
+        self._paid_s = self._shares.paid_s(now_s)
+        # Who asked for much does until all of that is done.
+        self.is_heavy = was_heavy or debt_s >= LIGHT_S
         self._shares.note(used_s, now_s, is_heavy=self.is_heavy, was_heavy=was_heavy)
 
     def _debt_at(self, now_s: float) -> float:
-        return max(self._debt_s - (now_s - self._noted_at) * _PAID_BACK, 0.0)
+        return max(self._debt_s - (self._shares.paid_s(now_s) - self._paid_s), 0.0)
 
 
 class TurnShares:
@@ -105,8 +125,9 @@ class TurnShares:
     """
 
     __slots__ = (
-        "_call", "_carried_s", "_clock", "_crowded_s", "_heavy", "_heavy_used_s", "_light",
-        "_light_at", "_turn_s", "_used_s", "processor_s", "share_s",
+        "_asked_s", "_begun_s", "_call", "_carried_s", "_clock", "_crowded_s", "_heavy",
+        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_paid_s", "_turn_s",
+        "_used_s", "processor_s", "share_s",
     )  # fmt: skip
 
     def __init__(
@@ -138,6 +159,14 @@ class TurnShares:
         self._used_s = self._heavy_used_s = 0.0
         # What those who ask for much took beyond their part of former turns.
         self._carried_s = 0.0
+        # A usual turn: what its requests take, and all else, in seconds.
+        self._asked_s, self._later_s = LIGHT_S, 0.0
+        # Processor time at which this turn began.
+        self._begun_s = 0.0
+        # Taken off of everybody's debts since the start; and since when there is no work, seconds
+        # on the clock, None: there is.
+        self._paid_s = 0.0
+        self._idle_at: float | None = clock.seconds()
         # Seconds on the clock: when one that asks for little was last served.
         self._light_at = float("-inf")
         # The line: those that ask for little stand before the others.
@@ -162,7 +191,13 @@ class TurnShares:
         """Returns what a connection may use of what is left of this turn, in seconds."""
         if is_heavy:
             return self._heavy_s(now_s) - self._used_s - self._carried_s
-        return self._turn_s - self._used_s
+        return self._part_of(self._turn_s) - self._used_s
+
+    def paid_s(self, now_s: float) -> float:
+        """Returns what was taken off of everybody's debts since the start, in seconds."""
+        if self._idle_at is None:
+            return self._paid_s
+        return self._paid_s + (now_s - self._idle_at) * _PAID_BACK
 
     def note(self, used_s: float, now_s: float, *, is_heavy: bool, was_heavy: bool) -> None:
         """Counts what a connection used of this turn; it asks, and asked, for much, or not."""
@@ -187,26 +222,47 @@ class TurnShares:
             self._call.cancel()
             self._call = None
 
+    def _part_of(self, turn_s: float) -> float:
+        """Returns what of some time is for requests, the rest being for what they cause."""
+        return turn_s / (1.0 + min(self._later_s / max(self._asked_s, 1e-6), _CAUSED_MAX))
+
     def _heavy_s(self, now_s: float) -> float:
-        return self._crowded_s if now_s - self._light_at < _MEMORY_S else self._turn_s
+        is_alone = now_s - self._light_at >= _MEMORY_S
+        return self._part_of(self._turn_s if is_alone else self._crowded_s)
 
     def _call_next_turn(self) -> None:
         if self._call is None:
             self._call = self._clock.callLater(0, self._take_turn)
+            if self._idle_at is not None:
+                self._paid_s = self.paid_s(self._clock.seconds())
+                self._idle_at = None
+                self._begun_s = self.processor_s() - self._used_s
 
     def _take_turn(self) -> None:
         """Lets those who stand in the line go on, each once, until the turn's part is used."""
         self._call = None
+        self._end_turn()
         heavy_s = self._heavy_s(self._clock.seconds())
         carried_s = self._carried_s + self._heavy_used_s - heavy_s
         self._carried_s = min(max(carried_s, 0.0), _CARRIED_MAX_S)
         self._used_s = self._heavy_used_s = 0.0
         # Whoever comes back to the line is served in another turn.
         light_count, heavy_count = len(self._light), len(self._heavy)
-        self._serve(self._light, light_count, self._turn_s)
+        self._serve(self._light, light_count, self._part_of(self._turn_s))
         self._serve(self._heavy, heavy_count, heavy_s - self._carried_s)
         if self._light or self._heavy:
             self._call_next_turn()
+        if self._call is None:
+            self._idle_at = self._clock.seconds()
+
+    def _end_turn(self) -> None:
+        """Learns from the turn before, and takes something off of debts for it."""
+        processor_s = self.processor_s()
+        turn_s, self._begun_s = processor_s - self._begun_s, processor_s
+        self._asked_s += (self._used_s - self._asked_s) * _NEWS
+        self._later_s += (max(turn_s - self._used_s, 0.0) - self._later_s) * _NEWS
+        paid_s = max(self._heavy_used_s * _PAID_BACK_OF_GIVEN, turn_s * _PAID_BACK_TOGETHER)
+        self._paid_s += min(turn_s * _PAID_BACK, paid_s / max(len(self._heavy), 1))
 
     def _serve(self, line: deque[Waiting], count: int, limit_s: float) -> None:
         while count and line and self._used_s < limit_s:
