@@ -147,6 +147,11 @@ class PlainCommitLog:
 
     # Writing.
 
+    @property
+    def files(self) -> Segments:
+        """The files, to be measured."""
+        return self._segments
+
     def append(self, records: Sequence[bytes]) -> list[int]:
         """Writes whole records at the end, with their physical offsets; a master's way.
 

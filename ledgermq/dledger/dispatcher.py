@@ -34,6 +34,7 @@ from ledgermq.dledger.messages import (
 )
 from ledgermq.dledger.search import MatchSearch
 from ledgermq.dledger.throttle import PushThrottle
+from ledgermq.measures.histogram import Histogram
 
 # Pause after a probe that was neither confirmed nor denied (DLedgerEntryPusher: 500 ms).
 RETRY_PAUSE_MS = 500
@@ -128,6 +129,8 @@ class EntryDispatcher:
         self._commit_asked: tuple[int, int] | None = None
         self._refusal_count = 0
         self._last_request_id = 0
+        # Of frames that were confirmed: from the push to the answer, the follower's sync included.
+        self.round_trips = Histogram()
 
     # -- what goes out
 
@@ -317,6 +320,9 @@ class EntryDispatcher:
                 return
             self._is_probing = False
             self._refusal_count = 0
+            if frame is not None and frame.sent_ms >= 0:
+                # One that was dropped on the way has no time yet.
+                self.round_trips.observe(max(now_ms - frame.sent_ms, 0.0) / 1000)
             if end_index < last_index:
                 self._lost_entries()
             else:

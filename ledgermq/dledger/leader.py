@@ -36,6 +36,7 @@ from ledgermq.dledger.messages import (
 from ledgermq.dledger.pace import Pace, Wait
 from ledgermq.dledger.quorum import QuorumAckChecker
 from ledgermq.dledger.transfer import PreferredLeaders, Standing, Transfer
+from ledgermq.measures.histogram import Histogram
 
 # A member that was not ready to follow gets its next heart beat after this (DLedger: at once).
 NOT_READY_RETRY_MS: Final = 20
@@ -184,6 +185,10 @@ class Leader:
     def match_index(self, peer_id: str) -> int:
         """Tells how far a peer durably holds the log, as far as it is known; -1 if it is not."""
         return self._dispatchers[peer_id].match_index
+
+    def round_trips(self, peer_id: str) -> Histogram:
+        """Tells how long pushes to a peer took to be confirmed in this term, in seconds."""
+        return self._dispatchers[peer_id].round_trips
 
     def silent_ms(self, peer_id: str, now_ms: float) -> float:
         """Tells for how long nothing was heard of a peer."""

@@ -9,6 +9,7 @@ from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.leader import Leader
 from ledgermq.dledger.log import RaftLog
 from ledgermq.dledger.member_state import Candidate, Follower, MemberState
+from ledgermq.measures.histogram import Histogram
 
 
 class FollowerView(NamedTuple):
@@ -20,6 +21,7 @@ class FollowerView(NamedTuple):
         silent_ms: since it last answered.
         counts: whether a commit may count it: it has not lost what it promised.
         is_live: it was heard of within two heart beats.
+        round_trips: seconds from each push to its answer, since this term began; goes on counting.
     """
 
     peer_id: str
@@ -28,6 +30,7 @@ class FollowerView(NamedTuple):
     silent_ms: float
     counts: bool
     is_live: bool
+    round_trips: Histogram
 
 
 class MemberView(NamedTuple):
@@ -78,6 +81,7 @@ def view_of(
                 silent_ms=duty.silent_ms(peer_id, now_ms),
                 counts=duty.counts(peer_id),
                 is_live=duty.is_live(peer_id, now_ms),
+                round_trips=duty.round_trips(peer_id),
             )
             for peer_id in state.dialects
         )

@@ -110,6 +110,11 @@ def test_traffic_and_lag_are_told(pages: dict[str, Any]) -> None:
     assert value(page, "ledgermq_raft_commit_duration_seconds_count") > 0
     assert value(page, "ledgermq_disk_sync_duration_seconds_count") > 0
     assert value(page, "ledgermq_disk_sync_duration_seconds_sum") > 0
+    assert value(page, "ledgermq_disk_write_duration_seconds_count") > 0
+    assert value(page, "rocketmq_message_size_bytes_bucket", le="1024.0") == _SENT
+    assert value(page, "rocketmq_message_size_bytes_sum") > _SENT
+    assert value(page, "rocketmq_half_messages") == 0
+    assert value(page, "rocketmq_storage_flush_behind_bytes") >= 0
     assert value(page, "ledgermq_reactor_lag_seconds_count") > 0
     assert value(page, "ledgermq_refused_total", reason="not_supported") == 1
 
@@ -127,6 +132,10 @@ def test_ledger_is_told_by_each_member(pages: dict[str, Any]) -> None:
     assert value(leader, "ledgermq_raft_follower_lag_entries", **peer) == 0
     assert value(leader, "ledgermq_raft_follower_lag_bytes", **peer) == 0
     assert value(leader, "ledgermq_raft_follower_last_contact_seconds", **peer) < 60
+    assert value(leader, "ledgermq_raft_peer_round_trip_seconds_count", **peer) > 0
+    for page in (leader, follower):
+        assert value(page, "ledgermq_ledger_corruptions_total") == 0
+        assert value(page, "ledgermq_deleted_files_total", reason="disk_forced") == 0
     # Topics and groups are the leader's: added up over members they must not count thrice.
     assert "rocketmq_messages_in_total" not in follower
     assert "ledgermq_raft_follower_lag_entries" not in follower

@@ -41,7 +41,7 @@ def waited(form: Any, requests: list[Any], first_offset: int) -> Any:
         AppendResult(10 + i, min(first_offset + 100 * i, 2**63 - 1), 90, first_offset // 2, 7)
         for i in range(count)
     ]
-    return form.wait_for(requests, results, PREFIX, 2.5, without_slaves)
+    return form.wait_for(requests, results, PREFIX, 2.5, without_slaves, [0] * 8)
 
 
 @given(_requests, st.integers(0, 2**63 - 1), st.integers(8, 30), st.sampled_from(REGIONS))

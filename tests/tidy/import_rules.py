@@ -78,12 +78,15 @@ ROOMS: dict[str, Room] = {
     "http": Room(rooms=frozenset({"http"}), packages=_TWISTED | {"msgspec"}),
     "http.port": Room(rooms=frozenset({"http", "protocol.tcp_times"}), packages=_TWISTED),
     "measures": Room(rooms=frozenset({"measures"})),
-    # The pure core. Of the protocol it sees checksums alone: functions over buffers.
+    # The pure core. Of the protocol it sees checksums alone: functions over buffers. Times that it
+    # is given it may add up.
     "dledger": Room(
-        rooms=frozenset({"dledger", "protocol.checksum"}),
+        rooms=frozenset({"dledger", "protocol.checksum", "measures"}),
         banned=_THREADS | _NETWORK | {"time", "datetime", "os", "io", "pathlib", "mmap"},
     ),
-    "dledger.store": Room(rooms=frozenset({"dledger", "dledger.store", "protocol.checksum"})),
+    "dledger.store": Room(
+        rooms=frozenset({"dledger", "dledger.store", "protocol.checksum", "measures"})
+    ),
     "dledger.store.keeper": Room(
         rooms=frozenset({"dledger", "dledger.store", "measures"}), packages=_TWISTED
     ),
@@ -155,7 +158,7 @@ ROOMS: dict[str, Room] = {
     "broker.sends": Room(
         rooms=BROKER_STATE
         | {"state", "broker", "broker.config", "broker.records", "broker.counts", "broker.sends"}
-        | {"commitlog", "dledger", "protocol"},
+        | {"commitlog", "dledger", "measures", "protocol"},
         packages=_TWISTED,
     ),
     "broker.offsets": Room(

@@ -3,12 +3,16 @@
 cimport cython
 
 cdef int _ZERO, _DIGITS_MAX
+cdef Py_ssize_t _TINY, _SMALL, _MEDIUM, _LARGE, _HUGE, _MOST
 
 @cython.locals(
     for_all=list, not_for_slaves=list, waiting=list, cursor=Py_ssize_t, count=Py_ssize_t, part=list,
+    size=Py_ssize_t, each=Py_ssize_t, total=Py_ssize_t, tiny=Py_ssize_t, small=Py_ssize_t,
+    medium=Py_ssize_t, place=Py_ssize_t,
 )
 cpdef tuple wait_for(
-    list requests, list results, str id_prefix, object deadline_ms, object without_slaves
+    list requests, list results, str id_prefix, object deadline_ms, object without_slaves,
+    list sizes
 )
 
 @cython.locals(

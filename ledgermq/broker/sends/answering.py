@@ -19,6 +19,9 @@ Encode = Callable[[int, int, str, int, int, str], bytes]
 # Frames of each connection, what is to be called with what, messages, and their bytes.
 Answers = tuple[dict[Any, list[bytes]], list[tuple[Done, Sequence[AppendResult] | None]], int, int]
 
+# Upper ends of the sizes that messages are counted by, in bytes, as RocketMQ 5 has them.
+SIZES: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
+_TINY, _SMALL, _MEDIUM, _LARGE, _HUGE, _MOST = SIZES
 _ZERO = 0x30
 _DIGITS_MAX = 20
 
@@ -29,6 +32,7 @@ def wait_for(
     id_prefix: str,
     deadline_ms: float,
     without_slaves: Done,
+    sizes: list[int],
 ) -> tuple[list[WaitingTuple], list[WaitingTuple]]:
     """Return who waits for all that a commit needs, and who does not wait for slaves.
 
@@ -38,10 +42,14 @@ def wait_for(
         id_prefix: of an offset message id: address and port of this broker.
         deadline_ms: of all.
         without_slaves: marks those who do not wait for slaves.
+        sizes: gets the bytes of all that clients sent, and then how many messages were as large
+            as each of `SIZES` allows, each below the next, and larger than all; those of a batch
+            count as the average of it.
     """
     for_all: list[WaitingTuple] = []
     not_for_slaves: list[WaitingTuple] = []
     cursor = 0
+    total = tiny = small = medium = 0
     for connection, opaque, serialize_type, queue_id, count, size, done in requests:
         index, physical_offset, _, queue_offset, _ = results[cursor]
         own = None
@@ -52,11 +60,23 @@ def wait_for(
             part = results[cursor : cursor + count]
             message_id = ",".join([f"{id_prefix}{result[1]:016X}" for result in part])
             index = part[-1][0]
-        if done is without_slaves:
-            done = None
-            waiting = not_for_slaves
-        elif done is not None:
+        if done is not None and done is not without_slaves:
             own = results[cursor : cursor + count]
+        else:
+            if done is not None:
+                done = None
+                waiting = not_for_slaves
+            total += size
+            each = size if count == 1 else size // count
+            if each <= _TINY:
+                tiny += count
+            elif each <= _SMALL:
+                small += count
+            elif each <= _MEDIUM:
+                medium += count
+            else:
+                place = 4 if each <= _LARGE else 5 if each <= _HUGE else 6 if each <= _MOST else 7
+                sizes[place] += count
         cursor += count
         waiting.append(
             (
@@ -64,6 +84,10 @@ def wait_for(
                 count, size, deadline_ms, done, own,
             )
         )  # fmt: skip
+    sizes[0] += total
+    sizes[1] += tiny
+    sizes[2] += small
+    sizes[3] += medium
     return for_all, not_for_slaves
 
 

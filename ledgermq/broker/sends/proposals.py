@@ -23,7 +23,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from ledgermq.broker.counts.put_times import PutTimes
-from ledgermq.broker.sends.answering import take_answers, wait_for
+from ledgermq.broker.sends.answering import SIZES, take_answers, wait_for
 from ledgermq.broker.sends.gathering import OpenTopic, gather
 from ledgermq.broker.sends.waiting import (
     SIZE,
@@ -50,6 +50,7 @@ from ledgermq.dledger.errors import (
     NotLeaderError,
     ProposalDroppedError,
 )
+from ledgermq.measures.histogram import Histogram
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.headers import encode_send_response, send_response_pieces
 from ledgermq.protocol.quick_frames import QuickSend
@@ -142,11 +143,19 @@ class Proposals:
         self.bytes = 0
         # Since the start: messages committed and answered, their bytes, and messages that failed.
         self.times = PutTimes()
+        # Bytes of what clients sent, then messages by size; see `wait_for`.
+        self._sizes = [0] * (len(SIZES) + 2)
         self.committed_count = 0
         self.committed_bytes = 0
         self.failed_count = 0
         # Of those, by the class of the error.
         self.failures: dict[str, int] = {}
+
+    def message_sizes(self) -> Histogram:
+        """Returns the sizes of what clients sent since the start, as records, in bytes."""
+        histogram = Histogram(tuple(map(float, SIZES)))
+        histogram.total, *histogram.counts = self._sizes
+        return histogram
 
     def add(
         self,
@@ -312,7 +321,7 @@ class Proposals:
         self.times.appended(results[-1].index, len(results), now_ms)
         deadline_ms = now_ms + self._limits.commit_timeout_ms
         for_all, not_for_slaves = wait_for(
-            requests, results, self._id_prefix, deadline_ms, without_slaves
+            requests, results, self._id_prefix, deadline_ms, without_slaves, self._sizes
         )
         self._waiting += for_all
         self._without_slaves += not_for_slaves

@@ -159,6 +159,8 @@ class MetricSources:
         yield behind, [((one.peer_id,), one.behind_bytes) for one in followers]
         contact = FAMILIES["ledgermq_raft_follower_last_contact_seconds"]
         yield contact, [((one.peer_id,), one.silent_ms / 1000) for one in followers]
+        trips = FAMILIES["ledgermq_raft_peer_round_trip_seconds"]
+        yield trips, [((one.peer_id,), one.round_trips) for one in followers]
         counts = FAMILIES["ledgermq_raft_follower_counts"]
         yield counts, [((one.peer_id,), int(one.is_live and one.counts)) for one in followers]
 
@@ -179,6 +181,8 @@ class MetricSources:
             "ledgermq_retention_seconds": age_ms / 1000,
             "ledgermq_ledger_scrub_bytes_total": scrub.byte_count,
             "ledgermq_ledger_scrub_rounds_total": scrub.round_count,
+            "ledgermq_ledger_corruptions_total": ground.storage.damage_count,
+            "rocketmq_storage_flush_behind_bytes": ground.storage.log_files.unsynced_bytes,
             "rocketmq_storage_size_bytes": used,
             "rocketmq_storage_dispatch_behind_bytes": messages.dispatch_behind,
             "rocketmq_storage_message_reserve_time_milliseconds": age_ms,
@@ -193,7 +197,12 @@ class MetricSources:
             {str(code): name for code, name in _REFUSALS.items()},
         )
         yield FAMILIES["ledgermq_refused_total"], refused
-        yield _whole("ledgermq_disk_sync_duration_seconds", ground.storage.keeper.sync_seconds)
+        storage = ground.storage
+        yield _whole("ledgermq_disk_sync_duration_seconds", storage.keeper.sync_seconds)
+        yield _whole("ledgermq_disk_write_duration_seconds", storage.log_files.write_seconds)
+        yield _whole("rocketmq_message_size_bytes", serving.proposals.message_sizes())
+        deleted = [((why.name.lower(),), count) for why, count in storage.dropped_files.items()]
+        yield FAMILIES["ledgermq_deleted_files_total"], deleted
         yield _whole("ledgermq_reactor_lag_seconds", self._pulse.lag)
         yield _whole("ledgermq_reactor_turn_seconds", self._pulse.turns)
         levels = serving.processors.delays.offsets()
@@ -202,6 +211,9 @@ class MetricSources:
         if ground.leadership.is_serving:
             age_s = self._half_message_age_s()
             yield FAMILIES["ledgermq_half_message_age_seconds"], [(_NO_LABELS, age_s)]
+            counted = serving.processors.transactions.count_open()
+            half = (None if count is None else (_NO_LABELS, count) for count in counted)
+            yield FAMILIES["rocketmq_half_messages"], half
         waiting = (("send", serving.proposals.count), ("pull", ground.parked.count))
         yield (
             FAMILIES["rocketmq_processor_watermark"],

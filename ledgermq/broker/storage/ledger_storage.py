@@ -18,6 +18,7 @@ from ledgermq.dledger.store import (
     DLedgerMmapFileStore,
     FileSystem,
     RecoveryReport,
+    Segments,
     VoteFile,
 )
 from ledgermq.dledger.store.errors import CorruptStoreError, DiskFullError
@@ -99,6 +100,7 @@ class LedgerStorage(Storage):
 
         def note(error: CorruptStoreError) -> None:
             damages.append(str(error))
+            self.damage_count += 1
             self.repair_mark.begin_recovery(str(error))
             _log.warn("ledger is damaged, recovers from its peers: {reason}", reason=str(error))
 
@@ -127,6 +129,10 @@ class LedgerStorage(Storage):
             # Not even the last sync of a stop writes to what is there now.
             self.ledger_store.failure = error
             raise
+
+    @property
+    def log_files(self) -> Segments:
+        return self.ledger_store.data
 
     def repair_reason(self) -> str | None:
         repair = self.repair_mark.read()

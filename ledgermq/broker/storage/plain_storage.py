@@ -26,7 +26,7 @@ from ledgermq.commitlog import (
     PlainCommitLog,
     PlainMessageStore,
 )
-from ledgermq.dledger.store import FileSystem
+from ledgermq.dledger.store import FileSystem, Segments
 from ledgermq.protocol.record import decode_record_head
 from ledgermq.state.errors import ConfigError
 
@@ -116,6 +116,10 @@ class PlainStorage(Storage):
             self._damage = str(error)
             _log.error("commit log: {error}; no other copy is known", error=error)
         return False
+
+    @property
+    def log_files(self) -> Segments:
+        return self.log.files
 
     def repair_reason(self) -> str | None:
         return self._damage

@@ -22,6 +22,7 @@ from ledgermq.broker.storage.state_files import StateFile
 from ledgermq.broker.storage.state_tables import StateTables
 from ledgermq.commitlog import (
     STATE_TOPIC,
+    CleanReason,
     DamagedFileError,
     MessageStore,
     PlainLogThereError,
@@ -34,6 +35,7 @@ from ledgermq.commitlog import used_percent as used_percent_of
 from ledgermq.dledger.store import (
     FileSystem,
     RealFileSystem,
+    Segments,
 )
 from ledgermq.dledger.store.disk_thread import WorkerThread
 from ledgermq.dledger.store.errors import CorruptStoreError
@@ -42,6 +44,9 @@ from ledgermq.state.broker_state import BrokerState
 
 _FORCE_PERCENT: Final = 85
 _FULL_PERCENT: Final = 90
+_DROP_REASONS: Final[tuple[CleanReason, ...]] = tuple(
+    reason for reason in CleanReason if reason is not CleanReason.NONE
+)
 
 _log = Logger()
 
@@ -83,6 +88,9 @@ class Storage:
         self._is_clean_wanted = False
         # Queues and key index are to be made again at the next start.
         self._rebuilds = False
+        # Since the start: damage that was found, and files of the log that went, by reason.
+        self.damage_count = 0
+        self.dropped_files: dict[CleanReason, int] = dict.fromkeys(_DROP_REASONS, 0)
         self.scrub = self.messages.make_scrub()
 
     def open(self) -> None:
@@ -145,9 +153,15 @@ class Storage:
         Returns:
             Whether a start can do so; else what is not damaged is served on.
         """
+        self.damage_count += 1
         is_derived = isinstance(error, DamagedFileError) and error.is_derived
         self._rebuilds = self._rebuilds or is_derived
         return is_derived
+
+    @property
+    def log_files(self) -> Segments:
+        """The files of the log that are written now."""
+        raise NotImplementedError
 
     def repair_reason(self) -> str | None:
         """Returns what is damaged or was lost, None while all is whole."""
@@ -206,8 +220,16 @@ class Storage:
                 position=decision.drop_before,
                 reason=decision.reason,
             )
+            begin = self.messages.min_physical_offset
             dropped = self.keeper.run(partial(self.messages.begin_drop, decision.drop_before))
+            dropped.addCallback(self._dropped, begin, decision.reason)
             dropped.addErrback(self._not_dropped)
+
+    def _dropped(self, _: object, begin: int, reason: CleanReason) -> None:
+        """Counts whole files: the log may begin in the midst of its first one."""
+        size = self._config.segment_bytes
+        count = self.messages.min_physical_offset // size - begin // size
+        self.dropped_files[reason] += max(count, 0)
 
     def _not_dropped(self, failure: Failure) -> None:
         """Without room for the mark, and after any error, the log begins where it did."""

@@ -14,7 +14,7 @@ of former leaders, read once, and from then on by heart, because every end comes
 Source: `TransactionalMessageServiceImpl.java`, `TransactionalMessageBridge.java`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
@@ -49,6 +49,9 @@ _HELD_MAX: Final = 1024
 # are not passed: a late second end is recognized by them.
 _REMEMBERED_MAX: Final = 100_000
 _PAUSE_MS: Final = 1000
+# Half messages that are looked at to count those without an end, and how many at once.
+_COUNTED_MAX: Final = 1_000_000
+_COUNTED_AT_ONCE: Final = 5000
 
 _log = Logger()
 
@@ -227,6 +230,22 @@ class Transactions:
         while offset in self._copies:
             offset = self._copies[offset]
         return offset
+
+    def count_open(self) -> Iterator[int | None]:
+        """Counts the half messages that have no end: None after each part of the work, then how
+        many there are; nothing while it is not known what former leaders ended.
+        """
+        if self._leadership != self._progress.leadership or self._has_ends_to_read:
+            return
+        end = self._store.max_offset(names.HALF_TOPIC, 0)
+        first = self._progress.cursor(HALF_QUEUE)
+        looked_end = min(end, first + _COUNTED_MAX)
+        count = end - looked_end
+        for begin in range(first, looked_end, _COUNTED_AT_ONCE):
+            part = range(begin, min(begin + _COUNTED_AT_ONCE, looked_end))
+            count += len(part) - sum(map(self._ended.__contains__, part))
+            yield None
+        yield count
 
     # The walk.
 

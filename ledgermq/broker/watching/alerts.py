@@ -100,6 +100,21 @@ ALERTS: Final = (
         f"Of {_MEMBER} 1 % of the syncs take {{{{ $value }}}} s.",
     ),
     Alert(
+        "PeerSlow",
+        "histogram_quantile(0.99, sum by (cluster, broker, peer, le)"
+        " (rate(ledgermq_raft_peer_round_trip_seconds_bucket[5m]))) > 0.25",
+        "10m",
+        "warning",
+        f"Of the pushes to {{{{ $labels.peer }}}} of {_WHO} 1 % take {{{{ $value }}}} s.",
+    ),
+    Alert(
+        "CorruptionFound",
+        "ledgermq_ledger_corruptions_total > 0",
+        "0m",
+        "warning",
+        f"Files of {_MEMBER} are damaged; it mends them from its peers, where there are any.",
+    ),
+    Alert(
         "DiskFullIn24h",
         "predict_linear(ledgermq_disk_free_bytes[6h], 86400) < 0"
         " and ledgermq_disk_used_ratio > 0.6",

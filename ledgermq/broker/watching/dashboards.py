@@ -90,6 +90,14 @@ DASHBOARDS: Final = (
                   (("increase(ledgermq_raft_leader_changes_total{" + _OURS + "}[15m])", _MEMBER),)),
             Panel("Commit", "s", _shares("ledgermq_raft_commit_duration_seconds")),
             Panel("Sync", "s", _shares("ledgermq_disk_sync_duration_seconds")),
+            Panel("Write", "s", _shares("ledgermq_disk_write_duration_seconds")),
+            Panel("Push to answer", "s",
+                  (("histogram_quantile(0.99, "
+                    + _rate("ledgermq_raft_peer_round_trip_seconds_bucket", _OURS,
+                            "broker, peer, le") + ")",
+                    "p99 {{broker}} {{peer}}"),)),
+            Panel("Not on the disk yet", "bytes",
+                  (("rocketmq_storage_flush_behind_bytes{" + _THEIRS + "}", "{{node_id}}"),)),
             Panel("Waits for a majority", "short", _one("ledgermq_raft_proposals_pending")),
             Panel("Followers behind", "bytes",
                   _one("ledgermq_raft_follower_lag_bytes", "{{broker}} {{peer}}")),
@@ -135,6 +143,12 @@ DASHBOARDS: Final = (
             Panel("Delayed messages", "short",
                   (("ledgermq_delayed_messages{" + _OURS + "}", "level {{level}}"),)),
             Panel("Oldest open transaction", "s", _one("ledgermq_half_message_age_seconds")),
+            Panel("Open transactions", "short",
+                  (("rocketmq_half_messages{" + _THEIRS + "}", "{{node_id}}"),)),
+            Panel("Size of messages", "bytes",
+                  (("histogram_quantile(0.99, "
+                    + _rate("rocketmq_message_size_bytes_bucket", _THEIRS, "node_id, le") + ")",
+                    "p99 {{node_id}}"),)),
         ),
     ),
     Dashboard(
@@ -151,6 +165,9 @@ DASHBOARDS: Final = (
             Panel("Unsent answers", "bytes", _one("ledgermq_unsent_bytes")),
             Panel("Disk free", "bytes", _one("ledgermq_disk_free_bytes")),
             Panel("Oldest message kept", "s", _one("ledgermq_retention_seconds")),
+            Panel("Deleted files", "short",
+                  (("increase(ledgermq_deleted_files_total{" + _OURS + "}[1h])",
+                    _MEMBER + " {{reason}}"),)),
         ),
     ),
 )  # fmt: skip

@@ -61,6 +61,12 @@ _ROWS: Final = (
         "Time since a follower last answered; told by the leader.",
     ),
     Family(
+        "ledgermq_raft_peer_round_trip_seconds",
+        "histogram",
+        ("peer",),
+        "From a push to its answer, the follower's sync included; told by the leader.",
+    ),
+    Family(
         "ledgermq_raft_follower_counts",
         "gauge",
         ("peer",),
@@ -90,6 +96,12 @@ _ROWS: Final = (
         (),
         "Each sync of the log, in its thread.",
     ),
+    Family(
+        "ledgermq_disk_write_duration_seconds",
+        "histogram",
+        (),
+        "Each write of entries to the log, before any sync.",
+    ),
     Family("ledgermq_disk_used_ratio", "gauge", (), "Used part of the store's file system."),
     Family("ledgermq_disk_free_bytes", "gauge", (), "Free bytes of the store's file system."),
     Family("ledgermq_disk_size_bytes", "gauge", (), "Size of the store's file system."),
@@ -101,6 +113,18 @@ _ROWS: Final = (
         "gauge",
         (),
         "0 whole; 1 files are filled from the peers; 2 lost state is caught up.",
+    ),
+    Family(
+        "ledgermq_ledger_corruptions_total",
+        "counter",
+        (),
+        "Damage of files that was found since the start, the start included.",
+    ),
+    Family(
+        "ledgermq_deleted_files_total",
+        "counter",
+        ("reason",),
+        "Files of the log that retention gave up: hour, disk, disk_forced, asked.",
     ),
     Family("ledgermq_ledger_failed", "gauge", (), "1 when this member has stopped for good."),
     Family("ledgermq_ledger_scrub_bytes_total", "counter", (), "Bytes of the log looked at again."),
@@ -134,6 +158,13 @@ _ROWS: Final = (
     Family("rocketmq_consumer_group_number", "gauge", (), "Consumer groups."),
     Family("rocketmq_messages_in_total", "counter", _TOPIC, "Messages sent to a topic."),
     Family("rocketmq_throughput_in_total", "counter", _TOPIC, "Bytes sent to a topic."),
+    Family(
+        "rocketmq_message_size_bytes",
+        "histogram",
+        (),
+        "Records of messages sent, of all topics together; those of a batch count as its average.",
+    ),
+    Family("rocketmq_half_messages", "gauge", (), "Transactions without an end, of all topics."),
     Family("rocketmq_messages_out_total", "counter", _READ, "Messages that a group got."),
     Family("rocketmq_throughput_out_total", "counter", _READ, "Bytes that a group got."),
     Family("rocketmq_consumer_lag_messages", "gauge", _READ, "Messages a group has to consume."),
@@ -163,6 +194,9 @@ _ROWS: Final = (
         "Consumers of a group.",
     ),
     Family("rocketmq_storage_size_bytes", "gauge", (), "Used bytes of the disk."),
+    Family(
+        "rocketmq_storage_flush_behind_bytes", "gauge", (), "Bytes of the log not on the disk yet."
+    ),
     Family("rocketmq_storage_dispatch_behind_bytes", "gauge", (), "Bytes not in queues yet."),
     Family(
         "rocketmq_storage_message_reserve_time_milliseconds",

@@ -9,12 +9,14 @@ The owner of the bytes knows how far they are valid; a segment does not.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from ledgermq.dledger.store.errors import StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem
+from ledgermq.measures.histogram import Histogram
 
 NAME_DIGITS: Final = 20
 # Zeroing and comparing go in blocks of this size: small enough for the processor's cache.
@@ -38,20 +40,30 @@ class Segment:
         "_created",
         "_file",
         "_file_system",
+        "_write_seconds",
         "buffer",
         "covered",
+        "covered_bytes",
         "path",
         "start_offset",
         "written",
+        "written_bytes",
     )
 
-    def __init__(self, file_system: FileSystem, path: str, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        file_system: FileSystem,
+        path: str,
+        segment_bytes: int,
+        write_seconds: Histogram | None = None,
+    ) -> None:
         """Maps the file, which is made when it is not there.
 
         Args:
             file_system: the disk.
             path: its last part is the start offset in decimal digits.
             segment_bytes: the size it has or gets.
+            write_seconds: gets the time of each write; None: nobody asks.
 
         Raises:
             StoreFormatError: the file has another size.
@@ -79,6 +91,9 @@ class Segment:
         # What `written` was when the latest completed sync was begun; the reactor sets it when
         # that sync has ended. The keeper's thread knows neither of the two.
         self.covered = 0
+        # The same of the bytes that were written.
+        self.written_bytes = self.covered_bytes = 0
+        self._write_seconds = Histogram() if write_seconds is None else write_seconds
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Copies `data` to `offset`; it must fit.
@@ -86,10 +101,13 @@ class Segment:
         Raises:
             OSError: some of it may be there.
         """
+        begun_s = time.perf_counter()
         try:
             self._file.write(offset, data)
         finally:
             self.written += 1
+            self.written_bytes += len(data)
+            self._write_seconds.observe(time.perf_counter() - begun_s)
 
     def note_write(self) -> None:
         """Takes the news that an earlier process may have written: the next sync covers it."""

@@ -21,6 +21,7 @@ from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.store.errors import StoreFormatError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.segment import NAME_DIGITS, Segment, segment_name
+from ledgermq.measures.histogram import Histogram
 
 
 class Segments:
@@ -40,6 +41,8 @@ class Segments:
         # First byte that is kept, and the end of the valid bytes.
         self.first_position = 0
         self.end_position = 0
+        # Of each write: the page cache may make a writer wait for the disk, too.
+        self.write_seconds = Histogram()
 
     def open(self, on_gap: Callable[[StoreFormatError], None] | None = None) -> None:
         """Finds the files, checks them, and takes their full extent as valid.
@@ -124,7 +127,7 @@ class Segments:
             return segment
         if not self.holds(position):
             raise IndexError(f"{self.directory}: no segment holds position {position}")
-        segment = Segment(self._file_system, self._path(start), self.segment_bytes)
+        segment = self._open_segment(start)
         self._open[start] = segment
         return segment
 
@@ -295,19 +298,25 @@ class Segments:
         What the sync covers is taken down here, in the thread that writes, so that no write is half
         of it. An OSError of the run is final: the bytes must be taken as lost.
         """
-        taken = [(file, file.written) for file in self._open.values() if file.is_dirty]
+        dirty = [file for file in self._open.values() if file.is_dirty]
+        taken = [(file, file.written, file.written_bytes) for file in dirty]
         if not taken:
             return None
 
         def run() -> None:
-            for segment, _ in taken:
+            for segment, _, _ in taken:
                 segment.sync()
 
         def end() -> None:
-            for segment, written in taken:
-                segment.covered = written
+            for segment, written, written_bytes in taken:
+                segment.covered, segment.covered_bytes = written, written_bytes
 
         return DiskJob(run, end)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes that were written since this process began, and that no sync has covered."""
+        return sum(file.written_bytes - file.covered_bytes for file in self._open.values())
 
     def sync(self) -> None:
         """Does `begin_sync` at once."""
@@ -341,10 +350,14 @@ class Segments:
             segment.zero(position - start, min(end - start, self.segment_bytes))
         segment.sync()
 
+    def _open_segment(self, start: int) -> Segment:
+        path = self._path(start)
+        return Segment(self._file_system, path, self.segment_bytes, self.write_seconds)
+
     def _create(self, start: int) -> Segment:
         # At once, while there are no bytes to write: were two new files to wait for their sync, a
         # power cut could keep the second one, and of the first not its name, or not its length.
-        segment = Segment(self._file_system, self._path(start), self.segment_bytes)
+        segment = self._open_segment(start)
         segment.sync()
         segment.covered = segment.written
         return segment

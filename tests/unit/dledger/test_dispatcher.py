@@ -240,3 +240,22 @@ def test_peer_that_turns_out_to_be_java_is_compared_first() -> None:
     desk.only_append()
     desk.pusher.set_dialect(PeerDialect.JAVA)
     assert isinstance(desk.only_question(), CompareRequest)
+
+
+def test_time_from_a_push_to_its_answer_is_kept() -> None:
+    desk = Desk([1, 1], push_timeout_ms=1000)
+    desk.propose()
+    push = desk.only_append()
+    desk.now_ms += 30
+    desk.answer(push, 200, 2)
+    desk.propose()
+    refused = desk.only_append()
+    desk.answer(refused, 500, 2)
+    trips = desk.pusher.round_trips
+    assert (trips.count, trips.total) == (1, 0.03)
+    # What was dropped on its way, and goes out again, took no time that is known.
+    desk.propose()
+    dropped = desk.only_append()
+    desk.pusher.set_dialect(PeerDialect.LEDGERMQ)
+    desk.answer(dropped, 200, 4)
+    assert desk.pusher.round_trips.count == 1

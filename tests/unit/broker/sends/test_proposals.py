@@ -306,3 +306,17 @@ def test_sends_that_wait_for_a_file_are_failed_with_all_others() -> None:
     assert waiting.opaques == [1] and waiting.parts.proposals.is_empty
     waiting.made[0].callback(None)
     assert waiting.parts.store.turns == []
+
+
+def test_sizes_are_those_of_what_clients_sent() -> None:
+    parts = Parts()
+    connection = ListConnection()
+    for size in (1024, 1025, 4096, 600_000, 5 << 20):
+        add(parts, connection, 1, size)
+    parts.proposals.add_batch([message(), message()], 4000, connection, 2, 0, 0)
+    parts.proposals.add_own([message()], lambda results, error: None)
+    parts.turn.end()
+    sizes = parts.proposals.message_sizes()
+    assert sizes.bounds == (1024, 4096, 524_288, 1 << 20, 2 << 20, 4 << 20)
+    assert sizes.counts == [1, 4, 0, 1, 0, 0, 1]
+    assert sizes.total == 1024 + 1025 + 4096 + 600_000 + (5 << 20) + 4000

@@ -557,3 +557,22 @@ def test_only_half_messages_are_taken_for_such() -> None:
     assert half_from(other_record(topic="Real")) is None
     assert half_from(other_record(properties="REAL_TOPIC\x01T")) is None
     assert half_from(b"") is None
+
+
+def test_open_transactions_are_counted_when_it_is_known_which_have_ended() -> None:
+    bench = Bench()
+
+    def count() -> list[int | None]:
+        return [part for part in bench.transactions.count_open() if part is not None]
+
+    halves = [bench.send(b"%d" % number) for number in range(4)]
+    assert count() == [4]
+    bench.end(halves[0])
+    bench.end(halves[2], commits=False)
+    assert count() == []
+    bench.walk(0)
+    assert count() == [2]
+    bench.lead_again()
+    assert count() == []
+    bench.walk()
+    assert count() == [2]

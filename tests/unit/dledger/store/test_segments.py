@@ -186,3 +186,21 @@ def test_a_replaced_file_is_whole(tmp_path: Path) -> None:
     assert disk.names(str(tmp_path)) == ["file"]
     assert disk.names(str(tmp_path / "none")) == []
     assert disk.modified_ms(path) > 0
+
+
+def test_what_no_sync_covers_is_told_in_bytes(tmp_path: Path) -> None:
+    segments = make_segments(tmp_path)
+    segments.append(bytes(150))
+    assert segments.unsynced_bytes == 150
+    job = segments.begin_sync()
+    assert job is not None
+    segments.append(bytes(7))
+    job.run()
+    job.end()
+    # What came after the sync was begun is not covered by it.
+    assert segments.unsynced_bytes == 7
+    segments.sync()
+    assert segments.unsynced_bytes == 0
+    # Two files took the first bytes.
+    assert segments.write_seconds.count == 3
+    segments.close()
