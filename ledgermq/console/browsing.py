@@ -6,7 +6,7 @@ meanwhile moves nothing.
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -35,6 +35,7 @@ async def browse(
     topic: str,
     query: shapes.BrowseQuery,
     begins: Mapping[tuple[str, int], int] | None = None,
+    keep: Callable[[ReceivedMessage], bool] = lambda _: True,
 ) -> shapes.Browsed:
     """Returns a part of the messages of a topic.
 
@@ -43,6 +44,7 @@ async def browse(
         topic: its name.
         query: where to go on, and how many.
         begins: by broker and queue, the first offset that counts; None: all, and else those alone.
+        keep: tells which messages are shown; others are counted, and passed over.
 
     Raises:
         RequestError: the cursor is none of ours.
@@ -63,7 +65,8 @@ async def browse(
     async def read(queue: MessageQueue, begin: int, end: int) -> list[ReceivedMessage]:
         first = max(begin, end - query.limit)
         try:
-            return await _read(view, addresses[queue.broker_name], queue, first, end)
+            part = await _read(view, addresses[queue.broker_name], queue, first, end)
+            return [one for one in part if keep(one)]
         except FAILURES as error:
             tally.failed(queue.broker_name, addresses[queue.broker_name], error)
             return []

@@ -165,7 +165,7 @@ _MESSAGES: Final = (
     ),
     _get(
         "browse_dead_letters", _CLUSTER + "/dead-letters/{group}/messages",
-        "dead letters of a group", messages.Browsed, messages.BrowseQuery,
+        "dead letters of a group", messages.Letters, messages.LettersQuery,
     ),
     _get("get_delayed", _CLUSTER + "/delayed", "what waits for its time", messages.Delayed),
     _get(

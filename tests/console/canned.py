@@ -39,6 +39,7 @@ POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none';"
     " form-action 'self'; frame-ancestors 'none'"
 )
+LETTER_STATES = ["waiting"] * 4 + ["resent", "dropped", "unknown"]
 
 
 class Canned:
@@ -162,11 +163,12 @@ class Canned:
                 limit = int(query.get("limit", 50))
                 total = 1000 if full else 0
                 rows = [
-                    message_row(i, f"%DLQ%{path[1]}", True)
+                    message_row(i, f"%DLQ%{path[1]}", True) | {"state": LETTER_STATES[i % 7]}
                     for i in range(at, min(total, at + limit))
                 ]
                 after = str(at + limit) if at + limit < total else None
-                return {"rows": rows, "total": total, "next": after, "answers": answers()}
+                told = {"rows": rows, "total": total, "next": after, "answers": answers()}
+                return told | ({"waiting_max": total * 4 // 7} if path[0] == "dead-letters" else {})
             case ["delayed"]:
                 spans = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h".split()
                 units = {"s": 1000, "m": 60_000, "h": 3_600_000}
@@ -243,7 +245,7 @@ class Canned:
 
     def progress(self, name: str) -> Any:
         wanted = self.actions[name]
-        total = 1000 if wanted["kind"] == "resend_dead_letters" else 16
+        total = 1000 if wanted["kind"].endswith("_dead_letters") else 16
         begun = self.begun.get(name)
         past = 0 if begun is None else min(total, int((time.time() - begun) * 600))
         items = []

@@ -1,7 +1,8 @@
-"""Dead letters that are sent anew, each once, whoever asks for it and however often.
+"""Dead letters that are sent anew or dropped, each once, whoever asks for it and however often.
 
-The work itself is the client's (`AdminClient.resend_dead_letters`): a message that was sent anew
-names the dead letter that it was, so a second run finds it, also after a crash or from elsewhere.
+The work itself is the client's (`AdminClient.resend_dead_letters`, `drop_dead_letters`): a message
+that was sent anew names the dead letter that it was, and so does the note of one that was dropped;
+a second run finds it, also after a crash or from elsewhere.
 """
 
 from functools import partial
@@ -15,6 +16,7 @@ from ledgermq.console.actions.plan import ItemState, Plan, Step, Tell
 from ledgermq.console.actions.topics import writers_of
 from ledgermq.console.call import Call
 from ledgermq.console.cluster import ClusterView, Target
+from ledgermq.console.letters import done_before
 from ledgermq.console.messages import body_of, properties_of, pull, row_of
 from ledgermq.console.shapes import actions as shapes
 from ledgermq.console.tally import Tally
@@ -27,8 +29,10 @@ from ledgermq.protocol.names import DEAD_LETTER_PREFIX
 
 # Messages that a filter looks at.
 _LOOKED_MAX: Final = 200_000
+_Wanted = shapes.ResendDeadLetters | shapes.DropDeadLetters
 _STATES: Final[dict[str, ItemState]] = {
     "resent": "done",
+    "dropped": "done",
     "already resent": "skipped",
     "already dropped": "skipped",
     "failed": "failed",
@@ -40,6 +44,33 @@ _STATES: Final[dict[str, ItemState]] = {
 
 async def plan_resend(call: Call, wanted: shapes.ResendDeadLetters) -> Plan:
     """Sends dead letters anew."""
+    steps = await _chosen(call, wanted, "the topic it comes from")
+    seconds = len(steps) / wanted.per_s
+    return Plan(
+        summary=f"send {len(steps)} dead letters of {wanted.group} anew, in {seconds:.0f} s",
+        object=f"group {wanted.group}",
+        steps=steps,
+        warnings=["those that were sent anew before are left out as they are reached"],
+        run_all=partial(_work, call.cluster, wanted, [step.target for step in steps]),
+    )
+
+
+async def plan_drop(call: Call, wanted: shapes.DropDeadLetters) -> Plan:
+    """Notes that dead letters are dealt with."""
+    steps = await _chosen(call, wanted, "dropped")
+    for step in steps:
+        step.after = "dropped"
+    return Plan(
+        summary=f"drop {len(steps)} dead letters of {wanted.group}",
+        object=f"group {wanted.group}",
+        steps=steps,
+        warnings=["a letter that is dropped is sent to nobody, unless somebody chooses it again"],
+        run_all=partial(_work, call.cluster, wanted, [step.target for step in steps]),
+    )
+
+
+async def _chosen(call: Call, wanted: _Wanted, after: str) -> list[Step]:
+    """Returns a step for each dead letter that is named, or fits."""
     view, group = call.cluster, wanted.group
     topic = DEAD_LETTER_PREFIX + group
     entries = (await view.topics()).by_name.get(topic)
@@ -51,42 +82,44 @@ async def plan_resend(call: Call, wanted: shapes.ResendDeadLetters) -> Plan:
             message = "give places or a filter, not both"
             raise RequestError(400, message, field="messages")
         places = [f"{one.broker}/{one.queue}/{one.offset}" for one in wanted.messages]
-        steps = [Step(target=place, after="the topic it comes from") for place in places]
+        steps = [Step(target=place, after=after) for place in places]
     else:
         steps = await _fitting(view, topic, targets, wanted)
-    unique = list({step.target: step for step in steps}.values())
-    seconds = len(unique) / wanted.per_s
-    return Plan(
-        summary=f"send {len(unique)} dead letters of {group} anew, in {seconds:.0f} s",
-        object=f"group {group}",
-        steps=unique,
-        warnings=["those that were sent anew before are left out as they are reached"],
-        run_all=partial(_resend, view, group, [step.target for step in unique], wanted.per_s),
-    )
+    return list({step.target: step for step in steps}.values())
 
 
 async def _fitting(
-    view: ClusterView, topic: str, targets: list[Target], wanted: shapes.ResendDeadLetters
+    view: ClusterView, topic: str, targets: list[Target], wanted: _Wanted
 ) -> list[Step]:
-    """Returns a step for each dead letter that fits, the oldest of each queue first."""
+    """Returns a step for each dead letter that fits and is not dropped, the oldest first.
+
+    What says that a letter is dropped lies behind it in its queue: each queue is read to its end.
+    """
     addresses = {target.name: target.address for target in targets}
-    found: list[Step] = []
+    found: dict[str, Step] = {}
+    dropped: set[str] = set()
     looked = 0
     for queue, ends in sorted((await queue_ends(view, Tally(), targets, topic)).items()):
-        offset = ends.min_offset
-        while offset < ends.max_offset and len(found) < wanted.count_max:
-            pulled = await pull(view, addresses[queue.broker_name], queue, offset)
+        address = addresses[queue.broker_name]
+        offset = max(ends.min_offset, await done_before(view, address, queue))
+        while offset < ends.max_offset:
+            pulled = await pull(view, address, queue, offset)
             for message in pulled.messages:
-                if message.queue_offset < ends.max_offset and _fits(message, wanted):
-                    found.append(_step(queue, message))
+                note = properties_of(message)[0].get(names.DROPPED)
+                if note is not None:
+                    dropped.add(note)
+                elif message.queue_offset < ends.max_offset and _fits(message, wanted):
+                    step = _step(queue, message)
+                    found[step.target] = step
             looked += len(pulled.messages)
             if looked > _LOOKED_MAX:
-                limit = f"{_LOOKED_MAX} dead letters were looked at; choose a smaller range"
+                limit = f"{_LOOKED_MAX} dead letters were looked at; choose single ones"
                 raise RequestError(400, limit, field="messages", limit=_LOOKED_MAX)
             if pulled.next_offset <= offset:
                 break
             offset = pulled.next_offset
-    return found[: wanted.count_max]
+    steps = [step for place, step in found.items() if place not in dropped]
+    return steps[: wanted.count_max]
 
 
 def _step(queue: MessageQueue, message: ReceivedMessage) -> Step:
@@ -95,11 +128,8 @@ def _step(queue: MessageQueue, message: ReceivedMessage) -> Step:
     return Step(target=place, before=row.message_id, after=row.origin_topic or "")
 
 
-def _fits(message: ReceivedMessage, wanted: shapes.ResendDeadLetters) -> bool:
+def _fits(message: ReceivedMessage, wanted: _Wanted) -> bool:
     properties, _ = properties_of(message)
-    if names.DROPPED in properties:
-        # A note beside the dead letters, none of them.
-        return False
     stored_ms = message.store_timestamp_ms
     if wanted.begin_ms is not None and stored_ms < wanted.begin_ms:
         return False
@@ -118,16 +148,16 @@ def holds(message: ReceivedMessage, text: bytes) -> bool:
         return False
 
 
-async def _resend(
-    view: ClusterView, group: str, places: list[str], per_s: float, tell: Tell
-) -> None:
+async def _work(view: ClusterView, wanted: _Wanted, places: list[str], tell: Tell) -> None:
     def told(outcome: DeadLetterOutcome) -> None:
         where = ""
-        if outcome.queue is not None:
+        if outcome.queue is not None and outcome.outcome == "resent":
             queue = outcome.queue
             where = f"{queue.topic}/{queue.broker_name}/{queue.queue_id}/{outcome.queue_offset}"
         reason = outcome.reason or where or outcome.outcome
         tell(outcome.id, _STATES.get(outcome.outcome, "failed"), reason)
 
     async with AdminClient(view.remote.name_servers, config=view.remote.config) as admin:
-        await admin.resend_dead_letters(group, places, rate=per_s, on_outcome=told)
+        is_drop = isinstance(wanted, shapes.DropDeadLetters)
+        work = admin.drop_dead_letters if is_drop else admin.resend_dead_letters
+        await work(wanted.group, places, rate=wanted.per_s, on_outcome=told)

@@ -22,6 +22,7 @@ PLANNERS: Final[Mapping[type[Any], Planner]] = {
     shapes.ResetOffset: groups.plan_reset_offset,
     shapes.CloneOffsets: groups.plan_clone_offsets,
     shapes.ResendDeadLetters: letters.plan_resend,
+    shapes.DropDeadLetters: letters.plan_drop,
     shapes.PutAccount: brokers.plan_put_account,
     shapes.DeleteAccount: brokers.plan_delete_account,
     shapes.ChangeSetting: brokers.plan_change_setting,

@@ -3,13 +3,17 @@
 import asyncio
 from typing import Final, NamedTuple
 
+from ledgermq.client.messages import ReceivedMessage
 from ledgermq.console.absent import missing
 from ledgermq.console.browsing import browse
-from ledgermq.console.call import Call, matching, ordered, page_of
+from ledgermq.console.call import Call, matching, ordered, page_of, words_of
 from ledgermq.console.cluster import ClusterView, Target
+from ledgermq.console.letters import done_before, with_states
+from ledgermq.console.messages import properties_of
 from ledgermq.console.shapes import messages as shapes
-from ledgermq.console.tally import Tally
+from ledgermq.console.tally import FAILURES, Tally
 from ledgermq.console.topic_figures import queue_ends
+from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue, TopicOffset
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.headers import (
@@ -41,7 +45,7 @@ class _Box(NamedTuple):
 async def _boxes(view: ClusterView, tally: Tally) -> dict[str, _Box]:
     async def load(tally: Tally) -> dict[str, _Box]:
         topics = (await view.topics()).by_name
-        names = sorted(topic for topic in topics if topic.startswith(DEAD_LETTER_PREFIX))
+        boxes = sorted(topic for topic in topics if topic.startswith(DEAD_LETTER_PREFIX))
 
         async def box(topic: str) -> _Box:
             entries = topics[topic]
@@ -49,11 +53,11 @@ async def _boxes(view: ClusterView, tally: Tally) -> dict[str, _Box]:
             readable = all(entry.config.perm & _READABLE for entry in entries.values())
             return _Box(await queue_ends(view, tally, targets, topic), readable)
 
-        names = names[:_GROUPS_MAX]
-        found = await asyncio.gather(*map(box, names))
+        boxes = boxes[:_GROUPS_MAX]
+        found = await asyncio.gather(*map(box, boxes))
         return {
             topic.removeprefix(DEAD_LETTER_PREFIX): one
-            for topic, one in zip(names, found, strict=True)
+            for topic, one in zip(boxes, found, strict=True)
         }
 
     return await view.tallied(tally, "dead_letters", _AGE_S, load)
@@ -63,23 +67,23 @@ async def get_dead_letters(call: Call) -> shapes.DeadLetters:
     """Groups with dead letters."""
     query, tally = call.asks(shapes.DeadLettersQuery), Tally()
     boxes = await _boxes(call.cluster, tally)
-    names = [
+    groups = [
         group for group in matching(boxes, query.filter) if query.empty or boxes[group].messages
     ]
     match query.sort:
         case "name":
-            names = ordered(names, str, query.order)
+            groups = ordered(groups, str, query.order)
         case "messages":
-            names = ordered(names, lambda group: boxes[group].messages, query.order)
+            groups = ordered(groups, lambda group: boxes[group].messages, query.order)
         case "newest":
-            names = ordered(names, lambda group: boxes[group].newest_ms, query.order)
+            groups = ordered(groups, lambda group: boxes[group].newest_ms, query.order)
     rows = await asyncio.gather(
-        *(_row(call.cluster, tally, group, boxes[group]) for group in page_of(names, query))
+        *(_row(call.cluster, tally, group, boxes[group]) for group in page_of(groups, query))
     )
     return shapes.DeadLetters(
         rows=list(rows),
-        total=len(names),
-        messages=sum(boxes[group].messages for group in names),
+        total=len(groups),
+        messages=sum(boxes[group].messages for group in groups),
         answers=tally.answers(),
     )
 
@@ -113,12 +117,43 @@ async def _oldest(view: ClusterView, tally: Tally, queue: MessageQueue) -> int |
     return found[0][1] if found and found[0][1] > 0 else None
 
 
-async def browse_dead_letters(call: Call) -> shapes.Browsed:
+async def browse_dead_letters(call: Call) -> shapes.Letters:
     """Dead letters of a group, the newest first."""
-    view, tally = call.cluster, Tally()
-    topic = DEAD_LETTER_PREFIX + call.path["group"]
+    view, tally, query = call.cluster, Tally(), call.asks(shapes.LettersQuery)
+    group = call.path["group"]
+    topic = DEAD_LETTER_PREFIX + group
+    columns = words_of(query.columns, "columns", ("state",))
     entries = (await view.topics()).by_name.get(topic)
     if not entries:
-        raise missing("group", call.path["group"])
+        raise missing("group", group)
     targets: list[Target] = await view.leaders(tally, sorted(entries))
-    return await browse(view, tally, targets, topic, call.asks(shapes.BrowseQuery))
+    found = await browse(view, tally, targets, topic, query, keep=_is_letter)
+    waiting = await _waiting(view, targets, await queue_ends(view, tally, targets, topic))
+    return shapes.Letters(
+        rows=await with_states(view, group, found.rows, ask="state" in columns),
+        total=found.total,
+        waiting_max=waiting,
+        next=found.next,
+        answers=tally.answers(),
+    )
+
+
+def _is_letter(message: ReceivedMessage) -> bool:
+    """Tells a dead letter from the note that one is dropped."""
+    return names.DROPPED not in properties_of(message)[0]
+
+
+async def _waiting(
+    view: ClusterView, targets: list[Target], ends: dict[MessageQueue, TopicOffset]
+) -> int:
+    """Returns how many letters are not known to be dealt with; all where a broker does not say."""
+    addresses = {target.name: target.address for target in targets}
+
+    async def count(queue: MessageQueue, its_ends: TopicOffset) -> int:
+        try:
+            done = await done_before(view, addresses[queue.broker_name], queue)
+        except FAILURES:
+            done = 0
+        return max(its_ends.max_offset - max(its_ends.min_offset, done), 0)
+
+    return sum(await asyncio.gather(*(count(*one) for one in ends.items())))

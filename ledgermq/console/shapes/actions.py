@@ -120,12 +120,8 @@ class MessagePlace(Shape, frozen=True, kw_only=True):
     offset: QueueOffset
 
 
-class ResendDeadLetters(_Wanted, frozen=True, kw_only=True, tag="resend_dead_letters"):
-    """Sends dead letters anew: to the topic they come from, each once.
-
-    A message that was sent anew names the dead letter that it was; so whatever was sent before, by
-    whomever and from wherever, is left out.
-    """
+class _DeadLetterChoice(_Wanted, frozen=True, kw_only=True):
+    """Some dead letters of a group."""
 
     group: Name
     # Those chosen; empty: all there are now that fit the rest.
@@ -136,6 +132,21 @@ class ResendDeadLetters(_Wanted, frozen=True, kw_only=True, tag="resend_dead_let
     text: Annotated[str, Meta(max_length=1024)] = ""
     per_s: Annotated[float, Meta(gt=0, le=10_000)] = 100.0
     count_max: Annotated[int, Meta(ge=1, le=100_000)] = 10_000
+
+
+class ResendDeadLetters(_DeadLetterChoice, frozen=True, kw_only=True, tag="resend_dead_letters"):
+    """Sends dead letters anew: to the topic they come from, each once.
+
+    A message that was sent anew names the dead letter that it was; so whatever was sent before, by
+    whomever and from wherever, is left out. What was dropped is sent only where it is chosen.
+    """
+
+
+class DropDeadLetters(_DeadLetterChoice, frozen=True, kw_only=True, tag="drop_dead_letters"):
+    """Notes that dead letters are dealt with: they are sent to nobody, and stay until retention.
+
+    What was sent anew or dropped before is left out.
+    """
 
 
 class ResendMessage(_Wanted, frozen=True, kw_only=True, tag="resend_message"):
@@ -216,6 +227,7 @@ Wanted = (
     | ResetOffset
     | CloneOffsets
     | ResendDeadLetters
+    | DropDeadLetters
     | ResendMessage
     | DeliverMessage
     | PutAccount

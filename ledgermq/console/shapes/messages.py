@@ -196,6 +196,34 @@ class Browsed(Shape, frozen=True, kw_only=True):
     answers: Answers
 
 
+class LettersQuery(BrowseQuery, frozen=True, kw_only=True):
+    """A part of the dead letters of a group."""
+
+    # "state": what became of each, which is asked for one by one; empty: not asked.
+    columns: Annotated[str, Meta(max_length=200)] = ""
+
+
+class Letter(MessageRow, frozen=True, kw_only=True):
+    """A dead letter."""
+
+    # Null: not asked, or not known because a broker did not answer. "unknown": its broker does not
+    # find it by its id.
+    state: Literal["waiting", "resent", "dropped", "unknown"] | None
+
+
+class Letters(Shape, frozen=True, kw_only=True):
+    """A part of the dead letters of a group."""
+
+    rows: list[Letter]
+    # Of the whole list; those that say that a letter is dropped are counted, and not shown.
+    total: int
+    # Those of them that are not known to be dealt with, at most.
+    waiting_max: int
+    # Null: that was all.
+    next: str | None
+    answers: Answers
+
+
 class DelayLevel(Shape, frozen=True, kw_only=True):
     """Messages of one delay."""
 

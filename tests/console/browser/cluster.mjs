@@ -127,6 +127,10 @@ test("a thousand dead letters are sent anew, once", async () => {
     await page.waitForSelector("dialog .notice[role=status]", { timeout: 60_000 });
     assert.doesNotMatch(await page.locator("dialog .notice[role=status]").innerText(), /\d done/);
   }
+  await page.keyboard.press("Escape");
+  await visit(page, url, "dead/Gravediggers");
+  await page.waitForSelector("h1 ~ .lead:has-text('1,000 dead letters, at most 0')");
+  assert.equal(await page.locator("tbody .state:has-text('resent')").count(), 50);
   check();
   await close();
 });

@@ -107,3 +107,55 @@ def test_a_slow_run_is_watched_and_stopped(api: Api, letters: list[str]) -> None
     assert rest.counts.get("failed", 0) == 0, rest.items
     wait_until(lambda: len(sent_anew(api)) == COUNT, what="all of them")
     assert len({row.message_id for row in sent_anew(api)}) == COUNT >= before
+
+
+def test_dropped_letters_are_told_and_left_out(api: Api, name_server: str) -> None:
+    """Their notes lie among the letters: they are no letters, and name those that are dropped."""
+    group, topic = "Undertakers", "Graves"
+    done(api, "create_topic", topic=topic, read_queues=1, write_queues=1)
+    done(api, "create_group", group=group)
+    done(api, "create_topic", topic=f"%DLQ%{group}", read_queues=1, write_queues=1)
+    wait_until(lambda: api.call("get_topic", topic=f"%DLQ%{group}").route, what="the route")
+    with Producer(name_server) as producer:
+        for i in range(5):
+            own = {"RETRY_TOPIC": topic, "ORIGIN_MESSAGE_ID": f"g{i}"}
+            producer.send(Message(f"%DLQ%{group}", b"letter", properties=own))
+
+    def letters() -> Any:
+        return api.call("browse_dead_letters", group=group, query={"columns": "state"})
+
+    wait_until(lambda: len(letters().rows) == 5, what="the letters")
+    assert {row.state for row in letters().rows} == {"waiting"}
+    assert letters().waiting_max == 5
+    one, two = (
+        {"broker": r.broker, "queue": r.queue, "offset": r.offset} for r in letters().rows[1:3]
+    )
+    action = preview(api, "drop_dead_letters", group=group, messages=[one, two])
+    assert [item.after for item in action.items] == ["dropped", "dropped"]
+    ended = confirmed(api, action)
+    assert ended.counts == {"done": 2}, ended.items
+    wait_until(lambda: [r.state for r in letters().rows].count("dropped") == 2, what="their states")
+    assert [row.state for row in letters().rows] == ["waiting", "dropped", "dropped"] + [
+        "waiting"
+    ] * 2
+    again = confirmed(api, preview(api, "drop_dead_letters", group=group, messages=[one]))
+    assert again.counts == {"skipped": 1}
+    assert again.items[0].reason == "already dropped"
+    # All that are left: neither those dropped nor what says so.
+    rest = preview(api, "resend_dead_letters", group=group, per_s=1000)
+    assert [int(item.target.rpartition("/")[2]) for item in rest.items] == [0, 1, 4]
+    assert confirmed(api, rest).counts == {"done": 3}
+    wait_until(lambda: letters().waiting_max == 0, what="that nothing is left to do")
+    with pytest.raises(Refused) as refused:
+        preview(api, "drop_dead_letters", group=group)
+    assert refused.value.error.code == "nothing_to_do"
+    noted = [row for row in api.call("get_audit").entries if row.action == "drop_dead_letters"]
+    assert noted and noted[0].object == f"group {group}"
+
+
+def test_states_are_asked_for_by_name_alone(api: Api, letters: list[str]) -> None:
+    rows = api.call("browse_dead_letters", group=GROUP).rows
+    assert {row.state for row in rows} == {None}
+    with pytest.raises(Refused) as refused:
+        api.call("browse_dead_letters", group=GROUP, query={"columns": "mood"})
+    assert (refused.value.status, refused.value.error.field) == (400, "columns")

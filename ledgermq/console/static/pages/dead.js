@@ -26,8 +26,8 @@ let chosen = { group: "", places: new Map() };
 
 export function deadLettersPage([group], query) {
   if (chosen.group !== group) chosen = { group, places: new Map() };
-  const limit = 100;
-  const answer = use(api("dead-letters", group, "messages"), { cursor: query.cursor, limit });
+  const limit = 50;
+  const answer = use(api("dead-letters", group, "messages"), { cursor: query.cursor, limit, columns: "state" });
   const key = (r) => `${r.broker} ${r.queue} ${r.offset}`;
   const selected = new Set(chosen.places.keys());
   const rows = answer.data?.rows || [];
@@ -37,8 +37,8 @@ export function deadLettersPage([group], query) {
   };
   return [
     pageHead({
-      title: group, crumb: link(["dead"], t("page.dead")), lead: [answer.data && t("dead.letters", { n: answer.data.total }), " ", age(answer)],
-      actions: [link(["consumers", group], t("group"), {}, { class: "button" }), mayChange() && answer.data?.total > 0 && h("button", { class: "primary", onclick: () => resend(group) }, chosen.places.size ? t("do.resend.chosen", { n: chosen.places.size }) : t("do.resend.all"))],
+      title: group, crumb: link(["dead"], t("page.dead")), lead: [answer.data && t("dead.letters", { n: answer.data.total, waiting: answer.data.waiting_max }), " ", age(answer)],
+      actions: [link(["consumers", group], t("group"), {}, { class: "button" }), mayChange() && answer.data?.total > 0 && ["drop", "resend"].map((verb) => h("button", { key: verb, class: verb === "resend" && "primary", onclick: () => work(group, verb) }, chosen.places.size ? t(`do.${verb}.chosen`, { n: chosen.places.size }) : t(`do.${verb}.all`)))],
     }),
     shown(answer, (data) => table({
       id: "letters", main: true, label: t("dead.letters.label"), rows, total: data.total, rowKey: key, link: messageAddress, selected: picks,
@@ -49,7 +49,8 @@ export function deadLettersPage([group], query) {
       } }, icon("close"), t("chosen", { n: chosen.places.size })),
       below: (data.next || query.cursor) && h("div", { class: "pages" }, query.cursor && h("button", { class: "small", onclick: () => change({ cursor: "" }, { replace: false }) }, t("newest.first")), h("span", { class: "grow" }), data.next && h("button", { class: "small", onclick: () => change({ cursor: data.next }, { replace: false }) }, t("older"))),
       columns: [
-        { key: "id", title: t("message-id"), of: "message_id", cell: (r) => h("a", { class: "mono", href: messageAddress(r) }, visible(r.message_id)), width: 262 },
+        { key: "id", title: t("message-id"), of: "message_id", cell: (r) => h("a", { class: "mono", href: messageAddress(r) }, visible(r.message_id)), width: 254 },
+        { key: "state", value: (r) => (r.state ? t(`letter.${r.state}`) : null), cell: (r) => (r.state ? mark(r.state === "resent" ? "ok" : "", t(`letter.${r.state}`)) : "–"), width: 112 },
         { key: "stored", title: t("dead.since"), of: "stored_ms", as: moment, end: true, width: 148 }, { key: "origin", of: "origin_topic", cell: (r) => (r.origin_topic ? topicLink(r.origin_topic) : "–"), width: 140 },
         { key: "times", title: t("reconsumed"), of: "reconsume_times", end: true, width: 72, hint: t("reconsumed.hint") }, { key: "keys", title: t("field.keys"), width: 100 }, { key: "tags", title: t("field.tags"), width: 80 },
         { key: "size", of: "body_bytes", as: bytes, end: true, width: 76 }, { key: "preview", title: t("body"), cell: (r) => h("span", { class: "mono soft" }, visible(r.preview)) }],
@@ -57,17 +58,19 @@ export function deadLettersPage([group], query) {
   ];
 }
 
-function resend(group) {
+/** Sends letters anew or drops them: those chosen, or all that fit. */
+function work(group, verb) {
   const places = [...chosen.places.values()];
   const some = places.length > 0;
+  const drops = verb === "drop";
+  const time = (text) => (text ? new Date(text).getTime() : null);
   openChange({
-    actions: api("actions"), title: some ? t("do.resend.chosen", { n: places.length }) : t("do.resend.all.of", { name: visible(group) }), confirm: t("do.resend"), intro: t("do.resend.text"),
+    actions: api("actions"), title: some ? t(`do.${verb}.chosen`, { n: places.length }) : t(`do.${verb}.all.of`, { name: visible(group) }), confirm: t(`do.${verb}`), intro: t(`do.${verb}.text`), danger: drops,
     fields: [
-      { name: "per_s", label: t("do.resend.rate"), type: "number", value: 100, min: 0.1, max: 10000, required: true, hint: t("do.resend.rate.hint") }, { name: "count_max", label: t("do.resend.max"), type: "number", value: some ? places.length : 10000, min: 1, max: 100000, step: 1, required: true },
+      ...(drops ? [] : [{ name: "per_s", label: t("do.resend.rate"), type: "number", value: 100, min: 0.1, max: 10000, required: true, hint: t("do.resend.rate.hint") }]),
+      { name: "count_max", label: t("do.resend.max"), type: "number", value: some ? places.length : 10000, min: 1, max: 100000, step: 1, required: true },
       ...(some ? [] : [{ name: "begin", label: t("search.begin"), type: "datetime-local" }, { name: "end", label: t("search.end"), type: "datetime-local" }, { name: "tag", label: t("field.tags") }, { name: "text", label: t("search.text") }])],
-    wanted: (v) => ({
-      kind: "resend_dead_letters", group, messages: places, begin_ms: v.begin ? new Date(v.begin).getTime() : null, end_ms: v.end ? new Date(v.end).getTime() : null, tag: v.tag || "", text: v.text || "", per_s: Number(v.per_s), count_max: Number(v.count_max),
-    }),
+    wanted: (v) => ({ kind: `${verb}_dead_letters`, group, messages: places, begin_ms: time(v.begin), end_ms: time(v.end), tag: v.tag || "", text: v.text || "", per_s: Number(v.per_s || 1000), count_max: Number(v.count_max) }),
     done: () => chosen.places.clear(),
   });
 }
