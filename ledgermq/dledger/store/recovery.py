@@ -1,6 +1,8 @@
 """Where the good prefix of a log ends: pure functions over the buffers of its segments.
 
 The data log decides, entry by entry; the index log is the second copy of each entry's identity.
+Only the first entry of a log that begins behind 0 is believed when both agree: no checksum covers
+its term without the entry before it, and a term that the disk made up would win elections.
 A walk starts three segments before the end (DLedgerMmapFileStore.recover), or before the durable
 mark when that is farther back, and goes on until something is not the next entry (`walk`):
 
@@ -177,8 +179,13 @@ def walk_segment(
             if found != chain and (continues or index == 0):
                 flaw = Flaw(field="chain_crc", position=at, expected=chain, found=found)
                 break
-        if units_bad_from is None and next(units, None) != (1, at, size, index, at_term):
-            units_bad_from = index, position
+        if units_bad_from is None:
+            unit = next(units, None)
+            if unit != (1, at, size, index, at_term):
+                if unit is not None and unit[0] == 1 and index and not continues:
+                    flaw = Flaw(field="unit", position=at, expected=unit, found=(at_term, size))
+                    break
+                units_bad_from = index, position
         continues, term, chain_crc = True, at_term, chain
         position += size
         offset = end
