@@ -531,7 +531,7 @@ class CommandProtocol(Protocol):
         if is_waiting and not self._is_full and not self._is_in_line and not is_held:
             assert self._shares is not None and self._share is not None
             self._is_in_line = True
-            self._shares.wait(self, is_heavy=self._share.is_heavy)
+            self._shares.wait(self, self._share)
         is_paused = self._is_full or is_waiting or is_held
         if is_paused == self._is_reading_paused or self._is_lost:
             return

@@ -8,8 +8,9 @@ and what was asked for is carried out: proposed, written, sent to the others, an
 
 An answer takes several turns. So that those who ask for little do not wait for those who ask for
 much, the latter get less of each turn while the former are there, and stand behind them in the
-line. A single request is never cut: whoever works on one for long must bound that itself; what it
-took beyond the part of its turn is missing from that of the next ones.
+line, last of all those who owe most. A single request is never cut: whoever works on one for long
+must bound that itself; what it took beyond the part of its turn is missing from that of the next
+ones.
 
 Requests cause more work than is seen while they are worked on: what was read is cut into frames,
 messages are appended, sent to the other members, dispatched, answered, all of it once a turn. How
@@ -23,6 +24,8 @@ is work, what is taken off is a part of what one of them gets.
 
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final, Protocol
 
 from ledgermq.protocol.transport.turn import Clock, DelayedCall
@@ -31,7 +34,7 @@ from ledgermq.protocol.transport.turn import Clock, DelayedCall
 # there who do not.
 SHARE_S: Final = 0.005
 TURN_S: Final = 0.01
-CROWDED_S: Final = 0.002
+CROWDED_S: Final = 0.003
 # Who owes this or more asks for much: what it used lately, which never counts as more than the
 # second number. Taken off is a tenth of the time that passes, at most; while there is work, of the
 # processor time, and no more than most of what each of those in the line is given meanwhile.
@@ -78,13 +81,21 @@ class Share:
         # Whether the connection asks for much.
         self.is_heavy = False
 
+    @property
+    def rank_s(self) -> float:
+        """Its place among those who ask for much: who owes less stands before who owes more.
+
+        Something is taken off of all debts alike, and later ones have less of that behind them.
+        """
+        return self._debt_s + self._paid_s
+
     def begin(self, now_s: float) -> bool:
         """Tells whether what was just read may be worked on, or waits in the line."""
         shares = self._shares
         if self.is_heavy:
             self.is_heavy = self._debt_at(now_s) >= LIGHT_S
         left_s = shares.left_s(now_s, is_heavy=self.is_heavy)
-        if left_s <= 0 or (self.is_heavy and shares.is_crowded):
+        if left_s <= 0 or (self.is_heavy and shares.stands_before(self.rank_s)):
             return False
         self._begin(now_s, left_s)
         return True
@@ -126,8 +137,8 @@ class TurnShares:
 
     __slots__ = (
         "_asked_s", "_begun_s", "_call", "_carried_s", "_clock", "_crowded_s", "_heavy",
-        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_paid_s", "_turn_s",
-        "_used_s", "processor_s", "share_s",
+        "_heavy_used_s", "_idle_at", "_later_s", "_light", "_light_at", "_numbers", "_paid_s",
+        "_turn_s", "_used_s", "processor_s", "share_s",
     )  # fmt: skip
 
     def __init__(
@@ -169,9 +180,11 @@ class TurnShares:
         self._idle_at: float | None = clock.seconds()
         # Seconds on the clock: when one that asks for little was last served.
         self._light_at = float("-inf")
-        # The line: those that ask for little stand before the others.
+        # The line: those that ask for little, and behind them, as a heap, those that ask for much:
+        # rank, and a number that decides among equals.
         self._light: deque[Waiting] = deque()
-        self._heavy: deque[Waiting] = deque()
+        self._heavy: list[tuple[float, int, Waiting]] = []
+        self._numbers = count()
         self._call: DelayedCall | None = None
 
     def __len__(self) -> int:
@@ -181,6 +194,10 @@ class TurnShares:
     def is_crowded(self) -> bool:
         """Whether one that asks for much stands in the line."""
         return bool(self._heavy)
+
+    def stands_before(self, rank_s: float) -> bool:
+        """Tells whether somebody stands before another one that asks for much."""
+        return bool(self._heavy) and self._heavy[0][0] <= rank_s
 
     @property
     def is_busy(self) -> bool:
@@ -209,9 +226,12 @@ class TurnShares:
         if self._used_s >= LIGHT_S:
             self._call_next_turn()
 
-    def wait(self, connection: Waiting, *, is_heavy: bool) -> None:
+    def wait(self, connection: Waiting, share: Share) -> None:
         """Puts a connection into the line; it must not stand there already."""
-        (self._heavy if is_heavy else self._light).append(connection)
+        if share.is_heavy:
+            heappush(self._heavy, (share.rank_s, next(self._numbers), connection))
+        else:
+            self._light.append(connection)
         self._call_next_turn()
 
     def stop(self) -> None:
@@ -246,11 +266,18 @@ class TurnShares:
         carried_s = self._carried_s + self._heavy_used_s - heavy_s
         self._carried_s = min(max(carried_s, 0.0), _CARRIED_MAX_S)
         self._used_s = self._heavy_used_s = 0.0
+        light_s = self._part_of(self._turn_s)
         # Whoever comes back to the line is served in another turn.
-        light_count, heavy_count = len(self._light), len(self._heavy)
-        self._serve(self._light, light_count, self._part_of(self._turn_s))
-        self._serve(self._heavy, heavy_count, heavy_s - self._carried_s)
-        if self._light or self._heavy:
+        for _ in range(len(self._light)):
+            if self._used_s >= light_s or not self._light:
+                break
+            self._light.popleft().go_on()
+        # Here it may be served again, while nobody owes less.
+        for _ in range(len(self._heavy)):
+            if self._used_s >= heavy_s - self._carried_s or not self._heavy:
+                break
+            heappop(self._heavy)[2].go_on()
+        if len(self):
             self._call_next_turn()
         if self._call is None:
             self._idle_at = self._clock.seconds()
@@ -263,8 +290,3 @@ class TurnShares:
         self._later_s += (max(turn_s - self._used_s, 0.0) - self._later_s) * _NEWS
         paid_s = max(self._heavy_used_s * _PAID_BACK_OF_GIVEN, turn_s * _PAID_BACK_TOGETHER)
         self._paid_s += min(turn_s * _PAID_BACK, paid_s / max(len(self._heavy), 1))
-
-    def _serve(self, line: deque[Waiting], count: int, limit_s: float) -> None:
-        while count and line and self._used_s < limit_s:
-            line.popleft().go_on()
-            count -= 1
