@@ -25,7 +25,7 @@ _QUEUES_MAX: Final = 64
 _PULLS_MAX: Final = 20
 
 # Broker, queue, and the first offset of the part before.
-_Place = tuple[str, int, int]
+Place = tuple[str, int, int]
 
 
 async def browse(
@@ -49,7 +49,7 @@ async def browse(
     Raises:
         RequestError: the cursor is none of ours.
     """
-    befores = _read_cursor(query.cursor)
+    befores = read_cursor(query.cursor)
     addresses = {target.name: target.address for target in targets}
     ranges: list[tuple[MessageQueue, int, int]] = []
     total = 0
@@ -75,7 +75,7 @@ async def browse(
     messages = [message for part in found for message in part]
     messages.sort(key=lambda one: (-one.store_timestamp_ms, one.queue, -one.queue_offset))
     shown = messages[: query.limit]
-    rest: list[_Place] = []
+    rest: list[Place] = []
     for (queue, begin, end), part in zip(ranges, found, strict=True):
         mine = [one.queue_offset for one in shown if one.queue == queue]
         floor = max(begin, end - query.limit)
@@ -86,7 +86,7 @@ async def browse(
     return shapes.Browsed(
         rows=[row_of(one) for one in shown],
         total=total,
-        next=_cursor(rest) if rest else None,
+        next=write_cursor(rest) if rest else None,
         answers=tally.answers(),
     )
 
@@ -107,15 +107,21 @@ async def _read(
     return found
 
 
-def _cursor(places: list[_Place]) -> str:
+def write_cursor(places: list[Place]) -> str:
+    """Returns a cursor, which `read_cursor` reads."""
     return base64.urlsafe_b64encode(msgspec.json.encode(places)).decode()
 
 
-def _read_cursor(text: str) -> dict[tuple[str, int], int]:
+def read_cursor(text: str) -> dict[tuple[str, int], int]:
+    """Returns the offset by broker and queue; nothing of an empty cursor.
+
+    Raises:
+        RequestError: it is none of ours.
+    """
     if not text:
         return {}
     try:
-        places = msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=list[_Place])
+        places = msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=list[Place])
     except (msgspec.MsgspecError, ValueError) as error:
         raise RequestError(400, "this cursor is none of ours", field="cursor") from error
     return {(broker, queue): max(before, 0) for broker, queue, before in places}

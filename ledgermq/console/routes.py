@@ -154,6 +154,11 @@ _MESSAGES: Final = (
     ),
     _get("get_search", _SEARCH, "how far a search is", messages.Search, messages.SearchQuery),
     Route("stop_search", "DELETE", _SEARCH, "stop a search", messages.Search),
+    Route(
+        "look_at_tail", "POST", _CLUSTER + "/topics/{topic}/tail",
+        "what came to a topic since the last look; nothing is kept of it", messages.Tail,
+        body=messages.TailRequest,
+    ),
     _get("get_message", _MESSAGE, "one message", messages.MessageDetail),
     Route(
         "get_body", "GET", _MESSAGE + "/body", "the body of a message, decompressed, as a file",

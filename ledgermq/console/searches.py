@@ -5,7 +5,9 @@ broker what one slow consumer does.
 """
 
 import asyncio
+import contextlib
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -35,6 +37,7 @@ from ledgermq.protocol.headers import SearchOffsetRequestHeader, SearchOffsetRes
 _RUNNING_MAX: Final = 8
 _OF_SESSION_MAX: Final = 4
 _KEPT_MAX: Final = 50
+_TAILS_MAX: Final = 8
 # A body that inflates to more is not searched.
 _INFLATED_MAX: Final = 8 * 1024 * 1024
 _TIME_MAX: Final = 2**63 - 1
@@ -68,6 +71,8 @@ class Searches:
     def __init__(self) -> None:
         # By id, the oldest first.
         self._searches: dict[str, _Search] = {}
+        # Looks at the ends of topics that are at work.
+        self._tails = 0
 
     def start(self, view: ClusterView, session: str, wanted: shapes.SearchRequest) -> shapes.Search:
         """Begins a search.
@@ -111,6 +116,22 @@ class Searches:
             search.state, search.reason = "stopped", "stopped"
             search.task.cancel()
         return _shape(search, 0)
+
+    @contextlib.contextmanager
+    def turn_of_tail(self) -> Iterator[None]:
+        """Holds one of the few turns to look at the end of a topic.
+
+        Raises:
+            RequestError: 429 all are taken.
+        """
+        if self._tails >= _TAILS_MAX:
+            message = f"{_TAILS_MAX} live tails are read at this moment; try again"
+            raise RequestError(429, message, limit=_TAILS_MAX)
+        self._tails += 1
+        try:
+            yield
+        finally:
+            self._tails -= 1
 
     def stop_all(self, session: str | None = None) -> None:
         """Ends the searches of a session, or all, and forgets them."""
@@ -295,12 +316,13 @@ def _fits(message: ReceivedMessage, wanted: shapes.SearchRequest) -> bool:
         return False
     if wanted.tag and properties_of(message)[0].get(names.TAGS) != wanted.tag:
         return False
-    return not wanted.text or _holds(message, wanted.text.encode("utf-8", "surrogatepass"))
+    return not wanted.text or has_text(message, wanted.text)
 
 
-def _holds(message: ReceivedMessage, text: bytes) -> bool:
-    record = message.record
+def has_text(message: ReceivedMessage, text: str) -> bool:
+    """Tells whether a body holds a text; one that inflates to more than 8 MiB is not looked at."""
+    record, wanted = message.record, text.encode("utf-8", "surrogatepass")
     try:
-        return text in bytes(decompress(record.body, record.sys_flag, _INFLATED_MAX))
+        return wanted in bytes(decompress(record.body, record.sys_flag, _INFLATED_MAX))
     except RemoteProtocolError:
         return False

@@ -19,7 +19,12 @@ from ledgermq.console.api.groups import (
     get_group_queues,
 )
 from ledgermq.console.api.letters import browse_dead_letters, get_dead_letters
-from ledgermq.console.api.messages import get_message, get_search, start_search, stop_search
+from ledgermq.console.api.messages import (
+    get_message,
+    get_search,
+    start_search,
+    stop_search,
+)
 from ledgermq.console.api.overview import get_history, get_overview
 from ledgermq.console.api.records import get_audit, get_log
 from ledgermq.console.api.rules import ask_may, get_access
@@ -33,6 +38,7 @@ from ledgermq.console.api.topics import (
 from ledgermq.console.api.traces import get_trace
 from ledgermq.console.api.waiting import browse_delayed, browse_half, get_delayed
 from ledgermq.console.call import Handler
+from ledgermq.console.tail import look_at_tail
 
 HANDLERS: Final[Mapping[str, Handler]] = {
     "get_overview": get_overview,
@@ -55,6 +61,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "start_search": start_search,
     "get_search": get_search,
     "stop_search": stop_search,
+    "look_at_tail": look_at_tail,
     "get_message": get_message,
     "get_dead_letters": get_dead_letters,
     "browse_dead_letters": browse_dead_letters,

@@ -196,6 +196,29 @@ class Browsed(Shape, frozen=True, kw_only=True):
     answers: Answers
 
 
+class TailRequest(Shape, frozen=True, kw_only=True):
+    """Asks what came to a topic since the look before."""
+
+    # What the look before told; empty: from now on.
+    cursor: Annotated[str, Meta(max_length=1_048_576)] = ""
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    tag: Annotated[str, Meta(max_length=255)] = ""
+    # In the body.
+    text: Annotated[str, Meta(max_length=1024)] = ""
+
+
+class Tail(Shape, frozen=True, kw_only=True):
+    """What came to a topic, the newest first."""
+
+    rows: list[MessageRow]
+    # For the next look.
+    cursor: str
+    # Messages that came and were not read: more than the limit, or than 1 MiB of bodies.
+    passed: int
+    read_bytes: int
+    answers: Answers
+
+
 class LettersQuery(BrowseQuery, frozen=True, kw_only=True):
     """A part of the dead letters of a group."""
 

@@ -295,6 +295,31 @@ test("a thousand dead letters are sent anew, with progress and a report", async 
   await close();
 });
 
+test("a live tail shows what comes, says what it passed over, and stops when it is left", async () => {
+  const { page, check, close } = await openTab();
+  let looks = 0;
+  page.on("request", (request) => (looks += request.url().endsWith("/tail")));
+  await visit(page, server.url, "topics/orders-eu-0016");
+  await page.getByRole("link", { name: "Live tail" }).click();
+  await settled(page);
+  assert.equal(looks, 0);
+  await page.getByRole("textbox", { name: "Tag", exact: true }).fill("paid");
+  const first = page.waitForRequest((request) => request.url().endsWith("/tail"));
+  await page.getByRole("button", { name: "Start" }).click();
+  assert.deepEqual((await first).postDataJSON(), { cursor: "", limit: 50, tag: "paid", text: "" });
+  await until(async () => (await page.locator("tbody tr").count()) >= 6, { what: "six messages" });
+  assert.match(await page.locator(".notice.warn").innerText(), /40 messages came faster/);
+  // What is hostile in a body is a text.
+  assert.equal(await page.locator("tbody img, tbody script").count(), 0);
+  await page.keyboard.press("Escape");
+  await until(async () => (await hash(page)) === "#/topics/orders-eu-0016");
+  await settled(page);
+  await page.goBack();
+  await page.waitForSelector("text=stopped: the page was left");
+  check();
+  await close();
+});
+
 test("dead letters are dropped: those chosen, after a look, with a result for each", async () => {
   const { page, check, close } = await openTab();
   await visit(page, server.url, "dead/billing");

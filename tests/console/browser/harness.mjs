@@ -18,6 +18,7 @@ export const PYTHON = process.env.CONSOLE_PYTHON || join(ROOT, ".venv", "bin", "
 export const PAGES = {
   overview: "overview", brokers: "brokers", "broker-group": "brokers/broker-a",
   topics: "topics?sort=-in_per_s", topic: "topics/orders-eu-0016", "topic-groups": "topics/orders-eu-0016/groups", "topic-settings": "topics/orders-eu-0016/settings",
+  tail: "tail/orders-eu-0016",
   consumers: "consumers?sort=-lag_messages", "consumer-group": "consumers/billing", "group-clients": "consumers/billing/clients", "group-settings": "consumers/billing/settings", "group-history": "consumers/billing/history",
   client: "consumers/billing/clients/10.0.4.1%404001?stacks=1",
   search: "messages", found: "messages?topic=stock-eu-0016&tag=paid&run=1", message: "messages/stock-eu-0016/broker-a/3/7", binary: "messages/stock-eu-0016/broker-a/2/2?view=hex",

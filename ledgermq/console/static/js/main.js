@@ -15,7 +15,7 @@ const RAIL = [
   ["overview", "o"], ["brokers", "b"], ["topics", "t"], ["consumers", "c"],
   ["messages", "m"], ["dead", "d"], ["clients", "l"], ["admin", "a"],
 ];
-const PLACES = { trace: "messages", delayed: "messages", half: "messages", access: "admin", configuration: "admin", log: "admin", audit: "admin", changes: "admin" };
+const PLACES = { tail: "topics", trace: "messages", delayed: "messages", half: "messages", access: "admin", configuration: "admin", log: "admin", audit: "admin", changes: "admin" };
 
 const consumers = () => import("../pages/consumers.js");
 const messages = () => import("../pages/messages.js");
@@ -28,6 +28,7 @@ const FILES = {
   brokers: [() => import("../pages/brokers.js"), "brokersPage", "brokerPage"],
   topics: [() => import("../pages/topics.js"), "topicsPage", "topicPage"],
   consumers: [consumers, "groupsPage", "groupPage"],
+  tail: [() => import("../pages/tail.js"), "tailPage"],
   messages: [messages, "searchPage", "messagePage"], trace: [messages, "tracePage"],
   delayed: [messages, "delayedPage", "waitingPage"], half: [messages, "waitingPage"],
   dead: [() => import("../pages/dead.js"), "deadPage", "deadLettersPage"],
@@ -187,7 +188,7 @@ function onKey(event) {
     enterTable();
   } else if (event.key === "Escape") {
     const { path } = readRoute();
-    if (path.length > 1) location.hash = to(path[0] === "messages" ? ["messages"] : path.slice(0, -1));
+    if (path.length > 1) location.hash = to(path[0] === "messages" ? ["messages"] : path[0] === "tail" ? ["topics", path[1]] : path.slice(0, -1));
   }
 }
 

@@ -108,7 +108,7 @@ function actions(data) {
   const { topic } = data;
   const one = data.config[0];
   return [
-    link(["messages"], t("find-messages"), { topic }, { class: "button" }),
+    link(["tail", topic], t("tail"), {}, { class: "button" }), link(["messages"], t("find-messages"), { topic }, { class: "button" }),
     mayChange() && menu(t("actions"), [
       { text: t("do.send"), run: () => doing({
         title: t("do.send.to", { name: visible(topic) }), confirm: t("do.send"),
