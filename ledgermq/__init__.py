@@ -9,11 +9,23 @@ The rooms, from the ground up; a room imports only what stands below it:
 - `spark`, `testing`, `cli`: entry points.
 
 Read `ledgermq.protocol` first. No room is imported here, so that a program pays only for the
-rooms it uses.
+rooms it uses; `ledgermq.read`, which makes a topic a table, loads the client when it is asked for.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ledgermq.kernel import choose
+
+if TYPE_CHECKING:
+    from ledgermq.client.arrow import read as read
 
 choose()
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "read":
+        return importlib.import_module("ledgermq.client.arrow").read
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,8 @@
 """Who may import whom: the real tree is held to the table, and the table is shown to bite."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.tidy.import_rules import (
@@ -212,3 +215,13 @@ def test_a_module_that_nobody_imports_is_found() -> None:
         Source("ledgermq/client/c.py", ""),
     ]
     assert unused_modules(sources) == ["ledgermq.client.a"]
+
+
+def test_the_root_loads_no_room() -> None:
+    """A program pays for the rooms that it uses: the reader comes when it is asked for."""
+    words = "import sys, ledgermq; print(*(name for name in sys.modules if 'ledgermq' in name))"
+    shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert set(shown.stdout.split()) == {"ledgermq", "ledgermq.kernel"}, shown.stderr
+    words = "import ledgermq; print(ledgermq.read.__module__)"
+    shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert shown.stdout.strip() == "ledgermq.client.arrow", shown.stderr
