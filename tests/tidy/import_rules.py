@@ -400,7 +400,7 @@ def check_rooms(source: Source) -> list[str]:
         return []
     if not name:
         return [
-            source.at(node, "the root imports nothing but kernel, and the name of read for checkers")
+            source.at(node, "the root imports nothing but kernel, or names it for checkers")
             for node, imported in imported_names(source)
             if imported not in _OF_THE_ROOT
         ]
