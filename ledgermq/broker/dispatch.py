@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.broker.request_times import RequestTimes
 from ledgermq.protocol.codes import RESPONSE_FLAG, RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import ProtocolError
@@ -82,18 +83,21 @@ class Dispatcher:
         *,
         send_fields: Mapping[str, str],
         on_connection_lost: Callable[[CommandProtocol], None],
+        times: RequestTimes | None = None,
     ) -> None:
         """Knows no processor yet.
 
         Args:
             send_fields: ext fields that every answer to a send has.
             on_connection_lost: told about each connection that is gone.
+            times: gets the time of each request; None: one of its own.
         """
         self._processors: dict[int, Processor] = {}
         self._take_frames: TakeFrames | None = None
         self._admits_large: AdmitsLarge | None = None
         self._send_fields = dict(send_fields)
         self._on_connection_lost = on_connection_lost
+        self.times = times or RequestTimes()
         self._unknown_codes: set[int] = set()
         # Requests that were refused, by the code of the answer.
         self.refused: dict[int, int] = {}
@@ -137,14 +141,22 @@ class Dispatcher:
 
         Returns: how many the connection's share of this turn was enough for, one at least.
         """
-        processors = self._processors
+        processors, times = self._processors, self.times
+        # Of one code, one after the other, as far as they are answered at once.
+        run_code, run_count, begun_s = -1, 0, times.seconds()
         for taken, command in enumerate(commands):
             if taken and not connection.goes_on():
+                times.took(run_code, run_count, begun_s, connection)
                 return taken
-            processor = processors.get(command.code)
+            code = command.code
+            processor = processors.get(code)
+            if code != run_code:
+                begun_s = times.took(run_code, run_count, begun_s, connection)
+                run_code, run_count = code, 0
             if processor is None:
                 self._answer_unknown(connection, command)
                 continue
+            run_count += 1
             try:
                 answer = processor(connection, command)
             except Exception as error:
@@ -156,12 +168,16 @@ class Dispatcher:
                 if not command.is_one_way:
                     self._send(connection, command, answer)
             else:
+                run_count -= 1
+                began_s, begun_s = begun_s, times.seconds()
                 answer.addCallbacks(
                     self._answer_later,
                     self._fail_later,
                     callbackArgs=(connection, command),
                     errbackArgs=(connection, command),
                 )
+                answer.addCallback(self._note_answer, connection, code, began_s, begun_s)
+        times.took(run_code, run_count, begun_s, connection)
         return len(commands)
 
     def refuse(
@@ -186,6 +202,11 @@ class Dispatcher:
     ) -> None:
         if answer is not None and not command.is_one_way:
             self._send(connection, command, answer)
+
+    def _note_answer(
+        self, _: object, connection: CommandProtocol, code: int, begun_s: float, worked_s: float
+    ) -> None:
+        self.times.answered(code, begun_s, worked_s, connection)
 
     def _fail_later(
         self, failure: Failure, connection: CommandProtocol, command: RemotingCommand

@@ -1,7 +1,8 @@
 """Repeats: of lines that say the same, a few a minute are written; the rest are counted.
 
 A peer that fails ten times a second must not fill a disk, nor hide what else is said. What was left
-out is told with its number, in the minute after, as soon as anything is written.
+out is told with its number, in the minute after, as soon as anything is written. Events that name
+the same `repeats_as` count as equal, whatever numbers they tell.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Repeats:
         now_s = self._seconds()
         self._tell(now_s)
         failure = event.get("log_failure")
-        text = formatEvent(event)
+        text = event.get("repeats_as") or formatEvent(event)
         if failure is not None:
             text += f"\n{failure.type.__name__}: {failure.getErrorMessage()}"
         key = (event.get("log_namespace") or "", text)

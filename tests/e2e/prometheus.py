@@ -33,6 +33,17 @@ def run_promtool(*words: str, text: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def parsed_open(text: str) -> dict[str, Any]:
+    """Returns the families of a page of OpenMetrics by name, as prometheus_client reads them, which
+    is stricter than with text; or skips.
+    """
+    try:
+        parser = importlib.import_module("prometheus_client.openmetrics.parser")
+    except ImportError:
+        pytest.skip("prometheus_client is not there: pip install prometheus_client")
+    return {family.name: family for family in parser.text_string_to_metric_families(text)}
+
+
 def parsed(text: str) -> dict[str, Any]:
     """Returns the families of a page by name, as prometheus_client reads them; or skips."""
     try:

@@ -11,7 +11,7 @@ import pytest
 
 from ledgermq.broker.watching.exporter_families import EXPORTER_FAMILIES
 from ledgermq.protocol.codes import RequestCode
-from tests.e2e.prometheus import parsed, run_promtool
+from tests.e2e.prometheus import parsed, parsed_open, run_promtool
 from tests.e2e.up_cluster import UpCluster
 from tests.e2e.wire_client import WireClient
 from tests.free_ports import free_ports
@@ -21,6 +21,11 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.timeout(300)
 
 _SENT = 20
+# As Prometheus 2.42 sends it.
+_PROMETHEUS_ACCEPTS = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
 
 
 def scrape(port: int, path: str = "/metrics", **headers: str) -> tuple[int, str]:
@@ -95,6 +100,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "follower": scrape(first + 10 * int(follower["id"][1:]))[1],
             "exporter": scrape(own, "/metrics/exporter")[1],
             "follower id": follower["id"],
+            "open": scrape(own, Accept=_PROMETHEUS_ACCEPTS)[1],
+            "open exporter": scrape(own, "/metrics/exporter", Accept=_PROMETHEUS_ACCEPTS)[1],
             "runtime": table,
         }
 
@@ -168,6 +175,29 @@ def test_prometheus_parser_reads_the_page(pages: dict[str, Any]) -> None:
     ]
     assert len(samples) == len(set(samples)), "a series comes twice"
     assert len(samples) == len(series(pages["leader"]))
+
+
+def test_prometheus_parser_reads_open_metrics(pages: dict[str, Any]) -> None:
+    page = pages["open"]
+    assert page.endswith("\n# EOF\n") and page.count("# EOF") == 1
+    families = parsed_open(page)
+    assert families["ledgermq_raft_proposals_committed"].type == "counter"
+    assert families["ledgermq_request_duration_seconds"].type == "histogram"
+    # The same names but for those of counters, as families.
+    plain = set(parsed(pages["leader"]))
+    assert set(families) == plain
+    assert "rocketmq_producer_offset" in parsed_open(pages["open exporter"])
+
+
+def test_durations_are_told_by_code(pages: dict[str, Any]) -> None:
+    page = pages["leader"]
+    name = "ledgermq_request_duration_seconds"
+    assert value(page, f"{name}_count", code="send_message") == _SENT
+    assert value(page, f"{name}_sum", code="send_message") > 0
+    assert value(page, f"{name}_count", code="update_consumer_offset") >= 1
+    assert value(page, "ledgermq_slow_requests_total", code="update_consumer_offset") >= 0
+    # What nobody answers makes no series.
+    assert 'code="other"' not in page
 
 
 # Only consumers themselves know these.

@@ -108,7 +108,7 @@ ROOMS: dict[str, Room] = {
     "state.refusals": Room(rooms=frozenset({"state"}), packages=_TWISTED),
     # The floor of the broker's rooms: codes of errors, who leads.
     "broker": Room(
-        rooms=frozenset({"broker", "state", "protocol"}),
+        rooms=frozenset({"broker", "measures", "state", "protocol"}),
         packages=_TWISTED,
     ),
     "broker.config": Room(
@@ -140,7 +140,7 @@ ROOMS: dict[str, Room] = {
             packages=_TWISTED,
         ),
     ),
-    "broker.counts": Room(rooms=frozenset({"broker.counts", "measures", "protocol"})),
+    "broker.counts": Room(rooms=frozenset({"broker", "broker.counts", "measures", "protocol"})),
     "broker.clocks": Room(rooms=frozenset({"broker.clocks"}), packages=_TWISTED),
     "broker.clients": Room(
         rooms=BROKER_STATE

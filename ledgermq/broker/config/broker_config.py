@@ -125,6 +125,7 @@ class BrokerConfig:
     connections_per_host_rate: int
     receive_budget_bytes: int
     unsigned_frame_bytes_max: int
+    slow_request_ms: int
     account_messages_s: int
     account_bytes_s: int
     account_connections: int

@@ -6,6 +6,15 @@ from ledgermq.broker.config.key import GIB, I32_MAX, I64_MAX, integer
 
 COST_KEYS: Final = (
     integer(
+        "slowRequestMs",
+        "slow_request_ms",
+        500,
+        "ms",
+        0,
+        600_000,
+        "A request that takes longer is told in the log, with what it waited for; 0: none is.",
+    ),
+    integer(
         "receiveBudgetBytes",
         "receive_budget_bytes",
         0,

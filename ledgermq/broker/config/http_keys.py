@@ -11,7 +11,18 @@ _LABEL: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Labels that metrics have already.
 _TAKEN: Final = frozenset(
     ("cluster", "broker", "member", "node_type", "node_id", "storage_type", "storage_medium")
-    + ("topic", "consumer_group", "group", "peer", "reason", "result", "level", "le", "port")
+    + (
+        "topic",
+        "consumer_group",
+        "group",
+        "peer",
+        "reason",
+        "result",
+        "level",
+        "le",
+        "port",
+        "code",
+    )
 )
 
 HTTP_KEYS: Final = (

@@ -7,6 +7,7 @@ that index: a turn of a thousand messages costs two looks at the clock. Pure: ti
 from collections import deque
 from typing import Final
 
+from ledgermq.broker.slow_turn import SlowTurn
 from ledgermq.measures.histogram import Histogram
 
 # Turns whose commit is waited for; more are not measured.
@@ -48,36 +49,68 @@ class PutTimes:
         turns: seconds of each turn; its values are turns, not messages.
         messages: ms of each message, in upstream's spans.
         longest_ms: of all since the start.
+        sent: seconds of each message that a client sent, from its reading.
+        slow_ms: what takes longer is slow.
     """
 
     def __init__(self) -> None:
         self.turns = Histogram()
         self.messages = Histogram(SPANS_MS)
         self.longest_ms = 0.0
-        # Last index, messages and time of what a turn appended, oldest first.
-        self._waiting: deque[tuple[int, int, float]] = deque()
+        self.sent, self.slow_ms = Histogram(), float("inf")
+        # Last index, messages and time of what a turn appended, how many of them clients sent,
+        # when the first was read, and when all had been checked, oldest first.
+        self._waiting: deque[tuple[int, int, float, int, float, float]] = deque()
         # Of this minute and of the one before.
         self._recent, self._former = Histogram(_LATENCY_MS), Histogram(_LATENCY_MS)
 
-    def appended(self, last_index: int, count: int, now_ms: float) -> None:
-        """Notes what a turn appended."""
+    def appended(
+        self,
+        last_index: int,
+        count: int,
+        now_ms: float,
+        sent_count: int = 0,
+        read_ms: float = 0.0,
+        checked_ms: float = 0.0,
+    ) -> None:
+        """Notes what a turn appended.
+
+        Args:
+            count: of messages, those of the broker itself included.
+            sent_count: of those that clients sent.
+            read_ms: when the first of these had been read.
+            checked_ms: when all had been checked.
+        """
         if len(self._waiting) < _WAITING_MAX:
-            self._waiting.append((last_index, count, now_ms))
+            turn = (last_index, count, now_ms, sent_count, read_ms, checked_ms)
+            self._waiting.append(turn)
 
     def waits_below(self, end_index: int) -> bool:
         """Whether `committed` has anything to do: it is asked more often than the clock should."""
         return bool(self._waiting) and self._waiting[0][0] < end_index
 
-    def committed(self, end_index: int, now_ms: float) -> None:
-        """Notes that all below an index is committed."""
-        waiting = self._waiting
+    def committed(self, end_index: int, now_ms: float) -> SlowTurn | None:
+        """Notes that all below an index is committed.
+
+        Returns:
+            The oldest turn whose messages took longer than `slow_ms`, with the number of all that
+            did; None when there is none.
+        """
+        waiting, slow, slow_count = self._waiting, None, 0
         while waiting and waiting[0][0] < end_index:
-            _, count, begun_ms = waiting.popleft()
+            _, count, begun_ms, sent_count, read_ms, checked_ms = waiting.popleft()
+            if sent_count:
+                sent_ms = max(now_ms - read_ms, 0.0)
+                self.sent.observe(sent_ms / 1000, sent_count)
+                if sent_ms > self.slow_ms:
+                    slow_count += sent_count
+                    slow = slow or SlowTurn(0, read_ms, checked_ms, begun_ms, now_ms)
             took_ms = max(now_ms - begun_ms, 0.0)
             self.turns.observe(took_ms / 1000)
             self.messages.observe(took_ms, count)
             self._recent.observe(took_ms, count)
             self.longest_ms = max(self.longest_ms, took_ms)
+        return None if slow is None else slow._replace(message_count=slow_count)
 
     def forget(self) -> None:
         """Drops what waits: nobody will tell when it is committed."""

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple, Protocol
 from twisted.logger import Logger
 
 from ledgermq.broker.pulls.pull import COUNT_MAX, UNSENT_BYTES_MAX, PullProcessor
+from ledgermq.broker.request_times import RequestTimes
 from ledgermq.commitlog import ConsumeQueue, Run, is_light_queue, read_run
+from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
 from ledgermq.protocol.headers import decode_pull_header, encode_found_head
@@ -41,6 +43,8 @@ class _Known(NamedTuple):
     pulled: dict[int, int]
 
 
+_PULL: Final = int(RequestCode.PULL_MESSAGE)
+
 # Tells whether access control lets a frame of a connection pass, a pull of a topic as a group.
 LetsPull = Callable[[CommandProtocol, bytes, str, str], bool]
 
@@ -58,7 +62,11 @@ class QuickPulls:
     """Answers quick pulls."""
 
     def __init__(
-        self, pulls: PullProcessor, store: RunReader, lets_pull: LetsPull | None = None
+        self,
+        pulls: PullProcessor,
+        store: RunReader,
+        lets_pull: LetsPull | None = None,
+        times: RequestTimes | None = None,
     ) -> None:
         """Binds the parts.
 
@@ -66,7 +74,9 @@ class QuickPulls:
             pulls: checks and counts.
             store: where messages are read.
             lets_pull: asked before a pull does anything; None: there is no access control.
+            times: gets the time of pulls; None: one of its own.
         """
+        self._times = times or RequestTimes()
         self._lets_pull = lets_pull
         self._pulls = pulls
         self._store = store
@@ -86,12 +96,19 @@ class QuickPulls:
 
         Returns: how many were answered.
         """
-        taken = 0
+        taken, begun_s = 0, 0.0
         for frame in frames:
             pull = read_quick_pull(frame)
-            if pull is None or not self._is_answered(connection, frame, pull):
+            if pull is None:
+                break
+            if not taken:
+                # Not before: most chunks are of sends, and hold no pull at all.
+                begun_s = self._times.seconds()
+            if not self._is_answered(connection, frame, pull):
                 break
             taken += 1
+        if taken:
+            self._times.took(_PULL, taken, begun_s, connection)
         return taken
 
     def _is_answered(self, connection: CommandProtocol, frame: bytes, pull: QuickPull) -> bool:

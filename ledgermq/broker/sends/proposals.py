@@ -16,8 +16,9 @@ each message on this way, only tuples.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -36,6 +37,7 @@ from ledgermq.broker.sends.waiting import (
     take_request_at,
     without_slaves,
 )
+from ledgermq.broker.slow_turn import SlowTurn
 from ledgermq.commitlog import (
     AppendMessage,
     AppendResult,
@@ -62,6 +64,9 @@ from ledgermq.state.errors import (
     ServiceUnavailableError,
     SystemBusyError,
 )
+
+# Requests that are looked at to find one of a client.
+_LOOKED_AT_MAX: Final = 1000
 
 
 class Appender(Protocol):
@@ -131,8 +136,12 @@ class Proposals:
         self.on_appended: Callable[[], None] = _nothing
         # Has files made that the log lacks (SegmentLackingError); fires when they are there.
         self.make_room: Callable[[], Deferred[None]] = _no_room_is_made
+        # Told of messages that took long: turn, a client, its message id, when all were answered.
+        self.on_slow: Callable[[SlowTurn, str, str, float], None] = _nobody_is_told
         self._messages: list[AppendMessage] = []
         self._requests: list[Request] = []
+        # When the first of them had been read, and when all had been checked; 0: they are not.
+        self._read_ms = self._checked_ms = 0.0
         self._waiting: deque[WaitingTuple] = deque()
         # Those of them that do not wait for slaves; empty where there are none to wait for.
         self._without_slaves: deque[WaitingTuple] = deque()
@@ -185,7 +194,7 @@ class Proposals:
         if count >= self._limits.messages_max or self.bytes > self._limits.bytes_max:
             raise self._busy(1)
         if not self._requests:
-            self._call_at_end_of_turn(self.flush)
+            self._begin_turn()
         self.count = count + 1
         self.bytes += size_bytes
         self._messages.append(message)
@@ -241,7 +250,7 @@ class Proposals:
         taken = len(messages) - before
         self.count += taken
         if taken and len(requests) == taken:
-            self._call_at_end_of_turn(self.flush)
+            self._begin_turn()
         return taken
 
     @property
@@ -272,17 +281,24 @@ class Proposals:
     def _gather(self, messages: Sequence[AppendMessage], request: Request) -> None:
         assert messages
         if not self._requests:
-            self._call_at_end_of_turn(self.flush)
+            self._begin_turn()
         self.count += len(messages)
         self.bytes += request[SIZE]
         self._messages.extend(messages)
         self._requests.append(request)
+
+    def _begin_turn(self) -> None:
+        """Has what is gathered from now on appended at the end of the turn."""
+        self._read_ms, self._checked_ms = self._clock_ms(), 0.0
+        self._call_at_end_of_turn(self.flush)
 
     def flush(self) -> None:
         """Appends what was gathered in this turn; a failed append fails exactly those requests."""
         messages, requests = self._messages, self._requests
         if not requests:
             return
+        # The first time: those that wait for a file are flushed twice.
+        self._checked_ms = self._checked_ms or self._clock_ms()
         self._messages, self._requests = [], []
         while True:
             try:
@@ -317,11 +333,15 @@ class Proposals:
 
     def _wait_for(self, requests: list[Request], results: list[AppendResult]) -> None:
         """Queues requests whose messages are in the log now."""
-        now_ms = self._clock_ms()
-        self.times.appended(results[-1].index, len(results), now_ms)
+        now_ms, sizes = self._clock_ms(), self._sizes
         deadline_ms = now_ms + self._limits.commit_timeout_ms
+        before = sum(sizes) - sizes[0]
         for_all, not_for_slaves = wait_for(
-            requests, results, self._id_prefix, deadline_ms, without_slaves, self._sizes
+            requests, results, self._id_prefix, deadline_ms, without_slaves, sizes
+        )
+        sent_count = sum(sizes) - sizes[0] - before
+        self.times.appended(
+            results[-1].index, len(results), now_ms, sent_count, self._read_ms, self._checked_ms
         )
         self._waiting += for_all
         self._without_slaves += not_for_slaves
@@ -333,11 +353,17 @@ class Proposals:
         Args:
             end_index: first index that is not committed.
         """
+        slow, first = None, None
         if self.times.waits_below(end_index):
-            self.times.committed(end_index, self._clock_ms())
+            slow = self.times.committed(end_index, self._clock_ms())
+            # Who waits longest; it is gone when all are answered.
+            first = None if slow is None else next(_with_client(self._waiting), None)
         if self._without_slaves:
             self._answer(self._without_slaves, end_index)
         self._answer(self._waiting, end_index)
+        if slow is not None:
+            peer, message_id = ("a client", "one-way") if first is None else first
+            self.on_slow(slow, peer, message_id, self._clock_ms())
 
     def committed(self, end_index: int) -> None:
         """Answers everything below an index, the broker's own parts, too: what they sent is
@@ -476,6 +502,17 @@ def _broker_error(error: Exception, count: int) -> BrokerError:
             return IllegalMessageError(f"one of {count} messages of this moment: {error}")
         case _:
             return ServiceUnavailableError(f"message not stored: {error}")
+
+
+def _with_client(waiting: Iterable[WaitingTuple]) -> Iterator[tuple[str, str]]:
+    """Returns client and message id of those that wait for an answer, of the first ones."""
+    for entry in islice(waiting, _LOOKED_AT_MAX):
+        if entry[1] is not None:
+            yield entry[1].peer, entry[4]
+
+
+def _nobody_is_told(slow: SlowTurn, peer: str, message_id: str, answered_ms: float) -> None:
+    """Nobody wants to know what was slow."""
 
 
 def _nothing() -> None:

@@ -20,6 +20,7 @@ from ledgermq.broker.ha.following import Following
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPulls
 from ledgermq.broker.registration.registration import Registration
+from ledgermq.broker.request_times import RequestTimes
 from ledgermq.broker.storage.plain_storage import storage_of
 from ledgermq.dledger.store.disk_thread import WorkerThread
 from ledgermq.protocol.tls.files import TlsFiles
@@ -87,7 +88,11 @@ class Ground:
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true" if config.is_trace_on else "false",
         }
-        self.dispatcher = Dispatcher(send_fields=send_fields, on_connection_lost=connection_lost)
+        self.dispatcher = Dispatcher(
+            send_fields=send_fields,
+            on_connection_lost=connection_lost,
+            times=RequestTimes(config.slow_request_ms),
+        )
         self.tls = TlsFiles(config.tls_file, config.tls_mode, is_client=config.uses_tls)
         self.ports = ClientPorts(config, reactor, self.dispatcher, self.output, self.tls.server)
         self.registration = Registration(

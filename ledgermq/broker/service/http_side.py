@@ -18,7 +18,12 @@ from ledgermq.broker.service.metric_sources import MetricSources
 from ledgermq.broker.service.serving import Serving
 from ledgermq.broker.watching.health import Facts, Member
 from ledgermq.broker.watching.health_views import add_health
-from ledgermq.broker.watching.page import TEXT_FORMAT, write_page
+from ledgermq.broker.watching.page import (
+    OPEN_METRICS,
+    TEXT_FORMAT,
+    wants_open_metrics,
+    write_page,
+)
 from ledgermq.broker.watching.progress import HealthWatch
 from ledgermq.dledger.messages import PeerDialect
 from ledgermq.dledger.replica.driver import Replica
@@ -98,13 +103,19 @@ class HttpSide:
         return self._port.stop()
 
     def _metrics(self, request: Request) -> Reply:
-        sources = self._sources
-        return self._page(request, write_page(sources.groups(), sources.common))
+        sources, is_open = self._sources, _likes_open(request)
+        parts = write_page(sources.groups(), sources.common, is_open=is_open)
+        return self._page(request, parts)
 
     def _exporter_metrics(self, request: Request) -> Reply:
         sources = self._sources
-        groups = sources.exporter.groups()
-        return self._page(request, write_page(groups, sources.common, lambda name: ()))
+        parts = write_page(
+            sources.exporter.groups(),
+            sources.common,
+            lambda name: (),
+            is_open=_likes_open(request),
+        )
+        return self._page(request, parts)
 
     def _page(self, request: Request, parts: Iterator[bytes]) -> Reply:
         """
@@ -116,7 +127,8 @@ class HttpSide:
         if self._page_count >= _PAGES_MAX:
             message = f"{_PAGES_MAX} pages of metrics are being written; ask again"
             raise RequestError(503, message, field="pages", value=_PAGES_MAX, limit=_PAGES_MAX)
-        return Reply(body=self._counted(parts), content_type=TEXT_FORMAT)
+        content_type = OPEN_METRICS if _likes_open(request) else TEXT_FORMAT
+        return Reply(body=self._counted(parts), content_type=content_type)
 
     def _counted(self, parts: Iterator[bytes]) -> Iterator[bytes]:
         self._page_count += 1
@@ -175,6 +187,10 @@ class HttpSide:
             members=() if member is None else members_of(member),
             quorum_count=1 if view is None else view.quorum_count,
         )
+
+
+def _likes_open(request: Request) -> bool:
+    return wants_open_metrics(request.headers.get("accept", ""))
 
 
 def members_of(member: Replica) -> tuple[Member, ...]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from ledgermq import __version__, kernel
 from ledgermq.broker.config.http_keys import parse_labels
 from ledgermq.broker.records.half_messages import HALF_GROUP
+from ledgermq.broker.request_times import SENDS, name_of
 from ledgermq.broker.service.exporter_metrics import ExporterMetrics
 from ledgermq.broker.service.ground import Ground
 from ledgermq.broker.service.http_pulse import Pulse
@@ -197,6 +198,13 @@ class MetricSources:
             {str(code): name for code, name in _REFUSALS.items()},
         )
         yield FAMILIES["ledgermq_refused_total"], refused
+        times = ground.dispatcher.times
+        by_code = {SENDS: serving.proposals.times.sent, **times.by_code}
+        durations = [((name_of(code),), seconds) for code, seconds in by_code.items()]
+        yield FAMILIES["ledgermq_request_duration_seconds"], durations
+        slow = dict.fromkeys(by_code, 0) | times.slow
+        slowly = [((name_of(code),), count) for code, count in slow.items()]
+        yield FAMILIES["ledgermq_slow_requests_total"], slowly
         storage = ground.storage
         yield _whole("ledgermq_disk_sync_duration_seconds", storage.keeper.sync_seconds)
         yield _whole("ledgermq_disk_write_duration_seconds", storage.log_files.write_seconds)

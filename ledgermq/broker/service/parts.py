@@ -11,6 +11,7 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.rates import Rates
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.pulls.long_polling import ParkedPulls
+from ledgermq.broker.request_times import RequestTimes
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.commitlog import MessageStore
 from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
@@ -33,6 +34,8 @@ class Parts:
     rules: RulesTable | None
     # Notes changes and refusals; None where nothing is noted.
     audit: Watch | None = None
+    # Gets the times of requests; None where nobody asks.
+    times: RequestTimes | None = None
     # Address and port of this broker as records hold them.
     store_host: tuple[bytes, int]
     machine_memory_bytes: int

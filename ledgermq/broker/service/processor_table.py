@@ -143,7 +143,10 @@ def _quick_road(
     """Takes quick pulls from the front of a chunk, then quick sends; few clients mix them."""
     quick = None if guard is None else guard.of_quick_road()
     lets_pull, count_sends = (None, None) if quick is None else (quick.lets_pull, quick.count_sends)
-    take_pulls, take_sends = QuickPulls(pulls, parts.messages, lets_pull).take, sends.send_quick
+    take_pulls, take_sends = (
+        QuickPulls(pulls, parts.messages, lets_pull, parts.times).take,
+        sends.send_quick,
+    )
 
     def take(connection: CommandProtocol, frames: list[bytes]) -> int:
         taken = take_pulls(connection, frames)

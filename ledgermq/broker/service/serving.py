@@ -77,6 +77,10 @@ class Serving:
             refuse=ground.dispatcher.refuse,
         )
         self.processors = bind_processors(self._parts())
+        if config.slow_request_ms:
+            self.proposals.times.slow_ms = config.slow_request_ms
+            self.proposals.on_slow = ground.dispatcher.times.sent_slowly
+            ground.dispatcher.times.followers = lambda: ground.leadership.followers
         ground.dispatcher.install(
             self.processors.table, self.processors.take_frames, self.processors.admits_large
         )
@@ -110,6 +114,7 @@ class Serving:
             state=ground.state,
             clients=ground.clients,
             parked=ground.parked,
+            times=ground.dispatcher.times,
             proposals=self.proposals,
             messages=ground.messages,
             rates=ground.rates,

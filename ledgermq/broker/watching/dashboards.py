@@ -74,6 +74,13 @@ DASHBOARDS: Final = (
             Panel("Lag of all groups", "short",
                   (("sum by (node_id) (rocketmq_consumer_lag_messages{" + _THEIRS + "})",
                     "{{node_id}}"),)),
+            Panel("Requests, p99", "s",
+                  (("histogram_quantile(0.99, "
+                    + _rate("ledgermq_request_duration_seconds_bucket", _OURS, "broker, code, le")
+                    + ")", "{{broker}} {{code}}"),)),
+            Panel("Slow requests", "cps",
+                  ((_rate("ledgermq_slow_requests_total", _OURS, "broker, code"),
+                    "{{broker}} {{code}}"),)),
             Panel("Refused", "cps",
                   ((_rate("ledgermq_refused_total", _OURS, "broker, reason"),
                     "{{broker}} {{reason}}"),)),

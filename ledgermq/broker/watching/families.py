@@ -130,6 +130,18 @@ _ROWS: Final = (
     Family("ledgermq_ledger_scrub_bytes_total", "counter", (), "Bytes of the log looked at again."),
     Family("ledgermq_ledger_scrub_rounds_total", "counter", (), "Times that all was looked at."),
     # Clients and work.
+    Family(
+        "ledgermq_request_duration_seconds",
+        "histogram",
+        ("code",),
+        "Requests, by code: work and wait, not the wait of a pull; sends of all codes in one.",
+    ),
+    Family(
+        "ledgermq_slow_requests_total",
+        "counter",
+        ("code",),
+        "Requests that took longer than slowRequestMs; the log tells of some what they waited for.",
+    ),
     Family("ledgermq_refused_total", "counter", ("reason",), "Requests refused, by reason."),
     Family("ledgermq_connections", "gauge", (), "Open connections of clients."),
     Family("ledgermq_connections_refused_total", "counter", (), "Connections refused for a limit."),

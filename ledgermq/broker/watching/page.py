@@ -4,6 +4,9 @@
     # TYPE ledgermq_raft_term gauge
     ledgermq_raft_term{cluster="C",broker="a",member="n0"} 7
 
+OpenMetrics is the same but for the names of counters, which end with `_total` in their lines alone,
+and for the last line. Source: https://prometheus.io/docs/specs/om/open_metrics_spec/.
+
 A part is written in one turn of the reactor: some hundred points, well below a millisecond.
 """
 
@@ -15,6 +18,10 @@ from ledgermq.broker.watching.families import Family, shared_labels_of
 from ledgermq.measures.histogram import Histogram
 
 TEXT_FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+# In a header Accept; other versions than these are not asked for by anybody who takes no text.
+_OPEN_TYPE: Final = "application/openmetrics-text"
+_OPEN_VERSIONS: Final = ("1.0.0", "0.0.1", "")
 # Points of one part.
 _PART_POINTS: Final = 400
 _SPECIAL: Final = re.compile(r'[\\"\n]')
@@ -28,6 +35,8 @@ def write_page(
     groups: Iterable[tuple[Family, Iterable[Point]]],
     common: Mapping[str, str],
     shared_of: Callable[[str], tuple[str, ...]] = shared_labels_of,
+    *,
+    is_open: bool = False,
 ) -> Iterator[bytes]:
     """Writes the page.
 
@@ -35,6 +44,7 @@ def write_page(
         groups: families with their points; a family without points is left out.
         common: values of all common labels, and of those that the configuration adds to all.
         shared_of: names of the common labels of a metric.
+        is_open: whether it is written as OpenMetrics.
     """
     lines: list[str] = []
     for family, points in groups:
@@ -49,8 +59,10 @@ def write_page(
                 lines = []
                 continue
             if is_first:
-                lines.append(f"# HELP {family.name} {family.help}\n")
-                lines.append(f"# TYPE {family.name} {family.kind}\n")
+                is_counter = is_open and family.kind == "counter"
+                name = family.name.removesuffix("_total") if is_counter else family.name
+                lines.append(f"# HELP {name} {family.help}\n")
+                lines.append(f"# TYPE {name} {family.kind}\n")
                 is_first = False
             values, value = point
             labels = own % values
@@ -64,8 +76,28 @@ def write_page(
             if len(lines) >= _PART_POINTS:
                 yield "".join(lines).encode()
                 lines = []
+    if is_open:
+        lines.append("# EOF\n")
     if lines:
         yield "".join(lines).encode()
+
+
+def wants_open_metrics(accept: str) -> bool:
+    """Tells whether a header Accept likes OpenMetrics at least as much as plain text (RFC 9110)."""
+    open_share = text_share = 0.0
+    for part in accept.split(","):
+        name, *parameters = (word.strip().lower() for word in part.split(";"))
+        fields = dict(parameter.partition("=")[::2] for parameter in parameters)
+        try:
+            share = float(fields.get("q", "1"))
+        except ValueError:
+            share = 0.0
+        version = fields.get("version", "").strip('"')
+        if name == _OPEN_TYPE and version in _OPEN_VERSIONS:
+            open_share = max(open_share, share)
+        elif name in ("text/plain", "text/*"):
+            text_share = max(text_share, share)
+    return open_share > 0 and open_share >= text_share
 
 
 def escape(value: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from ledgermq.broker.watching.families import FAMILIES, shared_labels_of
-from ledgermq.broker.watching.page import Point, write_page
+from ledgermq.broker.watching.page import Point, wants_open_metrics, write_page
 from ledgermq.broker.watching.ranking import most_active
 from ledgermq.measures.histogram import Histogram
 
@@ -84,3 +86,37 @@ def test_names_and_labels_of_the_table_are_those_of_prometheus() -> None:
 def test_busiest_have_series_of_their_own() -> None:
     assert most_active({"a": 1, "b": 2}, 2) is None
     assert most_active({"a": 1, "b": 5, "c": 2}, 2) == {"b", "c"}
+
+
+def test_open_metrics_name_counters_by_their_family_and_have_an_end() -> None:
+    groups = [
+        (FAMILIES["ledgermq_raft_leader_changes_total"], [((), 3)]),
+        (FAMILIES["ledgermq_raft_term"], [((), 7)]),
+    ]
+    lines = b"".join(write_page(groups, COMMON, is_open=True)).decode().splitlines()
+    assert lines[0].startswith("# HELP ledgermq_raft_leader_changes ")
+    assert lines[1] == "# TYPE ledgermq_raft_leader_changes counter"
+    assert lines[2].startswith("ledgermq_raft_leader_changes_total{") and lines[2].endswith("} 3")
+    assert lines[4] == "# TYPE ledgermq_raft_term gauge"
+    assert lines[-1] == "# EOF"
+    assert b"".join(write_page([], COMMON, is_open=True)) == b"# EOF\n"
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_open"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/html,*/*;q=0.8", False),
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", True),
+        ("application/openmetrics-text", True),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", True),
+        ("text/plain, application/openmetrics-text;q=0.9", False),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=x", False),
+        ("application/openmetrics-text;version=9.9,text/plain;q=0.1", False),
+        (";;,,=;q", False),
+    ],
+)
+def test_open_metrics_are_for_those_who_like_them(accept: str, is_open: bool) -> None:
+    assert wants_open_metrics(accept) is is_open
