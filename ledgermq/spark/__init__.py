@@ -7,7 +7,8 @@ partitions.py and options.py decide without I/O, record_columns.py makes columns
 """
 
 from ledgermq.spark.errors import SparkSourceError
+from ledgermq.spark.progress import lag_of
 from ledgermq.spark.segment_source import SegmentsDataSource
 from ledgermq.spark.source import RocketMQDataSource
 
-__all__ = ["RocketMQDataSource", "SegmentsDataSource", "SparkSourceError"]
+__all__ = ["RocketMQDataSource", "SegmentsDataSource", "SparkSourceError", "lag_of"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from ledgermq.spark import lag_of
 from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
 from tests.spark.session import patiently
@@ -126,6 +127,21 @@ def test_a_stream_from_topic_to_topic_goes_on_where_it_ended(
         assert row["keys"] == f"key-{number} all"
         assert row["tags"] == ("A", "B", None)[number % 3]
         assert dict(row["properties"])["who"] == "tést"
+
+
+def test_progress_tells_the_lag(spark: Any, cluster: UpCluster, tmp_path: Path) -> None:
+    send_numbered(cluster.name_server, "StreamLag", 30)
+    reader = spark.readStream.format("rocketmq").option("nameServer", cluster.name_server)
+    frame = reader.options(topic="StreamLag", startingOffsets="earliest", maxRowsPerTrigger=20)
+    writer = frame.load().writeStream.format("noop").trigger(availableNow=True)
+
+    def run() -> list[int]:
+        query = writer.option("checkpointLocation", str(tmp_path)).start()
+        assert query.awaitTermination(800)
+        told = [progress for progress in query.recentProgress if progress["numInputRows"]]
+        return [sum(lag_of(progress).values()) for progress in told]
+
+    assert patiently(run) == [10, 0]
 
 
 def test_a_stream_from_the_latest_that_dies_in_its_first_batch_misses_nothing(

@@ -1,0 +1,285 @@
+"""A cluster of Spark on this machine: master and workers as processes, each as on its own host.
+
+    driver      127.0.0.4, in the test's folder, with the package
+    master      127.0.0.1
+    worker-1    127.0.0.2, in a folder of its own
+    worker-2    127.0.0.3, likewise; does not see the folder `only-here`, where the system allows it
+
+Python is called the same on all of them. The driver's has the package; that of the workers has what
+`ledgermq[spark]` needs, and gets the package with each application by `--py-files`. Where mount and
+UTS namespaces may be made, each worker has a host name of its own. The programs are those in
+PySpark's jars, with little memory and quick to start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pyspark
+
+from ledgermq.spark.jobs.running import what_is_missing
+from tests.free_ports import free_ports
+from tests.processes import ChildProcess
+from tests.waiting import wait_until
+
+ROOT: Final = Path(__file__).parents[2]
+SPARK_HOME: Final = Path(pyspark.__file__).parent
+WORKERS: Final = ("worker-1", "worker-2")
+# Of the second worker, where namespaces may be made.
+BLIND_WORKER: Final = WORKERS[1]
+DRIVER_ADDRESS: Final = "127.0.0.4"
+_PYTHON: Final = "python-of-the-host"
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_START_S: Final = 120.0
+_UNSHARED: Final = ("unshare", "--mount", "--uts", "sh", "-c")
+# Gives a worker its host name, covers a folder, and becomes the worker.
+_APART: Final = 'echo "$1" > /proc/sys/kernel/hostname; [ -z "$2" ] || mount -t tmpfs none "$2"'
+_APPLICATION: Final[Mapping[str, str]] = {
+    "spark.driver.host": DRIVER_ADDRESS,
+    "spark.driver.bindAddress": DRIVER_ADDRESS,
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": _QUICK,
+    "spark.ui.enabled": "false",
+    "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    # Both workers take part from the first task on.
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+}
+
+
+@functools.cache
+def why_no_namespaces() -> str:
+    """Returns why workers cannot have a view of their own of the file system, "" when they can."""
+    if shutil.which("unshare") is None:
+        return "no unshare is here (Debian: util-linux)"
+    words = [*_UNSHARED, _APART, "sh", "worker", "/mnt"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return f"no namespaces may be made: {done.stderr.strip()}" if done.stderr else ""
+
+
+def pack_package(archive: Path) -> Path:
+    """Makes the archive that docs/spark.md has users make; returns it."""
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in (ROOT / "ledgermq").rglob("*.py"):
+            packed.write(path, path.relative_to(ROOT))
+    return archive
+
+
+def make_python(folder: Path) -> Path:
+    """Makes a Python that has every package of this one but LedgerMQ; returns its program.
+
+    Args:
+        folder: gets its environment.
+    """
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # Directories that a .pth file names are not searched for .pth files, which is where an
+    # editable installation stands.
+    (packages / "all.pth").write_text(f"{SPARK_HOME.parent}\n")
+    python = folder / "bin" / "python"
+    done = subprocess.run(
+        [python, "-c", "import pyspark, pyarrow, ledgermq"],
+        cwd="/",
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "No module named 'ledgermq'" in done.stderr, done.stderr
+    return python
+
+
+class SparkCluster:
+    """A master and two workers; use it in a `with` block, which always stops them.
+
+    Executors end with their worker, whichever way that ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Makes folders; nothing runs yet.
+
+        Args:
+            folder: gets a folder for each worker, the logs, and `only-here`.
+        """
+        assert not what_is_missing(), what_is_missing()
+        self.folder = folder
+        # What is in there the second worker does not see.
+        self.hidden = folder / "only-here"
+        self.are_apart = not why_no_namespaces()
+        (port,) = free_ports(1)
+        self.url = f"spark://127.0.0.1:{port}"
+        self._port = port
+        self._master: ChildProcess | None = None
+        self._workers: dict[str, ChildProcess] = {}
+        self._starts = 0
+        for name in (*WORKERS, "only-here"):
+            (folder / name).mkdir(parents=True)
+        self._archive = pack_package(folder / "ledgermq.zip")
+        self._make_programs(folder / "driver-bin", Path(sys.executable))
+        self._make_programs(folder / "worker-bin", make_python(folder / "python"))
+
+    def start_worker(self, name: str) -> None:
+        """Starts a worker; wait_for_workers tells when the master knows it."""
+        address = f"127.0.0.{WORKERS.index(name) + 2}"
+        words = ["--host", address, "--cores", "1", "--memory", "600m", "--webui-port", "0"]
+        words += ["--work-dir", str(self.folder / name / "work"), self.url]
+        command = self._java("worker.Worker", *words)
+        if self.are_apart:
+            hidden = str(self.hidden) if name == BLIND_WORKER else ""
+            script = f'{_APART}; shift 2; exec "$@"'
+            command = [
+                "unshare",
+                "--mount",
+                "--uts",
+                "sh",
+                "-c",
+                script,
+                "sh",
+                name,
+                hidden,
+            ] + command
+        self._workers[name] = ChildProcess(
+            command,
+            self.folder / f"{name}.log",
+            self._environment(address),
+            folder=self.folder / name,
+        )
+        self._starts += 1
+
+    def wait_for_workers(self) -> None:
+        """Waits until the master knows all that were started."""
+        wait_until(
+            lambda: self._log("master").count("Registering worker") >= self._starts,
+            what="workers at the master",
+            deadline_s=_START_S,
+            detail=self.last_words,
+        )
+
+    def kill_worker(self, name: str) -> None:
+        """Ends a worker by SIGKILL, and with it its executors."""
+        executors = self.executors(name)
+        self._workers.pop(name).kill()
+        for pid in executors:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def kill_executor(self, name: str) -> None:
+        """Ends the executors of a worker by SIGKILL; the worker starts others."""
+        for pid in self.executors(name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def executors(self, name: str) -> list[int]:
+        """Returns the processes of the executors that a worker runs."""
+        found = []
+        for children in Path(f"/proc/{self._workers[name].pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += [int(pid) for pid in children.read_text().split()]
+        return [pid for pid in found if b"CoarseGrainedExecutorBackend" in _command(pid)]
+
+    def submit(self, program: Path, *words: object, folder: Path, log: Path) -> ChildProcess:
+        """Starts an application.
+
+        Args:
+            program: a Python file.
+            words: its arguments.
+            folder: the driver's working directory.
+            log: gets all that the driver writes.
+        """
+        settings = [word for pair in _APPLICATION.items() for word in ("--conf", "=".join(pair))]
+        command = [SPARK_HOME / "bin" / "spark-submit", "--master", self.url, *settings]
+        command += ["--py-files", self._archive, program]
+        environment = {
+            **self._environment(DRIVER_ADDRESS, "driver-bin"),
+            "PYSPARK_PYTHON": _PYTHON,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+        return ChildProcess([*command, *words], log, environment, folder=folder)
+
+    def last_words(self) -> str:
+        """The ends of all logs, for the text of a failure."""
+        logs = sorted([*self.folder.glob("*.log"), *self.folder.glob("worker-*/work/*/*/stderr")])
+        return "\n".join(f"--- {log}\n{log.read_text(errors='replace')[-2000:]}" for log in logs)
+
+    def __enter__(self) -> Self:
+        try:
+            command = self._java("master.Master", "--host", "127.0.0.1", "--port", str(self._port))
+            self._master = ChildProcess(
+                [*command, "--webui-port", "0"],
+                self.folder / "master.log",
+                self._environment("127.0.0.1"),
+                folder=self.folder,
+            )
+            for name in WORKERS:
+                self.start_worker(name)
+            self.wait_for_workers()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception):
+            error.add_note(self.last_words())
+        for name in list(self._workers):
+            self.kill_worker(name)
+        if self._master is not None:
+            self._master.kill()
+
+    def _log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def _java(self, program: str, *words: str) -> list[str]:
+        home = os.environ.get("JAVA_HOME")
+        java = [f"{home}/bin/java" if home else "java", *_QUICK.split(), "-Xmx128m"]
+        java += ["-Dspark.master.rest.enabled=false", "-cp", f"{SPARK_HOME}/jars/*"]
+        return [*java, f"org.apache.spark.deploy.{program}", *words]
+
+    def _make_programs(self, folder: Path, python: Path) -> None:
+        """Makes a folder with one program, Python as all hosts call it."""
+        folder.mkdir()
+        program = folder / _PYTHON
+        program.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+        program.chmod(0o755)
+
+    def _environment(self, address: str, programs: str = "worker-bin") -> dict[str, str]:
+        """Variables of a process that is on a host of its own: nothing of the tests' paths."""
+        (core,) = (SPARK_HOME / "jars").glob("spark-core_*.jar")
+        return {
+            "SPARK_HOME": str(SPARK_HOME),
+            # What Spark's own scripts find out before they start a worker.
+            "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
+            "SPARK_LOCAL_IP": address,
+            "PYTHONPATH": "",
+            "PATH": f"{self.folder / programs}:{os.environ['PATH']}",
+        }
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
