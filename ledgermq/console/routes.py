@@ -11,6 +11,7 @@ from ledgermq.console.shapes import (
     access,
     actions,
     brokers,
+    definitions,
     events,
     groups,
     messages,
@@ -109,6 +110,10 @@ _BROKERS: Final = (
     ),
 )  # fmt: skip
 _TOPICS: Final = (
+    _get(
+        "get_definitions", _CLUSTER + "/definitions",
+        "topics and consumer groups as one document", definitions.Definitions,
+    ),
     _get("get_topics", _CLUSTER + "/topics", "a page of topics", topics.Topics, topics.TopicsQuery),
     _get("get_topic", _CLUSTER + "/topics/{topic}", "one topic", topics.Topic),
     _get(

@@ -379,9 +379,7 @@ def main() -> None:
     _say(
         "| flood | lasts | processor time | memory before / most / after | back in"
         " | sends answered beside | p99 | without other programs | slowest | within ten times"
-        " | turns |\n"
-        + "|---" * 11
-        + "|"
+        " | turns |\n" + "|---" * 11 + "|"
     )
     for make in FLOODS:
         name = make.__name__

@@ -174,6 +174,8 @@ class Canned:
                 after = str(at + limit) if at + limit < total else None
                 told = {"rows": rows, "total": total, "next": after, "answers": answers()}
                 return told | ({"waiting_max": total * 4 // 7} if path[0] == "dead-letters" else {})
+            case ["definitions"]:
+                return {"topics": [], "groups": []}
             case ["delayed"]:
                 spans = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h".split()
                 units = {"s": 1000, "m": 60_000, "h": 3_600_000}

@@ -103,6 +103,7 @@ def test_messages_are_found_and_shown(api: Api) -> None:
     assert search(api, offset_id=row.offset_id, topic="").rows == [row]
     assert search(api, unique_key=row.message_id).rows == [row]
     assert search(api, tag="T").found == _COUNT
+    assert api.call("look_at_tail", {}, topic=TOPIC).rows == []
     place = {"broker": row.broker, "queue": row.queue, "offset": row.offset}
     detail = api.call("get_message", topic=TOPIC, **place)
     assert detail.body.text == "order 7" and detail.groups[0].group == GROUP
@@ -110,6 +111,10 @@ def test_messages_are_found_and_shown(api: Api) -> None:
 
 
 def test_changes_are_made(api: Api) -> None:
+    told = api.call("get_definitions")
+    assert TOPIC in {one.topic for one in told.topics} and GROUP in {
+        one.group for one in told.groups
+    }
     reset = preview(api, "reset_offset", group=GROUP, topic=TOPIC, to="latest")
     assert {item.before for item in reset.items} == {"3"}
     assert confirmed(api, reset).counts == {"done": 2}

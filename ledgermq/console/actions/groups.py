@@ -43,7 +43,8 @@ from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 _END: Final = -1
 
 
-def _text_of(one: SubscriptionGroupConfig | None) -> str:
+def text_of_group(one: SubscriptionGroupConfig | None) -> str:
+    """Returns a group of one broker group as a line; empty when it is not there."""
     if one is None:
         return ""
     switches = [
@@ -62,7 +63,7 @@ def _text_of(one: SubscriptionGroupConfig | None) -> str:
 
 async def _look(view: ClusterView, group: str, broker: str) -> str:
     view.kept.drop("groups")
-    return _text_of((await view.groups()).by_name.get(group, {}).get(broker))
+    return text_of_group((await view.groups()).by_name.get(group, {}).get(broker))
 
 
 async def plan_create_group(call: Call, wanted: shapes.CreateGroup) -> Plan:
@@ -78,28 +79,38 @@ async def plan_create_group(call: Call, wanted: shapes.CreateGroup) -> Plan:
         retry_max_times=wanted.retry_max,
         notify_consumer_ids_changed_enable=wanted.notify_members,
     )
-
-    def step(broker: str) -> Step:
-        async def run() -> str:
-            address = await writer_of(view, broker)
-            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            await view.remote.call(address, code, body=body.encode())
-            return ""
-
-        return Step(
-            target=broker,
-            before=_text_of(there.get(broker)),
-            after=_text_of(body),
-            run=run,
-            look=partial(_look, view, group, broker),
-        )
-
-    steps = [step(target.name) for target in await writers_of(view, wanted.brokers)]
+    steps = [
+        put_group_step(view, target.name, there.get(target.name), body)
+        for target in await writers_of(view, wanted.brokers)
+    ]
     verb = "change" if there else "create"
     return Plan(
         summary=f"{verb} consumer group {group}",
         object=f"group {group}",
         steps=[one for one in steps if one.before != one.after],
+    )
+
+
+def put_group_step(
+    view: ClusterView,
+    broker: str,
+    there: SubscriptionGroupConfig | None,
+    wanted: SubscriptionGroupConfig,
+) -> Step:
+    """Makes a consumer group of a broker group as it should be; `there` is what it is."""
+
+    async def run() -> str:
+        address = await writer_of(view, broker)
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        await view.remote.call(address, code, body=wanted.encode())
+        return ""
+
+    return Step(
+        target=broker,
+        before=text_of_group(there),
+        after=text_of_group(wanted),
+        run=run,
+        look=partial(_look, view, wanted.group_name, broker),
     )
 
 
@@ -121,7 +132,7 @@ async def plan_delete_group(call: Call, wanted: shapes.DeleteGroup) -> Plan:
 
         return Step(
             target=broker,
-            before=_text_of(there[broker]),
+            before=text_of_group(there[broker]),
             run=run,
             look=partial(_look, view, group, broker),
         )

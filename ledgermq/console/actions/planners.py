@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from ledgermq.console.actions import brokers, groups, letters, topics
+from ledgermq.console.actions import brokers, definitions, groups, letters, topics
 from ledgermq.console.actions.plan import Plan
 from ledgermq.console.call import Call
 from ledgermq.console.shapes import actions as shapes
@@ -23,6 +23,7 @@ PLANNERS: Final[Mapping[type[Any], Planner]] = {
     shapes.CloneOffsets: groups.plan_clone_offsets,
     shapes.ResendDeadLetters: letters.plan_resend,
     shapes.DropDeadLetters: letters.plan_drop,
+    shapes.ImportDefinitions: definitions.plan_import,
     shapes.PutAccount: brokers.plan_put_account,
     shapes.DeleteAccount: brokers.plan_delete_account,
     shapes.ChangeSetting: brokers.plan_change_setting,

@@ -52,7 +52,8 @@ async def writer_of(view: ClusterView, name: str) -> str:
     return (await writers_of(view, [name]))[0].address
 
 
-def _text_of(entry: TopicEntry | None) -> str:
+def text_of_topic(entry: TopicEntry | None) -> str:
+    """Returns a topic of one broker group as a line; empty when it is not there."""
     if entry is None:
         return ""
     one = entry.config
@@ -62,7 +63,7 @@ def _text_of(entry: TopicEntry | None) -> str:
 
 async def _look(view: ClusterView, topic: str, broker: str) -> str:
     view.kept.drop("topics")
-    return _text_of((await view.topics()).by_name.get(topic, {}).get(broker))
+    return text_of_topic((await view.topics()).by_name.get(topic, {}).get(broker))
 
 
 async def plan_create_topic(call: Call, wanted: shapes.CreateTopic) -> Plan:
@@ -75,7 +76,7 @@ async def plan_create_topic(call: Call, wanted: shapes.CreateTopic) -> Plan:
         message = f"{', '.join(taken)} has topic {wanted.topic!r} already; change it there"
         raise RequestError(409, message, code="exists", field="topic", value=wanted.topic)
     attributes = f"+message.type={wanted.message_type}" if wanted.message_type else None
-    header = _header(
+    header = header_of(
         wanted.topic,
         wanted.read_queues,
         wanted.write_queues,
@@ -87,11 +88,11 @@ async def plan_create_topic(call: Call, wanted: shapes.CreateTopic) -> Plan:
     return Plan(
         summary=f"create topic {wanted.topic} on {len(targets)} broker groups",
         object=f"topic {wanted.topic}",
-        steps=[_put_step(view, target.name, "", header) for target in targets],
+        steps=[put_topic_step(view, target.name, "", header) for target in targets],
     )
 
 
-def _header(
+def header_of(
     topic: str,
     read_queues: int,
     write_queues: int,
@@ -100,6 +101,7 @@ def _header(
     sys_flag: int,
     attributes: str | None,
 ) -> CreateTopicRequestHeader:
+    """Returns what makes a topic as it should be."""
     return CreateTopicRequestHeader(
         topic=topic,
         default_topic=DEFAULT_TOPIC,
@@ -113,9 +115,11 @@ def _header(
     )
 
 
-def _put_step(
+def put_topic_step(
     view: ClusterView, broker: str, before: str, header: CreateTopicRequestHeader
 ) -> Step:
+    """Makes a topic of a broker group as it should be; `before` is the text of what is there."""
+
     async def run() -> str:
         address = await writer_of(view, broker)
         await view.remote.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
@@ -157,7 +161,7 @@ async def plan_update_topic(call: Call, wanted: shapes.UpdateTopic) -> Plan:
         if entry is None:
             raise missing("broker", broker)
         one = entry.config
-        header = _header(
+        header = header_of(
             wanted.topic,
             one.read_queue_nums if wanted.read_queues is None else wanted.read_queues,
             one.write_queue_nums if wanted.write_queues is None else wanted.write_queues,
@@ -166,7 +170,7 @@ async def plan_update_topic(call: Call, wanted: shapes.UpdateTopic) -> Plan:
             one.topic_sys_flag,
             None,
         )
-        step = _put_step(call.cluster, broker, _text_of(entry), header)
+        step = put_topic_step(call.cluster, broker, text_of_topic(entry), header)
         if step.before != step.after:
             steps.append(step)
         if header.read_queue_nums < one.read_queue_nums:

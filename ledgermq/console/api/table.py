@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from ledgermq.console.actions.definitions import get_definitions
 from ledgermq.console.api.brokers import get_broker_group, get_broker_groups, get_configuration
 from ledgermq.console.api.changes import (
     confirm_action,
@@ -48,6 +49,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "get_log": get_log,
     "get_audit": get_audit,
     "get_history": get_history,
+    "get_definitions": get_definitions,
     "get_topics": get_topics,
     "get_topic": get_topic,
     "get_topic_queues": get_topic_queues,

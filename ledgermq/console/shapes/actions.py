@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from ledgermq.console.shapes.definitions import Definitions
 from ledgermq.console.shapes.elements import Moment, Name, QueueId, QueueOffset, Shape
 
 _Queues = Annotated[int, Meta(ge=1, le=65_535)]
@@ -166,6 +167,12 @@ class DeliverMessage(_Wanted, frozen=True, kw_only=True, tag="deliver_message"):
     client_id: Name
 
 
+class ImportDefinitions(_Wanted, frozen=True, kw_only=True, tag="import_definitions"):
+    """Makes topics and consumer groups as a document of `definitions` has them; deletes none."""
+
+    definitions: Definitions
+
+
 class PutAccount(_Wanted, frozen=True, kw_only=True, tag="put_account"):
     """Creates or changes an account on all brokers; what is null stays."""
 
@@ -230,6 +237,7 @@ Wanted = (
     | DropDeadLetters
     | ResendMessage
     | DeliverMessage
+    | ImportDefinitions
     | PutAccount
     | DeleteAccount
     | ChangeSetting

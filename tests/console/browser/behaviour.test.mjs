@@ -320,6 +320,29 @@ test("a live tail shows what comes, says what it passed over, and stops when it 
   await close();
 });
 
+test("definitions are saved as a file, and such a file is imported after a look", async () => {
+  const { page, check, close } = await openTab();
+  await visit(page, server.url, "topics");
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Export" }).click()]);
+  assert.equal(file.suggestedFilename(), "definitions.json");
+  assert.deepEqual(JSON.parse(await readFile(await file.path(), "utf-8")), { topics: [], groups: [] });
+  await page.getByRole("button", { name: "Import…" }).click();
+  await page.fill("#field-definitions", "{ no JSON");
+  await page.getByRole("button", { name: "Preview" }).click();
+  await page.waitForSelector("dialog .notice.bad:has-text('JSON')");
+  const chosen = { topics: [{ topic: "<b>orders</b>" }], groups: [] };
+  await page.setInputFiles("dialog input[type=file]", { name: "d.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(chosen)) });
+  await until(async () => (await page.inputValue("#field-definitions")).includes("orders"));
+  const asked = page.waitForRequest((request) => request.method() === "POST");
+  await page.getByRole("button", { name: "Preview" }).click();
+  assert.deepEqual((await asked).postDataJSON(), { kind: "import_definitions", definitions: chosen });
+  await page.waitForSelector("dialog tbody tr");
+  await page.locator("dialog footer").getByRole("button", { name: "Import", exact: true }).click();
+  await page.waitForSelector("dialog .notice[role=status]", { timeout: 20_000 });
+  check();
+  await close();
+});
+
 test("dead letters are dropped: those chosen, after a look, with a result for each", async () => {
   const { page, check, close } = await openTab();
   await visit(page, server.url, "dead/billing");

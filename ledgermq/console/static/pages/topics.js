@@ -30,7 +30,24 @@ export function topicsPage(_, query) {
       h("option", { value: "" }, t("kinds.users")), h("option", { value: KINDS.join(",") }, t("kinds.all")), KINDS.map((kind) => h("option", { value: kind, key: kind }, t(`topic.${kind}`)))),
     empty: empty(t("topics.none"), t("topics.none.text"), "topics", mayChange() && h("button", { class: "primary", onclick: create }, t("do.topic"))),
   });
-  return [pageHead({ title: t("page.topics"), lead: age(first), actions: mayChange() && h("button", { class: "primary", onclick: create }, t("do.topic")) }), partial(first.data?.answers), view];
+  return [pageHead({ title: t("page.topics"), lead: age(first), actions: [
+    h("a", { class: "button", href: `api/v1/${api("definitions")}`, download: "definitions.json", title: t("definitions.hint") }, t("definitions.save")),
+    mayChange() && h("button", { onclick: load }, t("do.import")), mayChange() && h("button", { class: "primary", onclick: create }, t("do.topic"))] }), partial(first.data?.answers), view];
+}
+
+/** Topics and groups of a file, made so here: what differs is shown before. */
+function load() {
+  const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": t("definitions.file"), onchange: async (e) => {
+    const field = document.querySelector("#field-definitions");
+    const [chosen] = e.target.files;
+    if (chosen) field.value = await chosen.text();
+    field.dispatchEvent(new Event("input"));
+  } });
+  doing({
+    title: t("do.import"), confirm: t("do.import.do"), intro: [t("do.import.text"), " ", file],
+    fields: [{ name: "definitions", label: t("definitions"), type: "textarea", required: true, wide: true }],
+    wanted: (v) => ({ kind: "import_definitions", definitions: JSON.parse(v.definitions) }),
+  });
 }
 
 const queueField = (name, value) => ({ name, label: t(`field.${name}`), type: "number", value, min: 1, max: 65535, step: 1, required: true });
