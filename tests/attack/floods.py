@@ -235,6 +235,29 @@ def list_requests(size: Size) -> Flood:
     return flood
 
 
+def stands_of_groups(size: Size) -> Flood:
+    """Requests for where all groups stand, of hundreds with places in 32 queues, in a pipeline."""
+
+    def flood(victim: Victim) -> None:
+        with victim.connect() as client:
+            assert client.send("stands", 0, b"x", defaultTopicQueueNums="32").code == 0
+            for number in range(size.topics):
+                group = f"stands-{number}"
+                body = json.dumps({"groupName": group}).encode()
+                client.ask_later(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP.value, {}, body)
+                for queue_id in range(32):
+                    fields = {"consumerGroup": group, "topic": "stands", "queueId": str(queue_id),
+                              "commitOffset": "1"}  # fmt: skip
+                    client.ask_later(RequestCode.UPDATE_CONSUMER_OFFSET.value, fields)
+                for _ in range(33):
+                    client.read()
+        asked = [{"isOrder": "false"}] * 100
+        stands = _pipelined(RequestCode.GET_BROKER_CONSUME_STATS, asked)
+        _pipeline_for(victim, size.seconds, [stands] * 4)
+
+    return flood
+
+
 def heart_beats(size: Size) -> Flood:
     """Heart beats of 3.8 MB, each with 20,000 groups of its own."""
 
@@ -270,7 +293,7 @@ def many_keys(size: Size) -> Flood:
 FLOODS: Final = (
     quiet, held_pulls, sql, new_sql, idle_connections, half_messages, delayed_messages,
     tls_handshakes, one_way, one_way_of_many, unfinished_frames, slow_loris, list_requests,
-    heart_beats, many_keys,
+    stands_of_groups, heart_beats, many_keys,
 )  # fmt: skip
 
 

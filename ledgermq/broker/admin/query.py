@@ -12,10 +12,11 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.records.visible_records import VisibleRecords, visible_parts
 from ledgermq.broker.sight import visible_groups, visible_topics
+from ledgermq.broker.sliced_answers import Pieces, SlicedAnswers
+from ledgermq.broker.stand_bodies import QUEUES_A_PIECE, batched, encode_members, encode_stats
 from ledgermq.commitlog import KeyChainTooLongError, QueryResult
 from ledgermq.protocol.bodies import (
     ConsumeOffsets,
-    ConsumeStats,
     GroupList,
     MessageQueue,
     TopicOffset,
@@ -63,8 +64,10 @@ class QueryProcessor:
         store: Archive,
         records: VisibleRecords,
         get_rate: Callable[[str, str], float],
+        sliced: SlicedAnswers,
     ) -> None:
         """Binds the parts; `get_rate` knows the messages a second that a group gets of a topic."""
+        self._sliced = sliced
         self._records = records
         self._get_rate = get_rate
         self._config = config
@@ -132,10 +135,17 @@ class QueryProcessor:
         header = command.header(GetConsumeStatsRequestHeader)
         group = header.consumer_group
         topics = [header.topic] if header.topic else self._state.offsets.topics_of(group)
+        names = visible_topics(connection, topics)
+        return self._sliced.answer(connection, self._consume_stats(command, header, names))
+
+    def _consume_stats(
+        self, command: RemotingCommand, header: GetConsumeStatsRequestHeader, names: list[str]
+    ) -> Pieces:
+        group = header.consumer_group
         live = self._clients.find_group(group)
-        table: dict[MessageQueue, ConsumeOffsets] = {}
+        rows: list[bytes] = []
         rate = 0.0
-        for name in visible_topics(connection, topics):
+        for name in names:
             topic = self._state.topics.find(name)
             if topic is None:
                 continue
@@ -143,16 +153,24 @@ class QueryProcessor:
                 continue
             rate += self._get_rate(name, group)
             committed = self._state.offsets.of_topic(group, name)
-            for queue_id in range(topic.read_queue_count):
-                consumed = committed.get(queue_id, 0)
-                queue = MessageQueue(name, self._config.broker_name, queue_id)
-                table[queue] = ConsumeOffsets(
-                    max(self._store.max_offset(name, queue_id), 0),
-                    consumed,
-                    self._time_of(name, queue_id, consumed - 1),
-                    max(consumed, self._state.pulled.find(group, name, queue_id)),
-                )
-        return command.response(ResponseCode.SUCCESS, body=ConsumeStats(table, rate).encode())
+            for queue_ids in batched(range(topic.read_queue_count), QUEUES_A_PIECE):
+                table = {
+                    MessageQueue(name, self._config.broker_name, queue_id): self._stand(
+                        group, name, queue_id, committed.get(queue_id, 0)
+                    )
+                    for queue_id in queue_ids
+                }
+                rows.append(encode_members(table))
+                yield
+        return command.response(ResponseCode.SUCCESS, body=encode_stats(rows, rate))
+
+    def _stand(self, group: str, topic: str, queue_id: int, consumed: int) -> ConsumeOffsets:
+        return ConsumeOffsets(
+            max(self._store.max_offset(topic, queue_id), 0),
+            consumed,
+            self._time_of(topic, queue_id, consumed - 1),
+            max(consumed, self._state.pulled.find(group, topic, queue_id)),
+        )
 
     def consumers_of(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """QUERY_TOPIC_CONSUME_BY_WHO (300): groups that want a topic or have offsets for it."""

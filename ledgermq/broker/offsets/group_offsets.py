@@ -14,8 +14,17 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.sight import visible_groups, visible_topics
+from ledgermq.broker.sliced_answers import Eyes, Pieces, SlicedAnswers
+from ledgermq.broker.stand_bodies import (
+    QUEUES_A_PIECE,
+    batched,
+    encode_group,
+    encode_members,
+    encode_stats,
+    encode_stats_list,
+)
 from ledgermq.protocol import lenient_json
-from ledgermq.protocol.bodies import ConsumeOffsets, ConsumeStats, ConsumeStatsList, MessageQueue
+from ledgermq.protocol.bodies import ConsumeOffsets, MessageQueue
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
@@ -26,6 +35,7 @@ from ledgermq.protocol.headers import (
 )
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.broker_state import BrokerState
+from ledgermq.state.errors import ServiceUnavailableError
 from ledgermq.state.topics import TopicConfig
 
 _OFFSET_MAX: Final = 2**63 - 1
@@ -53,6 +63,7 @@ class GroupOffsetProcessor:
         store: QueueTimes,
         *,
         get_rate: Callable[[str, str], float],
+        sliced: SlicedAnswers,
         address: str,
         now_ms: Callable[[], int],
     ) -> None:
@@ -60,6 +71,7 @@ class GroupOffsetProcessor:
 
         Args:
             get_rate: the messages a second that a group gets of a topic.
+            sliced: makes long answers.
             address: of this broker, for tools.
             now_ms: wall clock.
         """
@@ -69,6 +81,7 @@ class GroupOffsetProcessor:
         self._clients = clients
         self._store = store
         self._get_rate = get_rate
+        self._sliced = sliced
         self._address = address
         self._now_ms = now_ms
 
@@ -76,8 +89,15 @@ class GroupOffsetProcessor:
         """QUERY_CONSUME_TIME_SPAN (303): store times of a topic's ends and of a group's place."""
         header = command.header(QueryConsumeTimeSpanRequestHeader)
         topic = self._state.topics.get(header.topic)
-        spans = [self._span(topic.name, header.group, n) for n in range(topic.write_queue_count)]
-        body = lenient_json.write({"consumeTimeSpanSet": spans})
+        return self._sliced.answer(connection, self._time_span(command, topic, header.group))
+
+    def _time_span(self, command: RemotingCommand, topic: TopicConfig, group: str) -> Pieces:
+        spans: list[bytes] = []
+        for queue_ids in batched(range(topic.write_queue_count), QUEUES_A_PIECE):
+            piece = [self._span(topic.name, group, queue_id) for queue_id in queue_ids]
+            spans.append(lenient_json.write(piece)[1:-1])
+            yield
+        body = b'{"consumeTimeSpanSet":[%b]}' % b",".join(spans)
         return command.response(ResponseCode.SUCCESS, body=body)
 
     def _span(self, topic: str, group: str, queue_id: int) -> dict[str, Any]:
@@ -135,53 +155,98 @@ class GroupOffsetProcessor:
         header = command.header(CloneGroupOffsetRequestHeader)
         offsets = self._state.offsets
         topics = [header.topic] if header.topic else offsets.topics_of(header.src_group)
+        names = visible_topics(connection, topics)
+        return self._sliced.answer(connection, self._clone(connection, command, header, names))
+
+    def _clone(
+        self,
+        connection: CommandProtocol,
+        command: RemotingCommand,
+        header: CloneGroupOffsetRequestHeader,
+        names: list[str],
+    ) -> Pieces:
+        state, leadership = self._state, self._leadership
+        term = leadership.term
         live = self._clients.find_group(header.dest_group)
-        for topic in visible_topics(connection, topics):
-            if self._state.topics.find(topic) is None:
+        for topic in names:
+            if state.topics.find(topic) is None:
                 continue
             is_wanted = live is None or topic in live.subscriptions
             if not header.offline and not is_wanted:
                 continue
-            for queue_id, offset in offsets.of_topic(header.src_group, topic).items():
-                self._state.check_offset(header.dest_group, topic, queue_id, connection)
-                self._state.commits.tell(header.dest_group, topic, queue_id, offset)
-        return answer_when_committed(command, self._state.commits.wait)
+            taken = list(state.offsets.of_topic(header.src_group, topic).items())
+            for first in range(0, len(taken), QUEUES_A_PIECE):
+                _check_leads_still(leadership, term)
+                for queue_id, offset in taken[first : first + QUEUES_A_PIECE]:
+                    state.check_offset(header.dest_group, topic, queue_id, connection)
+                    state.commits.tell(header.dest_group, topic, queue_id, offset)
+                yield
+        _check_leads_still(leadership, term)
+        return answer_when_committed(command, state.commits.wait)
 
     def all_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_BROKER_CONSUME_STATS (317): where all groups stand that the account may see."""
         is_order_only = command.header(GetConsumeStatsInBrokerHeader).is_order
-        rows: list[dict[str, list[ConsumeStats]]] = []
+        eyes = Eyes(connection.sight)
+        return self._sliced.answer(connection, self._all_stats(command, eyes, is_order_only))
+
+    def _all_stats(self, command: RemotingCommand, eyes: Eyes, is_order_only: bool) -> Pieces:
+        rows: list[bytes] = []
         behind = 0
-        for group in visible_groups(connection, [one.name for one in self._state.groups.all()]):
-            stats: list[ConsumeStats] = []
+        names = [one.name for one in self._state.groups.all()]
+        yield
+        for group in names:
+            if not visible_groups(eyes, (group,)):
+                continue
+            stats: list[bytes] = []
             live = self._clients.find_group(group)
-            for name in visible_topics(connection, self._state.offsets.topics_of(group)):
+            for name in visible_topics(eyes, self._state.offsets.topics_of(group)):
                 topic = self._state.topics.find(name)
                 if topic is None or (is_order_only and not topic.is_ordered):
                     continue
                 if live is not None and name not in live.subscriptions:
                     continue
-                one = self._stats_of(group, topic)
-                behind += sum(
-                    ends.broker_offset - ends.consumer_offset for ends in one.offset_table.values()
-                )
-                stats.append(one)
-            rows.append({group: stats})
-        body = ConsumeStatsList(rows, self._address, behind)
-        return command.response(ResponseCode.SUCCESS, body=body.encode())
+                members: list[bytes] = []
+                for queue_ids in batched(range(topic.write_queue_count), QUEUES_A_PIECE):
+                    table = self._stands_of(group, name, queue_ids)
+                    behind += sum(
+                        ends.broker_offset - ends.consumer_offset for ends in table.values()
+                    )
+                    members.append(encode_members(table))
+                    yield
+                stats.append(encode_stats(members, self._get_rate(name, group)))
+            rows.append(encode_group(group, stats))
+            yield
+        body = encode_stats_list(rows, self._address, behind)
+        return command.response(ResponseCode.SUCCESS, body=body)
 
-    def _stats_of(self, group: str, topic: TopicConfig) -> ConsumeStats:
+    def _stands_of(
+        self, group: str, topic: str, queue_ids: range
+    ) -> dict[MessageQueue, ConsumeOffsets]:
         table: dict[MessageQueue, ConsumeOffsets] = {}
-        for queue_id in range(topic.write_queue_count):
-            consumed = self._state.offsets.find(group, topic.name, queue_id) or 0
-            queue = MessageQueue(topic.name, self._config.broker_name, queue_id)
-            table[queue] = ConsumeOffsets(
-                max(self._store.max_offset(topic.name, queue_id), 0),
+        for queue_id in queue_ids:
+            consumed = self._state.offsets.find(group, topic, queue_id) or 0
+            table[MessageQueue(topic, self._config.broker_name, queue_id)] = ConsumeOffsets(
+                max(self._store.max_offset(topic, queue_id), 0),
                 consumed,
-                self._time_of(topic.name, queue_id, consumed - 1),
-                max(consumed, self._state.pulled.find(group, topic.name, queue_id)),
+                self._time_of(topic, queue_id, consumed - 1),
+                max(consumed, self._state.pulled.find(group, topic, queue_id)),
             )
-        return ConsumeStats(table, self._get_rate(topic.name, group))
+        return table
+
+
+def _check_leads_still(leadership: Leadership, term: int) -> None:
+    """Checks that nobody else led since a term: what was told then is forgotten.
+
+    Raises:
+        ServiceUnavailableError: somebody did, or does.
+    """
+    leadership.check_serving()
+    if leadership.term != term:
+        raise ServiceUnavailableError(
+            f"the leadership changed from term {term} to {leadership.term} while offsets were"
+            " cloned: send the request again"
+        )
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -36,6 +36,9 @@ _HEIGHT_MAX: Final = 2 * DEPTH_MAX
 _ORDERS: Final = (">", ">=", "<", "<=")
 _SIGN: Final = TokenKind.SIGN
 _EQUALITIES: Final = ("=", "<>")
+_UNARY: Final = frozenset(("+", "-", "NOT"))
+# Behind an operand these begin no comparison: most operands stand in parentheses or chains.
+_ENDS: Final = frozenset((")", "AND", "OR", ",", ""))
 
 Value = str | int | float | bool | None
 
@@ -214,6 +217,9 @@ class _Parser:
         depth = self._depth
         node = self._compare()
         while True:
+            if self._sign in _ENDS:
+                self._depth = depth
+                return node
             sign = self._token
             if self._at(*_EQUALITIES):
                 self._deeper(self._advance())
@@ -247,6 +253,9 @@ class _Parser:
         depth = self._depth
         node = self._unary()
         while True:
+            if self._sign in _ENDS:
+                self._depth = depth
+                return node
             sign = self._token
             if self._at(*_ORDERS):
                 self._deeper(self._advance())
@@ -311,7 +320,7 @@ class _Parser:
 
     def _unary(self) -> Node:
         sign = self._token
-        if not self._at("+", "-", "NOT"):
+        if self._sign not in _UNARY:
             return self._primary()
         self._deeper(self._advance())
         start = self._token

@@ -9,11 +9,12 @@ from ledgermq.broker.dispatch import Processor
 from ledgermq.broker.offsets.group_offsets import GroupOffsetProcessor
 from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.broker.service.parts import Parts
+from ledgermq.broker.sliced_answers import SlicedAnswers
 from ledgermq.protocol.codes import RequestCode
 
 
 def admin_processors(
-    parts: Parts, statistics: Statistics, records: VisibleRecords
+    parts: Parts, statistics: Statistics, records: VisibleRecords, sliced: SlicedAnswers
 ) -> dict[RequestCode, Processor]:
     """Makes the processors of tools."""
     config, state, clients, store = parts.config, parts.state, parts.clients, parts.messages
@@ -25,6 +26,7 @@ def admin_processors(
         clients,
         store,
         get_rate=lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
+        sliced=sliced,
         address=f"{config.address_host}:{parts.store_host[1]}",
         now_ms=parts.now_ms,
     )

@@ -29,6 +29,7 @@ from ledgermq.broker.sends.light_admission import LightAdmission
 from ledgermq.broker.sends.send import SendProcessor
 from ledgermq.broker.service.admin_table import admin_processors
 from ledgermq.broker.service.parts import Parts
+from ledgermq.broker.sliced_answers import SlicedAnswers
 from ledgermq.broker.waits.delay import DelayedDelivery
 from ledgermq.broker.waits.deliveries import Deliveries
 from ledgermq.broker.waits.send_back import SendBackProcessor
@@ -94,6 +95,7 @@ def bind_processors(parts: Parts) -> Processors:
         parts.config, parts.leadership, transactions, parts.proposals, records
     )
     sends = _sends(parts, statistics)
+    sliced = SlicedAnswers(parts.soon, parts.clock_ms)
     code = RequestCode
     table: dict[RequestCode, Processor] = {
         code.PULL_MESSAGE: pulls.pull,
@@ -112,8 +114,8 @@ def bind_processors(parts: Parts) -> Processors:
         **_senders(parts, sends, statistics, records),
         **_offsets(parts),
         **_topics(parts),
-        **_questions(parts, admin, statistics, records),
-        **admin_processors(parts, statistics, records),
+        **_questions(parts, admin, statistics, records, sliced),
+        **admin_processors(parts, statistics, records, sliced),
         **_access(parts),
     }
     guard = _guard(parts, records)
@@ -355,6 +357,7 @@ def _questions(
     admin: AdminProcessor,
     statistics: Statistics,
     records: VisibleRecords,
+    sliced: SlicedAnswers,
 ) -> dict[RequestCode, Processor]:
     queries = QueryProcessor(
         parts.config,
@@ -363,6 +366,7 @@ def _questions(
         parts.messages,
         records,
         lambda topic, group: statistics.get_rate(topic, group, int(parts.clock_ms())),
+        sliced,
     )
     return {
         RequestCode.QUERY_MESSAGE: queries.query,
