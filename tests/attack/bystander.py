@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,8 +33,8 @@ class Seen:
 
     # Milliseconds of each send, in order.
     waits_ms: list[float]
-    # The same without what this process and the broker's stood in line for a processor: as on a
-    # machine that has nothing else to do, or a little shorter where both stood at once.
+    # The same without what threads of this process and the broker's stood in line for a processor:
+    # as on a machine that has nothing else to do, or shorter where several stood at once.
     free_ms: list[float]
     # Numbers of messages that were acknowledged, and how many were refused.
     acknowledged: list[int]
@@ -90,9 +91,16 @@ class Bystander:
 
 
 def _stood_s(pid: int) -> float:
-    """Returns how long the first thread of a process has stood in line for a processor."""
+    """Returns how long the threads of a process have stood in line for a processor, together: one
+    of them may have the interpreter, and the others wait for it.
+    """
     # Time on a processor, time in line, turns; in nanoseconds.
-    return int(Path(f"/proc/{pid}/schedstat").read_bytes().split()[1]) / 1e9
+    stood_ns = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        # It may have ended meanwhile.
+        with suppress(OSError):
+            stood_ns += int(thread.read_bytes().split()[1])
+    return stood_ns / 1e9
 
 
 def _send_until_told(address: str, topic: str, first: int, pid: int) -> Seen:
