@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ledgermq.protocol import lenient_json
-from ledgermq.protocol.bodies import ConsumeOffsets, MessageQueue
+from ledgermq.protocol.bodies import ConsumeOffsets, MessageQueue, TopicOffset
 
 # Some 15 microseconds each, to look up and to write.
 QUEUES_A_PIECE: Final = 32
@@ -20,7 +20,7 @@ def batched(numbers: range, size: int) -> Iterator[range]:
         yield numbers[first : first + size]
 
 
-def encode_members(table: Mapping[MessageQueue, ConsumeOffsets]) -> bytes:
+def encode_members(table: Mapping[MessageQueue, ConsumeOffsets | TopicOffset]) -> bytes:
     """Returns the members of a table, without its braces; the table has one at least."""
     return lenient_json.write(dict(table))[1:-1]
 

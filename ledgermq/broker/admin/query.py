@@ -20,7 +20,6 @@ from ledgermq.protocol.bodies import (
     GroupList,
     MessageQueue,
     TopicOffset,
-    TopicStatsTable,
 )
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand, encode_parts
@@ -35,6 +34,7 @@ from ledgermq.protocol.headers import (
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import InvalidRequestError
+from ledgermq.state.topics import TopicConfig
 
 _KEY_CHARS_MAX: Final = 4096
 
@@ -119,16 +119,22 @@ class QueryProcessor:
         """GET_TOPIC_STATS_INFO (202): the ends of each write queue."""
         name = command.header(GetTopicStatsInfoRequestHeader).topic
         topic = self._state.topics.get(name)
-        table: dict[MessageQueue, TopicOffset] = {}
-        for queue_id in range(topic.write_queue_count):
-            high = max(self._store.max_offset(name, queue_id), 0)
-            queue = MessageQueue(name, self._config.broker_name, queue_id)
-            table[queue] = TopicOffset(
-                max(self._store.min_offset(name, queue_id), 0),
-                high,
-                self._time_of(name, queue_id, high - 1),
-            )
-        return command.response(ResponseCode.SUCCESS, body=TopicStatsTable(table).encode())
+        return self._sliced.answer(connection, self._topic_stats(command, topic))
+
+    def _topic_stats(self, command: RemotingCommand, topic: TopicConfig) -> Pieces:
+        name, rows = topic.name, list[bytes]()
+        for queue_ids in batched(range(topic.write_queue_count), QUEUES_A_PIECE):
+            table: dict[MessageQueue, TopicOffset] = {}
+            for queue_id in queue_ids:
+                high = max(self._store.max_offset(name, queue_id), 0)
+                low = max(self._store.min_offset(name, queue_id), 0)
+                last_ms = self._time_of(name, queue_id, high - 1)
+                queue = MessageQueue(name, self._config.broker_name, queue_id)
+                table[queue] = TopicOffset(low, high, last_ms)
+            rows.append(encode_members(table))
+            yield
+        body = b'{"offsetTable":{%b}}' % b",".join(rows)
+        return command.response(ResponseCode.SUCCESS, body=body)
 
     def consume_stats(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """GET_CONSUME_STATS (208): where a group stands in each read queue of its topics."""

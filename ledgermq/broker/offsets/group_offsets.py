@@ -131,10 +131,14 @@ class GroupOffsetProcessor:
         Upstream deletes the offsets of the groups that the tool wants left out; here they stay.
         """
         header = command.header(QueryCorrectionOffsetHeader)
+        return self._sliced.answer(connection, self._corrections(command, header))
+
+    def _corrections(self, command: RemotingCommand, header: QueryCorrectionOffsetHeader) -> Pieces:
         left_out = set((header.filter_groups or "").split(","))
         topic = header.topic
         table: dict[int, int] = {}
         for group in self._state.offsets.groups_of(topic):
+            yield
             if group in left_out:
                 continue
             for queue_id, offset in self._state.offsets.of_topic(group, topic).items():

@@ -16,14 +16,24 @@ from ledgermq.broker.sliced_answers import (
     Pieces,
     SlicedAnswers,
 )
-from ledgermq.protocol.bodies import ConsumeOffsets, ConsumeStats, ConsumeStatsList, MessageQueue
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.bodies import (
+    ConsumeOffsets,
+    ConsumeStats,
+    ConsumeStatsList,
+    MessageQueue,
+    TopicOffset,
+    TopicStatsTable,
+)
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
     CloneGroupOffsetRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
+    GetTopicStatsInfoRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
 )
 from ledgermq.state.errors import ServiceUnavailableError, SystemBusyError
 from ledgermq.state.subscriptions import SubscriptionGroup
@@ -46,6 +56,7 @@ class SlowStore:
         self.clock_ms += _LOOK_MS
 
     def min_offset(self, topic: str, queue_id: int) -> int:
+        self._look()
         return 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
@@ -160,6 +171,32 @@ def test_where_one_group_stands_is_told_in_the_same_bytes() -> None:
     )
     assert turns >= 1 and bench.longest_ms < _TURN_MS_MAX
     assert answer.body == bench.stats().encode()
+
+
+def test_the_ends_of_a_topic_s_queues_are_told_in_the_same_bytes() -> None:
+    bench = Bench()
+    header = GetTopicStatsInfoRequestHeader(topic="T")
+    command = RemotingCommand.request(RequestCode.GET_TOPIC_STATS_INFO, header)
+    answer, turns = bench.finish(
+        bench.begin(lambda: bench.queries.topic_stats(bench.connection, command))
+    )
+    assert turns >= 1 and bench.longest_ms < _TURN_MS_MAX
+    ends = TopicOffset(0, 10, 1_700_000_000_009)
+    table = {MessageQueue("T", "b", queue_id): ends for queue_id in range(_QUEUES)}
+    assert answer.body == TopicStatsTable(table).encode()
+
+
+def test_the_least_offsets_of_groups_are_told_in_slices() -> None:
+    bench = Bench()
+    header = QueryCorrectionOffsetHeader(filter_groups="g-0", compare_group="g-1", topic="T")
+    command = RemotingCommand.request(RequestCode.QUERY_CORRECTION_OFFSET, header)
+    answer, turns = bench.finish(
+        bench.begin(lambda: bench.groups.corrections(bench.connection, command))
+    )
+    assert turns >= 20 and bench.longest_ms < _TURN_MS_MAX
+    # All groups stand where the compared one does.
+    expected = {queue_id: queue_id % 10 for queue_id in range(_QUEUES)}
+    assert answer.body == lenient_json.write({"correctionOffsets": expected})
 
 
 def test_times_of_a_topic_s_queues_are_told_in_slices() -> None:
