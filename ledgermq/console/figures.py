@@ -23,6 +23,10 @@ class Figures(NamedTuple):
     out_per_s: float | None
     # Bytes of messages since its start.
     put_bytes: int | None
+    # The same of messages that consumers got; Apache's brokers do not tell.
+    got_bytes: int | None
+    # Below which time 99 % of the messages of the last minute or two were stored; ms.
+    put_p99_ms: float | None
     disk_used_ratio: float | None
     disk_free_bytes: int | None
     oldest_ms: int | None
@@ -57,6 +61,8 @@ def figures_of(table: dict[str, str]) -> Figures:
         in_per_s=_first(table.get("putTps")),
         out_per_s=_first(table.get("getTransferedTps") or table.get("getTransferredTps")),
         put_bytes=_number(table.get("putMessageSizeTotal")),
+        got_bytes=_number(table.get("getMessageSizeTotal")),
+        put_p99_ms=_real(table.get("putLatency99")),
         disk_used_ratio=ratio if ratio is not None and 0 <= ratio <= 1 else None,
         disk_free_bytes=_free_bytes(table.get("commitLogDirCapacity", "")),
         oldest_ms=_positive(table.get("earliestMessageTimeStamp")),

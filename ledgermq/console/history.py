@@ -13,6 +13,8 @@ UNITS: Final = {
     "in_per_s": "1/s",
     "out_per_s": "1/s",
     "in_bytes_per_s": "B/s",
+    "out_bytes_per_s": "B/s",
+    "put_p99_ms": "ms",
     "lag_messages": "1",
     "answer_ms": "ms",
     "disk_used_ratio": "ratio",

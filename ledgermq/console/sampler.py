@@ -34,8 +34,8 @@ class Sampler:
         self.looker = Looker(view)
         self._now_ms = now_ms
         self._task: asyncio.Task[None] | None = None
-        # Address -> bytes put since its start, and when that was, by the loop's clock.
-        self._put_bytes: dict[str, tuple[int, float]] = {}
+        # Address, put or got -> bytes since its start, and when that was, by the loop's clock.
+        self._bytes: dict[tuple[str, str], tuple[int, float]] = {}
         # Bytes a second of each broker group's leader.
         self.pace: dict[str, float] = {}
         # Rates of topics, and where the next round goes on.
@@ -68,7 +68,7 @@ class Sampler:
         await asyncio.sleep(STEP_S)
 
     def _add_gap(self) -> None:
-        for name in ("in_per_s", "out_per_s", "in_bytes_per_s", "lag_messages"):
+        for name in ("in_per_s", "out_per_s", "in_bytes_per_s", "out_bytes_per_s", "lag_messages"):
             self.view.history.add(name, "", self._now_ms(), None)
 
     async def sample(self) -> None:
@@ -93,6 +93,7 @@ class Sampler:
         inwards: list[float] = []
         outwards: list[float] = []
         paces: list[float] = []
+        out_paces: list[float] = []
         for group, members in looks.groups.items():
             for look in members:
                 figures, name = look.figures, f"{group}/{look.name}"
@@ -100,8 +101,13 @@ class Sampler:
                 if figures is None:
                     continue
                 add("disk_used_ratio", name, now_ms, figures.disk_used_ratio)
-                pace = self._pace_of(look)
+                pace = self._pace_of(look.address, "put", figures.put_bytes)
+                out_pace = self._pace_of(look.address, "got", figures.got_bytes)
+                if out_pace is not None:
+                    # Followers give messages, too.
+                    out_paces.append(out_pace)
                 if look.leads:
+                    add("put_p99_ms", name, now_ms, figures.put_p99_ms)
                     inwards.append(figures.in_per_s or 0.0)
                     outwards.append(figures.out_per_s or 0.0)
                     if pace is not None:
@@ -113,18 +119,18 @@ class Sampler:
         add("in_per_s", "", now_ms, sum(inwards) if inwards else None)
         add("out_per_s", "", now_ms, sum(outwards) if outwards else None)
         add("in_bytes_per_s", "", now_ms, sum(paces) if paces else None)
+        add("out_bytes_per_s", "", now_ms, sum(out_paces) if out_paces else None)
 
-    def _pace_of(self, look: Look) -> float | None:
+    def _pace_of(self, address: str, kind: str, total: int | None) -> float | None:
         """Bytes of messages a second, since the look before."""
-        assert look.figures is not None
-        put, now_s = look.figures.put_bytes, asyncio.get_running_loop().time()
-        if put is None:
+        now_s = asyncio.get_running_loop().time()
+        if total is None:
             return None
-        before = self._put_bytes.get(look.address)
-        self._put_bytes[look.address] = (put, now_s)
-        if before is None or put < before[0] or now_s <= before[1]:
+        before = self._bytes.get((address, kind))
+        self._bytes[address, kind] = (total, now_s)
+        if before is None or total < before[0] or now_s <= before[1]:
             return None
-        return (put - before[0]) / (now_s - before[1])
+        return (total - before[0]) / (now_s - before[1])
 
     async def _ask_rates(self) -> None:
         table, own = (await self.view.topics()).by_name, await own_names(self.view)

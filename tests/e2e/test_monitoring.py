@@ -17,11 +17,13 @@ _CASES = (
     ("MemberFailed", {"ledgermq_ledger_failed": "0 1x20"}, "2m", {"member": "n0"}),
     ("DiskRefusing", {"ledgermq_disk_is_full": "0 1x20"}, "4m", {"member": "n0"}),
     ("RepairRunning", {"ledgermq_ledger_repair_state": "1x30"}, "12m", {"member": "n0"}),
+    ("CorruptionFound", {"ledgermq_ledger_corruptions_total": "0 1x20"}, "2m", {"member": "n0"}),
     ("AclAlarm", {"ledgermq_acl_alarm": "1x30"}, "3m", {"member": "n0"}),
 )
 # The same, but well.
 _QUIET = (
     ("NoLeader", {"ledgermq_raft_is_serving": "1x20"}, "10m"),
+    ("CorruptionFound", {"ledgermq_ledger_corruptions_total": "0x20"}, "10m"),
     ("QuorumAtRisk", {"ledgermq_raft_members": "1x20"}, "10m"),
     ("DiskFullIn24h", {"ledgermq_disk_free_bytes": "100x500"}, "480m"),
 )
@@ -58,6 +60,17 @@ def quorum_series(counting: int) -> list[tuple[str, str]]:
     ]
 
 
+def pushes(slow: int) -> list[tuple[str, str]]:
+    """A follower that confirms 100 pushes a minute: so many within 256 ms, the rest within 4."""
+    name = "ledgermq_raft_peer_round_trip_seconds_bucket"
+    labels = _MEMBER.format("n0") + ',peer="n1"'
+    return [
+        (f'{name}{{{labels},le="{bound}"}}', f"0+{count}x30")
+        for bound, count in (("0.004", 100 - slow), ("0.128", 100 - slow), ("0.256", 100),
+                             ("+Inf", 100))
+    ]  # fmt: skip
+
+
 def test_alerts_ring_when_they_should_and_only_then(tmp_path: Path) -> None:
     main(["monitoring", str(tmp_path)])
     tests = []
@@ -70,6 +83,8 @@ def test_alerts_ring_when_they_should_and_only_then(tmp_path: Path) -> None:
     tests.append(_test("QuorumAtRisk", quorum_series(2), "5m", None))
     tests.append(_test("MemberDown", quorum_series(2)[1:], "8m", group))
     tests.append(_test("MemberDown", quorum_series(2), "8m", None))
+    tests.append(_test("PeerSlow", pushes(100), "20m", {**group, "peer": "n1"}))
+    tests.append(_test("PeerSlow", pushes(0), "20m", None))
     rules = tmp_path / "prometheus" / "ledgermq.rules.yml"
     file = tmp_path / "cases.json"
     file.write_text(json.dumps({"rule_files": [str(rules)], "tests": tests}))

@@ -156,6 +156,7 @@ class AdminProcessor:
             "putMessageTimesTotal": str(count),
             "putMessageFailedTimes": str(proposals.failed_count),
             "putMessageSizeTotal": str(proposals.committed_bytes),
+            "getMessageSizeTotal": str(pulls.message_bytes),
             "putMessageAverageSize": str(proposals.committed_bytes / count if count else 0.0),
             "putMessageEntireTimeMax": str(int(times.longest_ms)),
             "getMessageEntireTimeMax": "0",

@@ -167,7 +167,7 @@ class PullProcessor:
         # Since the start: pulls that found something, pulls that did not, messages handed out.
         self.found_count = 0
         self.missed_count = 0
-        self.message_count = 0
+        self.message_count = self.message_bytes = 0
 
     def pull(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """Answers a pull or parks it.
@@ -491,6 +491,7 @@ class PullProcessor:
         self._statistics.got(topic, group, count, size_bytes)
         self.found_count += 1
         self.message_count += count
+        self.message_bytes += size_bytes
 
 
 def _fields(

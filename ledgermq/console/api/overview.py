@@ -44,7 +44,7 @@ async def get_overview(call: Call) -> shapes.Overview:
         in_per_s=sum(one.in_per_s or 0.0 for one in leading) if leading else None,
         out_per_s=sum(one.out_per_s or 0.0 for one in leading) if leading else None,
         in_bytes_per_s=view.history.last("in_bytes_per_s", ""),
-        out_bytes_per_s=None,
+        out_bytes_per_s=view.history.last("out_bytes_per_s", ""),
         lag_messages=(
             None
             if figures is None or figures.tally.is_silent

@@ -266,7 +266,8 @@ class HistoryQuery(Shape, frozen=True, kw_only=True):
 class Series(Shape, frozen=True, kw_only=True):
     """One figure over time."""
 
-    # in_per_s, out_per_s, in_bytes_per_s, lag_messages, answer_ms, disk_used_ratio, behind_bytes
+    # in_per_s, out_per_s, in_bytes_per_s, out_bytes_per_s, lag_messages, put_p99_ms, answer_ms,
+    # disk_used_ratio, behind_bytes
     name: str
     # Member it is about; empty: the whole cluster.
     member: str

@@ -7,9 +7,15 @@ from twisted.internet.task import Clock
 
 from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.storage.ledger_storage import LedgerStorage
-from ledgermq.commitlog import StoreLostError
-from ledgermq.dledger.store.errors import StoreFailedError
-from tests.unit.broker.parts import Parts
+from ledgermq.commitlog import CleanDecision, CleanReason, StoreLostError, opening_record
+from ledgermq.dledger.store.errors import CorruptStoreError, StoreFailedError
+from tests.unit.broker.parts import HOST, Parts
+from tests.unit.commitlog.single_member import SingleMember
+from tests.unit.dledger.hand_pool import DirectReactor, HandPool
+
+
+class DirectClock(DirectReactor, Clock):
+    """Time in the test's hand, and calls from a thread arrive at once."""
 
 
 def test_nothing_is_written_to_a_directory_that_took_the_place_of_its_own(tmp_path: Path) -> None:
@@ -27,3 +33,44 @@ def test_nothing_is_written_to_a_directory_that_took_the_place_of_its_own(tmp_pa
     storage.close()
     assert [path.name for path in root.iterdir()] == ["lock"]
     assert (tmp_path / "moved" / "abort").exists()
+
+
+def test_files_that_retention_takes_are_counted_by_their_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"storePathRootDir": str(tmp_path / "store"), "maxMessageSize": "61440"}
+    values["mappedFileSizeCommitLog"] = "65536"
+    config = load_broker_config(None, values)
+    storage = LedgerStorage(
+        config, DirectClock(), Parts().state, lambda: 0, HandPool(holds=False)
+    )  # fmt: skip
+    storage.open()
+    ledger = SingleMember(storage.ledger_store, storage.codec)
+    record = opening_record(1, HOST, 1)
+    while storage.ledger_store.end_position < 3 * 65_536:
+        ledger.propose([record] * 100)
+    assert storage.dropped_files == dict.fromkeys(storage.dropped_files, 0)
+
+    def clean(drop_before: int, reason: CleanReason) -> None:
+        decision = CleanDecision(drop_before, reason, False)
+        monkeypatch.setattr(storage.messages, "decide_clean", lambda *_, **__: decision)
+        storage.clean(0, 4, 0)
+
+    clean(2 * 65_536, CleanReason.HOUR)
+    clean(0, CleanReason.NONE)
+    clean(3 * 65_536, CleanReason.DISK_FORCED)
+    assert len(storage.ledger_store.data.starts) == 1
+    assert {why.name: count for why, count in storage.dropped_files.items()} == {
+        "HOUR": 2, "DISK": 0, "DISK_FORCED": 1, "ASKED": 0,
+    }  # fmt: skip
+    storage.abandon()
+
+
+def test_damage_is_counted(tmp_path: Path) -> None:
+    config = load_broker_config(None, {"storePathRootDir": str(tmp_path / "store")})
+    storage = LedgerStorage(config, Clock(), Parts().state, lambda: 0)
+    storage.open()
+    assert storage.damage_count == 0
+    storage.distrust(CorruptStoreError("data", 7, "checksum", 1, 2, 3))
+    assert storage.damage_count == 1
+    storage.close()
