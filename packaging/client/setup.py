@@ -12,7 +12,13 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).resolve().parent
 TREE = "." if (HERE / "ledgermq").is_dir() else "../.."
 # What it holds; the frames' other end, which is Twisted's, is left out.
-ROOMS = ["ledgermq", "ledgermq.celery*", "ledgermq.client*", "ledgermq.protocol*"]
+ROOMS = [
+    "ledgermq",
+    "ledgermq.celery*",
+    "ledgermq.client*",
+    "ledgermq.django*",
+    "ledgermq.protocol*",
+]
 NOT_OF_A_CLIENT = ["ledgermq.protocol.transport*"]
 # Modules of these rooms that need what a client does not.
 LEFT_OUT = {"ledgermq.pytest_plugin", "ledgermq.protocol.record_layout"}

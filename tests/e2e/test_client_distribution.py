@@ -93,7 +93,15 @@ def test_it_holds_the_client_and_none_of_a_broker(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     rooms = {name.split("/")[1] for name in names}
-    assert rooms == {"__init__.py", "kernel.py", "py.typed", "client", "protocol", "celery"}
+    assert rooms == {
+        "__init__.py",
+        "kernel.py",
+        "py.typed",
+        "client",
+        "protocol",
+        "celery",
+        "django",
+    }
     assert not any("transport" in name for name in names if "/protocol/" in name)
     assert all(name.endswith((".py", "py.typed")) for name in names)
 
@@ -104,7 +112,7 @@ def test_every_module_of_it_can_be_imported(python: Path) -> None:
 import pkgutil, importlib, sys
 import ledgermq
 for found in pkgutil.walk_packages(ledgermq.__path__, "ledgermq.", onerror=lambda name: None):
-    if not found.name.startswith(("ledgermq.celery", "ledgermq.client.otel")):
+    if not found.name.startswith(("ledgermq.celery", "ledgermq.client.otel", "ledgermq.django")):
         importlib.import_module(found.name)
 print(ledgermq.__file__)
 print(*sorted({{*{OTHERS!r}}} & sys.modules.keys()))

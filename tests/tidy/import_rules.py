@@ -281,6 +281,12 @@ ROOMS: dict[str, Room] = {
         packages=frozenset({"kombu", "amqp"}),
         banned=frozenset({"multiprocessing"}),
     ),
+    # An application for Django, an extra.
+    "django": Room(
+        rooms=frozenset({"django", "client"}),
+        packages=frozenset({"django"}),
+        banned=frozenset({"multiprocessing"}),
+    ),
     "spark": Room(
         rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
         packages=frozenset({"pyspark", "pyarrow", "numpy", "yaml"}),

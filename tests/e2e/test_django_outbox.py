@@ -1,0 +1,133 @@
+"""Django's outbox: what is committed is sent, what is rolled back is not, whatever dies between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.db import connections, transaction
+
+import ledgermq
+from ledgermq.client import ClientError, Message, MessageError, ProducerConfig
+from tests.e2e.django_site import set_up
+from tests.free_ports import free_ports
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPIC = "DjangoOutbox"
+
+
+class Site:
+    """The site of these tests; Django allows one for each process."""
+
+    def __init__(self, database: Path, name_server: str) -> None:
+        self.database = database
+        self.name_server = name_server
+        self.outbox = set_up(str(database), name_server)
+
+    def bodies(self) -> list[str]:
+        """What the topic holds now, and the ids under which it was sent."""
+        table = ledgermq.read(TOPIC, name_servers=self.name_server).read_all()
+        self.ids = [dict(row)["OUTBOX_ID"] for row in table.column("properties").to_pylist()]
+        return [body.decode() for body in table.column("body").to_pylist()]
+
+    def waiting(self) -> int:
+        """How many rows wait."""
+        return int(self.outbox.OutboxMessage.objects.count())
+
+    def holds(self, *bodies: str) -> bool:
+        try:
+            return set(bodies) <= set(self.bodies())
+        except ClientError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def site(name_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("site") / "db.sqlite3", name_server)
+    yield made
+    made.outbox.close()
+    connections.close_all()
+
+
+def test_committed_is_sent_and_rolled_back_is_not(site: Site) -> None:
+    with transaction.atomic():
+        site.outbox.add(Message(TOPIC, b"committed", keys="k", tags="t", properties={"a": "b"}))
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            site.outbox.add(Message(TOPIC, b"of a savepoint"))
+            _ = 1 / 0
+        assert site.waiting() == 1
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        site.outbox.add(Message(TOPIC, b"rolled back"))
+        _ = 1 / 0
+    site.outbox.add(Message(TOPIC, b"first"), Message(TOPIC, b"second"), ordering_key="one")
+    wait_until(lambda: site.holds("committed", "first", "second"), what="messages", deadline_s=60)
+    assert sorted(site.bodies()) == ["committed", "first", "second"]
+    assert site.waiting() == 0 and len(set(site.ids)) == 3
+    table = ledgermq.read(TOPIC, name_servers=site.name_server).read_all().to_pylist()
+    [row] = [row for row in table if row["body"] == b"committed"]
+    assert (row["keys"], row["tags"], dict(row["properties"])["a"]) == ("k", "t", "b")
+    ordered = [row for row in table if row["body"] != b"committed"]
+    assert ordered[0]["queue_id"] == ordered[1]["queue_id"]
+    assert [row["body"] for row in ordered] == [b"first", b"second"]
+
+
+def test_process_that_is_killed_after_its_commit_loses_nothing(site: Site) -> None:
+    words = [str(site.database), site.name_server, TOPIC, "of the dead"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.django_site", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert site.waiting() == 1 and not site.holds("of the dead")
+    call_command("send_outbox", stdout=StringIO())
+    assert site.waiting() == 1, "young rows are left to those who have just committed them"
+    out = StringIO()
+    call_command("send_outbox", older_than=0.0, stdout=out)
+    assert out.getvalue() == "1 messages sent\n" and site.waiting() == 0
+    assert site.holds("of the dead")
+
+
+def test_brokers_that_are_away_fail_no_request_and_later_messages_keep_their_order(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    [port] = free_ports(1)
+    config = ProducerConfig(timeout_s=0.3)
+    away: dict[str, Any] = {"name_servers": f"127.0.0.1:{port}", "config": config}
+    there, settings.LEDGERMQ = settings.LEDGERMQ, away
+    site.outbox.close()
+    try:
+        site.outbox.add(Message(TOPIC, b"away 0"), ordering_key="two")
+        assert "the outbox keeps messages" in caplog.text
+        with pytest.raises(CommandError):
+            call_command("send_outbox", older_than=0.0)
+    finally:
+        settings.LEDGERMQ = there
+        site.outbox.close()
+    # The one before it waits, so it does, too.
+    site.outbox.add(Message(TOPIC, b"away 1"), ordering_key="two")
+    assert site.waiting() == 2
+    assert site.outbox.send_waiting(older_than_s=0.0) == 2
+    found = [body for body in site.bodies() if body.startswith("away")]
+    assert found == ["away 0", "away 1"] and site.waiting() == 0
+
+
+def test_wrong_values_are_refused_before_anything_is_written(site: Site) -> None:
+    with transaction.atomic():
+        with pytest.raises(MessageError, match="body is str; allowed: bytes"):
+            site.outbox.add(Message(TOPIC, "text"))
+        with pytest.raises(ClientError, match="bad name!"):
+            site.outbox.add(Message("bad name!", b"x"))
+        assert site.waiting() == 0
