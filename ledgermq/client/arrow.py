@@ -7,6 +7,7 @@ an error; what arrives later does not. One batch is held at a time, and one answ
 Needs the extra `ledgermq[arrow]`.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -131,6 +132,8 @@ class _Reading:
         self._consumer = consumer
         self._topic = topic
         self._timeout_s = timeout_s
+        # Nobody sets it: its waiting is a pause.
+        self._pausing = threading.Event()
 
     def ranges(self, start: Place, stop: Place) -> dict[MessageQueue, tuple[int, int]]:
         """Returns the first offset of each queue, and the one behind its last.
@@ -185,7 +188,7 @@ class _Reading:
                 # A leader that knows less than the one that told the end, or a hole.
                 raise _error(queue, f"nothing came at offset {offset} in {self._timeout_s} s")
             else:
-                time.sleep(_PAUSE_S)
+                self._pausing.wait(_PAUSE_S)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Asks, and again for as long as another try may help and there is time."""
@@ -196,7 +199,7 @@ class _Reading:
             except ClientError as error:
                 if not error.retriable or time.monotonic() > until_s:
                     raise
-            time.sleep(_PAUSE_S)
+            self._pausing.wait(_PAUSE_S)
 
     def _deadline_s(self) -> float:
         return time.monotonic() + self._timeout_s

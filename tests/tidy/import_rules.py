@@ -580,10 +580,17 @@ def loaded_by(root: str, graph: dict[str, set[str]]) -> set[str]:
 
 
 def unused_modules(sources: list[Source]) -> list[str]:
-    """Modules of ours that no file imports; a command is loaded by its name in cli's table."""
+    """Modules of ours that no file imports.
+
+    A command is loaded by its name in cli's table; Django finds modules by the names it gave them.
+    """
     modules = {source.module for source in sources if source.module.startswith(PACKAGE + ".")}
     used = {source.module for source in sources if source.is_package}
-    used |= {module for module in modules if module.startswith(f"{PACKAGE}.cli.")}
+    by_name = tuple(
+        f"{PACKAGE}.{name}"
+        for name in ("cli.", "django.apps", "django.management.", "django.migrations.")
+    )
+    used |= {module for module in modules if module.startswith(by_name)}
     for source in sources:
         for _, name in imported_names(source):
             used |= {name, name.rpartition(".")[0]} - {source.module}

@@ -93,8 +93,13 @@ def check_package_file(source: Source) -> list[str]:
         )
         # The one call that must come before any room is imported.
         is_choice = source.path == "ledgermq/__init__.py" and ast.unparse(node) == "choose()"
+        # What it names without loading it.
+        is_door = source.path == "ledgermq/__init__.py" and (
+            (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+            or (isinstance(node, ast.FunctionDef) and node.name == "__getattr__")
+        )
         is_import = isinstance(node, ast.Import | ast.ImportFrom)
-        if not (is_text or is_list or is_import or is_choice):
+        if not (is_text or is_list or is_import or is_choice or is_door):
             complaints.append(source.at(node, "code in __init__.py"))
     return complaints
 
