@@ -110,6 +110,7 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_request: OnRequest,
         on_lost: Callable[["Connection"], None],
+        on_doubt: Callable[["Connection"], None],
         *,
         question: Question,
         silence_max_s: float,
@@ -122,6 +123,8 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._on_request = on_request
         self._on_lost = on_lost
+        # Told while a question has no answer, again and again.
+        self._on_doubt = on_doubt
         self._decoder = FrameDecoder()
         # What waits, when it was sent in ms, and its code.
         self._waiting: RequestTable[tuple[AnswerSink, int, int]] = RequestTable()
@@ -136,6 +139,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         # For the next look at the silence; None while no request waits.
         self._watch: asyncio.TimerHandle | None = None
+        # For the next doubt; None while the other end answers.
+        self._doubt: asyncio.TimerHandle | None = None
         self._reason = "closed by this client"
         # Set while the kernel does not take what is written.
         self._drained: asyncio.Future[None] | None = None
@@ -149,6 +154,11 @@ class Connection(asyncio.Protocol):
     def is_proven(self) -> bool:
         """True when the other end has said anything: a stopped process connects all the same."""
         return self._is_proven
+
+    @property
+    def is_doubted(self) -> bool:
+        """True when the other end was asked whether it lives, and has not said so yet."""
+        return self.is_open and self._silence.is_open(self._now_ms())
 
     @property
     def waiting_count(self) -> int:
@@ -242,9 +252,10 @@ class Connection(asyncio.Protocol):
             self._flush()
             self._transport.close()
 
-    def abort(self) -> None:
-        """Closes without waiting for the peer."""
+    def abort(self, reason: str = "closed by this client") -> None:
+        """Closes without waiting for the peer; whoever waits for an answer is told."""
         if self._transport is not None:
+            self._reason = reason
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -292,7 +303,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._unsent.clear()
         self._late.clear()
-        for handle in (self._timer, self._watch):
+        for handle in (self._timer, self._watch, self._doubt):
             if handle is not None:
                 handle.cancel()
         if error is not None:
@@ -378,13 +389,25 @@ class Connection(asyncio.Protocol):
             return
         match self._silence.judge(self._now_ms(), transport.get_write_buffer_size()):
             case Verdict.GONE:
-                self._reason = "it no longer answers"
-                transport.abort()
+                self.abort("it no longer answers")
                 return
             case Verdict.ASK:
                 self._set_watch()
+                self._set_doubt()
                 # A table of requests that is full asks by itself.
                 with contextlib.suppress(UnreachableError):
                     self.send(self._question(self.address), NOBODY, self._silence_max_ms / 1000)
             case Verdict.WAIT:
                 self._set_watch()
+
+    def _set_doubt(self) -> None:
+        if self._doubt is not None:
+            self._doubt.cancel()
+        self._doubt = self._loop.call_later((self._silence.doubt_ms + 1) / 1000, self._look_again)
+
+    def _look_again(self) -> None:
+        """Tells of a question without an answer, for as long as there is none."""
+        self._doubt = None
+        if self.is_doubted:
+            self._set_doubt()
+            self._on_doubt(self)

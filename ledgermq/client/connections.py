@@ -40,6 +40,7 @@ class Connections:
         on_request: OnRequest,
         on_connected: OnConnected,
         question: Question,
+        on_doubt: Callable[[Connection], None],
     ) -> None:
         """Opens nothing yet.
 
@@ -48,9 +49,11 @@ class Connections:
             on_request: gets the requests of servers.
             on_connected: gets each new connection; what it writes is what the server reads first.
             question: asks a server that is silent whether it lives.
+            on_doubt: told of one that has not answered that yet, again and again.
         """
         self._config = config
         self._question = question
+        self._on_doubt = on_doubt
         self._tls = config.tls
         self._on_request = on_request
         self._on_connected = on_connected
@@ -142,6 +145,7 @@ class Connections:
                 loop,
                 self._on_request,
                 self._lost,
+                self._on_doubt,
                 question=self._question,
                 silence_max_s=self._config.silence_max_s,
                 credentials=self._config.credentials,

@@ -95,7 +95,9 @@ class ClientInstance:
         self.client_id = f"{host}@{name}#{secrets.token_hex(8)}"
         self._host = host
         self.unique_ids = self.new_unique_ids()
-        self.connections = Connections(config, self._requested, self._connected, self._question)
+        self.connections = Connections(
+            config, self._requested, self._connected, self._question, self._doubted
+        )
         self.name_servers = NameServers(addresses, self.connections, config.request_timeout_s)
         self.routes = RouteCache(
             self.name_servers, namespace=config.namespace, on_route=self._take_route
@@ -104,6 +106,8 @@ class ClientInstance:
         self._asked: dict[asyncio.Timeout, tuple[str, str]] = {}
         self._addresses = frozenset(addresses)
         self._tending: list[asyncio.Task[None]] = []
+        # Addresses of silent brokers whose successors are asked for.
+        self._succeeding: dict[str, asyncio.Task[None]] = {}
 
     def new_unique_ids(self) -> UniqueIds:
         """Returns what makes ids of messages that no other one makes; for one thread."""
@@ -187,10 +191,11 @@ class ClientInstance:
     async def close(self, *leaving: Participant) -> None:
         """Tells all connected brokers that the client goes, and closes everything."""
         try:
-            for task in self._tending:
+            tending = [*self._tending, *self._succeeding.values()]
+            for task in tending:
                 task.cancel()
-            if self._tending:
-                await asyncio.wait(self._tending)
+            if tending:
+                await asyncio.wait(tending)
             for participant in leaving:
                 self._forget(participant)
                 await self._leave_groups(participant)
@@ -200,7 +205,7 @@ class ClientInstance:
 
     def abort(self) -> None:
         """Closes everything, tells nobody and waits for nothing. Safe to call twice."""
-        for task in self._tending:
+        for task in [*self._tending, *self._succeeding.values()]:
             task.cancel()
         self.connections.abort()
 
@@ -360,6 +365,25 @@ class ClientInstance:
         # Of no group: brokers take it as news of nobody.
         body = HeartbeatData(client_id=self.client_id).encode()
         return RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+
+    def _doubted(self, connection: Connection) -> None:
+        """Has the successor of a silent broker asked for, unless it is being asked for."""
+        address = connection.address
+        if address not in self._succeeding:
+            task = asyncio.get_running_loop().create_task(self._succeed(connection))
+            self._succeeding[address] = task
+            task.add_done_callback(lambda _: self._succeeding.pop(address, None))
+
+    async def _succeed(self, connection: Connection) -> None:
+        """Leaves a silent broker at once when all that it led has another leader."""
+        address = connection.address
+        led = [route for route in self.routes.known() if address in route.masters.values()]
+        names = {name for route in led for name, at in route.masters.items() if at == address}
+        await all_of(map(self._refresh, led))
+        now = {(name, at) for route in self.routes.known() for name, at in route.masters.items()}
+        has_heirs = all(any(name == one for one, _ in now) for name in names)
+        if led and has_heirs and all(at != address for _, at in now) and connection.is_doubted:
+            connection.abort("it is silent, and another broker leads now")
 
     # What goes on as long as the client lives, a turn at a time.
 

@@ -5,6 +5,8 @@ silence may last; it is given up when the question is not answered in the other 
 long a single request may wait plays no part: its deadline is the request's own business, and a
 broker that is busy with it still answers the question.
 
+Before that it is doubted: where a route names another leader, nobody waits for the second half.
+
 What the other end takes is a sign of life, too: a large message on a slow line is no silence.
 """
 
@@ -29,7 +31,15 @@ class Silence:
     nothing was heard or taken since.
     """
 
-    __slots__ = ("_asked_ms", "_half_ms", "_since_ms", "_unwritten_bytes", "due_ms", "heard_ms")
+    __slots__ = (
+        "_asked_ms",
+        "_half_ms",
+        "_since_ms",
+        "_unwritten_bytes",
+        "doubt_ms",
+        "due_ms",
+        "heard_ms",
+    )
 
     def __init__(self, max_ms: int, now_ms: int) -> None:
         """Begins with a sign of life.
@@ -39,6 +49,8 @@ class Silence:
             now_ms: when the connection was made.
         """
         self._half_ms = max(1, max_ms // 2)
+        # A living peer answers sooner than this; one that does not may lead no longer.
+        self.doubt_ms = max(1, self._half_ms // 3)
         # When anything came last; the connection sets it.
         self.heard_ms = now_ms
         # Since when requests wait, without a pause.
@@ -55,6 +67,13 @@ class Silence:
         self._since_ms = now_ms
         self._asked_ms = None
         self.due_ms = now_ms + self._half_ms
+
+    def is_open(self, now_ms: int) -> bool:
+        """Tells whether the last question has no answer yet, for a third of its time or more."""
+        asked_ms = self._asked_ms
+        return (
+            asked_ms is not None and self.heard_ms < asked_ms and now_ms - asked_ms >= self.doubt_ms
+        )
 
     def judge(self, now_ms: int, unwritten_bytes: int) -> Verdict:
         """Decides what to do while requests wait, and sets `due_ms`.

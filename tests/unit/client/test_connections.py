@@ -57,11 +57,13 @@ class Bench:
     def __init__(self, silence_max_s: float = 3.0) -> None:
         self.requests: list[int] = []
         self.lost: list[Connection] = []
+        self.doubted: list[Connection] = []
         self.connection = Connection(
             "b:1",
             asyncio.get_running_loop(),
             self._requested,
             self.lost.append,
+            self.doubted.append,
             question=lambda address: RemotingCommand.request(QUESTION),
             silence_max_s=silence_max_s,
         )
@@ -188,6 +190,8 @@ def test_silent_peer_is_asked_and_left_when_it_does_not_answer() -> None:
         assert loop.time() - begun_s == pytest.approx(3.0, abs=0.01)
         assert [command.code for command in bench.transport.commands()] == [10, QUESTION]
         assert bench.lost == [bench.connection]
+        # After a third and two thirds of the time for the answer.
+        assert bench.doubted == [bench.connection] * 2 and not bench.connection.is_doubted
 
     virtual(scenario)
 
@@ -280,7 +284,7 @@ def test_program_that_blocks_its_loop_does_not_take_that_for_silence() -> None:
             net.pass_time(60.0)
             bench.connection.data_received(encode(question.response(0)))
             await asyncio.sleep(1.0)
-        assert bench.connection.is_open
+        assert bench.connection.is_open and not bench.doubted
         task.cancel()
 
     virtual(scenario)

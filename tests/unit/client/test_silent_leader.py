@@ -115,9 +115,34 @@ def test_idle_consumer_reads_on_at_the_new_leader_soon(
             group.names.leader = NEW
             group.store(b"x")
             await true(lambda: reader.came == [b"x"])
-            assert now_s() - begun_s <= SOON_S
+            assert now_s() - begun_s <= 2.3
 
         await reading(kind, ConsumerConfig(suspend_s=suspend_s), then)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_send_goes_to_the_new_leader_as_soon_as_the_route_names_it(
+    is_connected: bool, is_stopped: bool
+) -> None:
+    """Not when the whole silence is over: the old one did not answer, and another one leads."""
+
+    async def scenario(net: Net) -> None:
+        group = Group(net)
+        async with Producer(NAMES) as producer:
+            if is_connected:
+                await producer.send(Message("T", b"before"))
+            (net.stopped if is_stopped else net.silent).add(OLD)
+            begun_s = now_s()
+            sent = asyncio.create_task(producer.send(Message("T", b"x")))
+            await asyncio.sleep(1.6)
+            group.names.leader = NEW
+            await sent
+            # Asked after half of the silence, and doubted after a third of the other half.
+            limit_s = 2.3 if is_connected or is_stopped else SOON_S
+            assert now_s() - begun_s <= limit_s
 
     run(scenario)
 
