@@ -16,6 +16,7 @@
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
+#   make spark-cluster  every job and source on a cluster of Spark that loses workers (Java 17)
 #   make console-test   the console's page in a real Chromium (Debian's, node, npm)
 #   make console-screenshots   the pictures of docs/console.md, made anew
 #   make fuzz           CASES (100,000) frames that are almost right for each port, sanitized, too
@@ -24,7 +25,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth lint \
 	clean console-test console-screenshots \
-	crash-states faults power-cuts soak fuzz
+	crash-states faults power-cuts soak fuzz spark-cluster
 
 BIN := .venv/bin
 # What a broker needs is there; so is its bytecode; so is what the tests need.
@@ -138,6 +139,11 @@ faults: $(STAMP)
 MINUTES := 30
 soak: $(STAMP)
 	@$(BIN)/python -m tests.fault.soak --minutes $(MINUTES)
+
+# As in its table: none, executor, worker.
+SPARK_FAULTS := none,executor,worker
+spark-cluster: $(STAMP)
+	@$(BIN)/python -m tests.spark.cluster_faults --faults $(SPARK_FAULTS)
 
 simulate: $(STAMP)
 	@$(BIN)/ledgermq simulate --seed $(SEED) --seeds $(SEEDS) --processes 2

@@ -1,6 +1,7 @@
 """Jobs on a cluster of Spark: other hosts, other working directories, the package by an archive."""
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -57,7 +58,6 @@ def results(
     with workers.submit(DRIVER, *words, folder=here, log=here / "driver.log") as driver:
         code = driver.wait(600)
         assert code == 0, driver.log_text()[-4000:]
-    assert (here / "anew" / "dledger-n1" / "consumequeue" / "Orders").is_dir()
     return [json.loads(line) for line in (here / "results.json").read_text().splitlines()]
 
 
@@ -76,6 +76,9 @@ def test_audit_takes_paths_as_the_driver_means_them(results: list[dict[str, Any]
     assert (audit["code"], audit["error"]) == (0, "")
     assert audit["out"].count("0 defects") == 2
     assert audit["out"].count("100 entries") == 2
+    made = [Path(folder) for folder in re.findall(r"wrote 100 units .* to (.*)", audit["out"])]
+    assert [folder.name for folder in made] == ["dledger-n0", "dledger-n1"]
+    assert all((folder / "consumequeue" / "Orders").is_dir() for folder in made)
 
 
 @pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_namespaces())
