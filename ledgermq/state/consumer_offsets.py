@@ -195,6 +195,10 @@ class ConsumerOffsetTable:
         end = SEPARATOR + group
         return sorted(key[: -len(end)] for key in self._offsets if key.endswith(end))
 
+    def keys(self) -> list[str]:
+        """Returns topic@group of all pairs."""
+        return list(self._offsets)
+
     def groups_of(self, topic: str) -> list[str]:
         """Returns the groups that have offsets for a topic, in order."""
         start = topic + SEPARATOR

@@ -35,6 +35,7 @@ from ledgermq.protocol.headers import (
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetHeader,
 )
+from ledgermq.state.consumer_offsets import ConsumerOffsetTable
 from ledgermq.state.errors import ServiceUnavailableError, SystemBusyError
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
@@ -147,8 +148,12 @@ class Bench:
 _TURN_MS_MAX = SLICE_MS + 32 * 7 * _LOOK_MS
 
 
-def test_where_all_groups_stand_is_told_in_slices_and_in_the_same_bytes() -> None:
+def test_where_all_groups_stand_is_told_in_slices_and_in_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench()
+    # It looks at all pairs there are: once for each group is too often.
+    monkeypatch.delattr(ConsumerOffsetTable, "topics_of")
     answer, turns = bench.finish(bench.all_stats())
     assert turns > 20
     assert bench.longest_ms < _TURN_MS_MAX
