@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -243,6 +244,7 @@ async def plan_transfer_leader(call: Call, wanted: shapes.TransferLeader) -> Pla
     if leader.name not in peers:
         message = "the account may not read the settings that say where the ledger's ports are"
         raise RequestError(403, message, field="broker", value=wanted.broker)
+    _check_tools(wanted.broker, settings)
     fields = {
         "code": _LEDGER_OK,
         "group": settings.get("dLegerGroup", ""),
@@ -272,6 +274,27 @@ async def plan_transfer_leader(call: Call, wanted: shapes.TransferLeader) -> Pla
         steps=[step] if leader.name != wanted.member else [],
         warnings=["producers wait for a moment"],
     )
+
+
+def _check_tools(broker: str, settings: Mapping[str, str]) -> None:
+    """Refuses what the members of a closed group would answer to nobody who asks as a tool.
+
+    Raises:
+        RequestError: a secret is required, and no address is named that tools may ask from.
+    """
+    is_closed = (
+        settings.get("dLegerGroupSecretFile", "")
+        and settings.get("dLegerGroupSecretMode", "require") == "require"
+    )
+    if is_closed and settings.get("dLegerToolAddresses", "") in ("", "none"):
+        message = (
+            "this group is closed and serves no tools: name the address of this console in"
+            " dLegerToolAddresses on each member, or restart the leader, which hands over first"
+        )
+        raise RequestError(
+            409, message, code="closed", field="dLegerToolAddresses", value=broker,
+            limit="an address or a network",
+        )  # fmt: skip
 
 
 async def _leader_now(call: Call, broker: str) -> str:
