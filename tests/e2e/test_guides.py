@@ -21,14 +21,16 @@ SECURED = ("Credentials", "tls")
 def programs(page: str) -> list[str]:
     """The Python programs of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found: list[str] = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [program for program in found if not any(word in program for word in SECURED)]
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-PROGRAMS = {
+ALL = {
     f"{page}-{number}": program
     for page in ("README.md", "docs/client.md")
     for number, program in enumerate(programs(page))
+}
+PROGRAMS = {
+    name: program for name, program in ALL.items() if not any(word in program for word in SECURED)
 }
 
 
@@ -53,6 +55,23 @@ def test_there_are_programs() -> None:
     assert len(PROGRAMS) >= 6
     for group in ENDLESS:
         assert any(f'"{group}"' in program for program in PROGRAMS.values())
+
+
+def test_programs_of_the_guides_are_typed_strictly(tmp_path: Path) -> None:
+    """As their readers' type checkers see them: with the package installed, from another folder."""
+    names = []
+    for number, program in enumerate(ALL.values()):
+        names.append(f"program{number}.py")
+        (tmp_path / names[-1]).write_text(program)
+    unwanted = ("PYTHONPATH", "MYPYPATH")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", *names],
+        cwd=tmp_path,
+        env={key: value for key, value in os.environ.items() if key not in unwanted},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
