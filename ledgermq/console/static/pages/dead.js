@@ -6,7 +6,7 @@ import { redraw, use } from "../js/live.js";
 import { age, api, empty, failed, link, mark, mayChange, pageHead, partial, shown, to, topicLink } from "../js/parts.js";
 import { change } from "../js/router.js";
 import { serverTable, table } from "../js/table.js";
-import { ago, bytes, moment, t, visible } from "../js/words.js";
+import { ago, moment, t, visible } from "../js/words.js";
 import { messageAddress } from "./messages.js";
 
 export function deadPage() {
@@ -49,11 +49,11 @@ export function deadLettersPage([group], query) {
       } }, icon("close"), t("chosen", { n: chosen.places.size })),
       below: (data.next || query.cursor) && h("div", { class: "pages" }, query.cursor && h("button", { class: "small", onclick: () => change({ cursor: "" }, { replace: false }) }, t("newest.first")), h("span", { class: "grow" }), data.next && h("button", { class: "small", onclick: () => change({ cursor: data.next }, { replace: false }) }, t("older"))),
       columns: [
-        { key: "id", title: t("message-id"), of: "message_id", cell: (r) => h("a", { class: "mono", href: messageAddress(r) }, visible(r.message_id)), width: 254 },
-        { key: "state", value: (r) => (r.state ? t(`letter.${r.state}`) : null), cell: (r) => (r.state ? mark(r.state === "resent" ? "ok" : "", t(`letter.${r.state}`)) : "–"), width: 112 },
-        { key: "stored", title: t("dead.since"), of: "stored_ms", as: moment, end: true, width: 148 }, { key: "origin", of: "origin_topic", cell: (r) => (r.origin_topic ? topicLink(r.origin_topic) : "–"), width: 140 },
-        { key: "times", title: t("reconsumed"), of: "reconsume_times", end: true, width: 72, hint: t("reconsumed.hint") }, { key: "keys", title: t("field.keys"), width: 100 }, { key: "tags", title: t("field.tags"), width: 80 },
-        { key: "size", of: "body_bytes", as: bytes, end: true, width: 76 }, { key: "preview", title: t("body"), cell: (r) => h("span", { class: "mono soft" }, visible(r.preview)) }],
+        { key: "id", title: t("message-id"), of: "message_id", cell: (r) => h("a", { class: "mono", href: messageAddress(r) }, visible(r.message_id)), width: 257 },
+        { key: "state", value: (r) => (r.state ? t(`letter.${r.state}`) : null), cell: (r) => (r.state ? mark(r.state === "resent" ? "ok" : "", t(`letter.${r.state}`)) : "–"), width: 118 },
+        { key: "stored", title: t("dead.since"), of: "stored_ms", as: moment, end: true, width: 148 }, { key: "origin", of: "origin_topic", cell: (r) => (r.origin_topic ? topicLink(r.origin_topic) : "–"), width: 128 },
+        { key: "times", title: t("reconsumed"), of: "reconsume_times", end: true, width: 64, hint: t("reconsumed.hint") }, { key: "keys", title: t("field.keys"), width: 84 }, { key: "tags", title: t("field.tags"), width: 66 },
+        { key: "preview", title: t("body"), cell: (r) => h("span", { class: "mono soft" }, visible(r.preview)) }],
     })),
   ];
 }

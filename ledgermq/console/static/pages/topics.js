@@ -44,7 +44,7 @@ function load() {
     field.dispatchEvent(new Event("input"));
   } });
   doing({
-    title: t("do.import"), confirm: t("do.import.do"), intro: [t("do.import.text"), " ", file],
+    title: t("do.import.do"), confirm: t("do.import.do"), intro: [t("do.import.text"), " ", file],
     fields: [{ name: "definitions", label: t("definitions"), type: "textarea", required: true, wide: true }],
     wanted: (v) => ({ kind: "import_definitions", definitions: JSON.parse(v.definitions) }),
   });
