@@ -24,12 +24,11 @@ import pyarrow.parquet as pq
 
 from ledgermq.client import Message
 from ledgermq.spark.jobs.archive_files import batches
-from ledgermq.spark.jobs.running import what_is_missing
 from tests.e2e.up_cluster import UpCluster
 from tests.processes import ChildProcess
 from tests.spark import direct
 from tests.spark.log_files import make_record, write_ledger
-from tests.spark.standalone import WORKERS, SparkCluster
+from tests.spark.standalone import WORKERS, SparkCluster, why_no_cluster
 from tests.spark.topics import send_all
 from tests.waiting import wait_until
 
@@ -221,7 +220,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=3000)
     parser.add_argument("--faults", default=",".join(FAULTS))
     options = parser.parse_args()
-    missing = what_is_missing()
+    missing = why_no_cluster()
     if missing:
         sys.stderr.write(f"{missing}\n")
         return 1

@@ -65,6 +65,13 @@ _APPLICATION: Final[Mapping[str, str]] = {
 }
 
 
+def why_no_cluster() -> str:
+    """Returns what is missing for a cluster on this machine, "" when nothing is."""
+    if sys.platform != "linux":
+        return "workers have addresses 127.0.0.2 and up, and are watched in /proc: Linux has both"
+    return what_is_missing()
+
+
 @functools.cache
 def why_no_namespaces() -> str:
     """Returns why workers cannot have a view of their own of the file system, "" when they can."""
@@ -119,7 +126,7 @@ class SparkCluster:
         Args:
             folder: gets a folder for each worker, the logs, and `only-here`.
         """
-        assert not what_is_missing(), what_is_missing()
+        assert not why_no_cluster(), why_no_cluster()
         self.folder = folder
         # What is in there the second worker does not see.
         self.hidden = folder / "only-here"

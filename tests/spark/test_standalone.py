@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
-from ledgermq.spark.jobs.running import what_is_missing
 from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
 from tests.spark.log_files import make_record, write_ledger
-from tests.spark.standalone import BLIND_WORKER, WORKERS, SparkCluster, why_no_namespaces
+from tests.spark.standalone import (
+    BLIND_WORKER,
+    WORKERS,
+    SparkCluster,
+    why_no_cluster,
+    why_no_namespaces,
+)
 from tests.spark.topics import send_numbered
 
 DRIVER = Path(__file__).with_name("cluster_driver.py")
@@ -26,7 +31,7 @@ COUNT = 60
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A master and two workers."""
-    missing = what_is_missing()
+    missing = why_no_cluster()
     if missing:
         pytest.skip(missing)
     with SparkCluster(tmp_path_factory.mktemp("spark")) as running:
