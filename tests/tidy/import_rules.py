@@ -274,7 +274,11 @@ ROOMS: dict[str, Room] = {
         rooms=frozenset({"client", "protocol"}), packages=frozenset({"opentelemetry"})
     ),
     # A topic as a table: the one that needs the extra ledgermq[arrow].
-    "client.arrow": Room(rooms=frozenset({"client", "protocol"}), packages=frozenset({"pyarrow"})),
+    "client.arrow": Room(
+        rooms=frozenset({"client", "protocol"}),
+        packages=frozenset({"pyarrow"}),
+        banned=_NETWORK | {"multiprocessing"},
+    ),
     # A transport for kombu, an extra.
     "celery": Room(
         rooms=frozenset({"celery", "client", "protocol"}),
