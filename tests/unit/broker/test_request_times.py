@@ -12,7 +12,7 @@ from ledgermq.broker.request_times import RequestTimes, name_of
 from ledgermq.logs.repeats import WRITTEN_MAX, Repeats
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.state.errors import TopicNotFoundError
+from ledgermq.state.errors import SystemBusyError, TopicNotFoundError
 from tests.unit.broker.parts import ListConnection, Parts
 from tests.unit.broker.sends.test_proposals import message
 
@@ -162,3 +162,28 @@ def test_slow_messages_are_told_by_the_turn_with_their_phases(lines: list[str]) 
 def test_codes_have_the_names_of_upstream() -> None:
     assert name_of(310) == "send_message_v2"
     assert name_of(123_456) == "other"
+
+
+def test_of_turns_that_are_committed_together_the_oldest_is_told(lines: list[str]) -> None:
+    parts, connection = Parts(), ListConnection()
+    times = RequestTimes(500, lambda: parts.now_ms / 1000)
+    parts.proposals.times.slow_ms = 500
+    parts.proposals.on_slow = times.sent_slowly
+    for wait_ms in (300, 600):
+        parts.proposals.add(message(), 100, connection, 7, 0, 0)  # type: ignore[arg-type]
+        parts.turn.end()
+        parts.now_ms += wait_ms
+    # One that is not slow.
+    parts.proposals.add(message(), 100, connection, 8, 0, 0)  # type: ignore[arg-type]
+    parts.turn.end()
+    parts.proposals.committed(3)
+    [line] = lines
+    assert line.startswith("slow: 2 messages sent took 900.0 ms: ")
+    assert times.slow == {int(RequestCode.SEND_MESSAGE): 2}
+    # Nothing is told of a commit in which nothing was slow.
+    parts.proposals.add(message(), 100, connection, 9, 0, 0)  # type: ignore[arg-type]
+    parts.turn.end()
+    parts.now_ms += 5000
+    parts.proposals.fail_all(SystemBusyError("busy"))
+    parts.proposals.committed(4)
+    assert len(lines) == 1
