@@ -78,8 +78,7 @@ ROOMS: dict[str, Room] = {
     "http": Room(rooms=frozenset({"http"}), packages=_TWISTED | {"msgspec"}),
     "http.port": Room(rooms=frozenset({"http", "protocol.tcp_times"}), packages=_TWISTED),
     "measures": Room(rooms=frozenset({"measures"})),
-    # The pure core. Of the protocol it sees checksums alone: functions over buffers. Times that it
-    # is given it may add up.
+    # The pure core. Of the protocol it sees checksums alone: functions over buffers.
     "dledger": Room(
         rooms=frozenset({"dledger", "protocol.checksum", "measures"}),
         banned=_THREADS | _NETWORK | {"time", "datetime", "os", "io", "pathlib", "mmap"},
