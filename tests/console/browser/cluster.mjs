@@ -120,18 +120,19 @@ test("a thousand dead letters are sent anew, once", async () => {
   // Once more: there is nothing left to do.
   await page.getByRole("button", { name: "Resend all…" }).click();
   await page.getByRole("button", { name: "Preview" }).click();
-  await page.waitForSelector("dialog .notice.warn, dialog tbody tr");
+  await page.waitForSelector("dialog .notice, dialog tbody tr");
   const confirmation = page.locator("dialog footer").getByRole("button", { name: "Resend", exact: true });
-  if (await confirmation.isEnabled()) {
+  if ((await confirmation.count()) && (await confirmation.isEnabled())) {
     await confirmation.click();
     await page.waitForSelector("dialog .notice[role=status]", { timeout: 60_000 });
     assert.doesNotMatch(await page.locator("dialog .notice[role=status]").innerText(), /\d done/);
   }
   await page.keyboard.press("Escape");
-  await visit(page, url, "dead/Gravediggers");
-  await page.waitForSelector("h1 ~ .lead:has-text('1,000 dead letters, at most 0')");
-  assert.equal(await page.locator("tbody .state:has-text('resent')").count(), 50);
-  check();
+  await until(async () => {
+    await visit(page, url, "dead/Gravediggers");
+    return (await page.locator("tbody .state:has-text('resent')").count()) === 50;
+  }, { what: "what became of each", timeout: 60_000 });
+  check({ mayRefuse: true });
   await close();
 });
 
