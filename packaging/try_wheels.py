@@ -15,7 +15,6 @@ import contextlib
 import os
 import platform
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -169,7 +168,8 @@ def running(programs: Path) -> Iterator[tuple[str, float]]:
         else:
             raise TrialError(f"no round trip: {''.join(said)}")
     finally:
-        cluster.send_signal(signal.SIGINT)
+        # Not SIGINT: what a shell started in the background ignores that.
+        cluster.terminate()
         cluster.communicate(timeout=PATIENCE_S)
 
 
