@@ -191,11 +191,8 @@ def walk_segment(
         offset = end
         index += 1
     state.position, state.next_index, state.last_term = position, index, term
-    state.last_chain_crc, state.continues, state.units_bad_from = (
-        chain_crc,
-        continues,
-        units_bad_from,
-    )
+    state.last_chain_crc, state.continues = chain_crc, continues
+    state.units_bad_from = units_bad_from
     state.unfilled_count += unfilled
     if flaw is None:
         ending = _ending(buffer, offset, state)
