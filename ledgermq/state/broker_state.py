@@ -200,6 +200,13 @@ class BrokerState:
         """Where the last whole sweep begins that is committed, -1 while none was seen."""
         return self._machine.sweep_index
 
+    def is_whole_from(self, first_index: int) -> bool:
+        """Whether a log that begins at this index has told the whole state, as far as it came.
+
+        Where it begins behind the state's first records, the rest is told by a sweep.
+        """
+        return first_index == 0 or self.sweep_index >= first_index
+
     @property
     def alarm(self) -> str | None:
         """What of the state the log refuses, or who cannot read it, for operators; None while all

@@ -67,6 +67,8 @@ FINDERS = {
     2593: "a store time fell behind an opening record in the midst of a term",
     3583: "a commit was noted while the cut before it waited for the disk",
     9954: "a bit that flipped soon after a start passed for a torn write",
+    1656: "a bit of the first entry's term flipped, and no entry before it told",
+    5935: "a follower answered from a part of the state, before a sweep had told the rest",
     5705: "a leader asked an empty log for what lies before its beginning, without end",
 }
 

@@ -100,14 +100,24 @@ def lead_confirmation(replica: Replica) -> Callable[[OnCommitted], None]:
     return confirm
 
 
-def read_confirmation(replica: Replica) -> Callable[[OnCommitted], None]:
+def read_confirmation(
+    replica: Replica, state: BrokerState, first_index: Callable[[], int]
+) -> Callable[[OnCommitted], None]:
     """Returns what tells when a follower has applied all that was granted before it was called, or
-    that this is not known: it has no leader that answers in time.
+    that this is not known: it has no leader that answers in time, or only a part of the state.
+
+    Args:
+        first_index: tells where its log begins.
     """
 
     def confirm(done: OnCommitted) -> None:
         def told(error: LedgerError | None) -> None:
-            done(None if error is None else ServiceUnavailableError(str(error)))
+            if error is not None:
+                done(ServiceUnavailableError(str(error)))
+            elif not state.is_whole_from(first_index()):
+                done(ServiceUnavailableError("a sweep has yet to tell what the log does not hold"))
+            else:
+                done(None)
 
         replica.confirming.follower_reads.ask(told)
 

@@ -164,7 +164,9 @@ class Serving:
         )
         ground.state.formats.group = replica.formats
         ground.state.confirm_lead = lead_confirmation(replica)
-        ground.leadership.confirm_read = read_confirmation(replica)
+        ground.leadership.confirm_read = read_confirmation(
+            replica, ground.state, lambda: storage.ledger_store.first_index
+        )
         ground.leadership.tell_reads = partial(reads_text, replica)
         if ground.audit is not None:
             replica.clients.on_hand_over = ground.audit.watch.handed_over

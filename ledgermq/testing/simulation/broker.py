@@ -201,12 +201,12 @@ class SimBroker:
         self.state.apply(body, index)
         self.on_state_applied(index, body)
 
-    def attach(self, replica: Replica) -> None:
-        """Names the ledger, and begins the periodic work."""
+    def attach(self, replica: Replica, first_index: Callable[[], int]) -> None:
+        """Names the ledger, and where its log begins; begins the periodic work."""
         self._replica = replica
         self.state.formats.group = replica.formats
         self.state.confirm_lead = lead_confirmation(replica)
-        self.leadership.confirm_read = read_confirmation(replica)
+        self.leadership.confirm_read = read_confirmation(replica, self.state, first_index)
         self.proposals.on_appended = replica.take_turn
         self._scrub = self.messages.make_scrub()
         self.messages.attach(replica)

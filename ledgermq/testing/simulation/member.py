@@ -278,7 +278,7 @@ class SimMember:
             broker.failure = error
             return
         self.replica = self._make_replica(store, votes, mark, broker, keeper)
-        broker.attach(self.replica)
+        broker.attach(self.replica, lambda: store.first_index)
         started = self.replica.start(applied_index=messages.dispatched_index)
         started.addErrback(self._not_started)
 

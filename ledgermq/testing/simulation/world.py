@@ -264,9 +264,7 @@ class World:
         self.formats.on_applied(member, index)
         self.visitors.on_applied(body)
         self.tables.on_expired(index, members_of(body))
-        first_index = member.store.first_index
-        # Where the log begins behind the state's first records, a sweep tells them.
-        if first_index == 0 or member.broker.state.sweep_index >= first_index:
+        if member.broker.state.is_whole_from(member.store.first_index):
             self.tables.on_applied(member.id, member.broker.state, index)
 
     def _on_stopped(self, member: SimMember) -> None:

@@ -12,6 +12,7 @@ from ledgermq.broker.clients.forwarding import ForwardingProcessor
 from ledgermq.broker.dispatch import Processor
 from ledgermq.broker.own_messages import state_message
 from ledgermq.broker.records.visible_records import HIDDEN_TOPICS, VisibleRecords
+from ledgermq.broker.sliced_answers import SlicedAnswers
 from ledgermq.broker.waits.send_back import SendBackProcessor
 from ledgermq.broker.waits.transaction_ends import TransactionProcessor
 from ledgermq.commitlog import AppendMessage, QueryResult, opening_record
@@ -99,8 +100,9 @@ class Bench:
             parts.config, parts.leadership, none, parts.proposals, self.records
         )
         queries = QueryProcessor(
-            parts.config, parts.state, parts.clients, store, self.records, lambda *_: 0.0
-        )
+            parts.config, parts.state, parts.clients, store, self.records, lambda *_: 0.0,
+            SlicedAnswers(parts.turn.soon, lambda: 0.0),
+        )  # fmt: skip
         back = SendBackProcessor(
             parts.config, parts.leadership, parts.state, parts.proposals, self.records,
             rng=Random(1), statistics=parts.statistics,
