@@ -30,7 +30,7 @@ COOKIE: Final = "ledgermq_session"
 _IDLE_S: Final = 1800.0
 _WHOLE_S: Final = 12 * 3600.0
 _SESSIONS_MAX: Final = 200
-# Tries of one address, and of all, in a minute.
+# Wrong tries of one address, and of all, in a minute; those under way count.
 _TRIES_MAX: Final = 5
 _ALL_TRIES_MAX: Final = 60
 _MINUTE_S: Final = 60.0
@@ -152,15 +152,18 @@ class Sessions:
         Raises:
             RequestError: 401 the account is not known so, 429 too many tries, 502 nobody can tell.
         """
-        self._count_try(peer)
+        begun_s = self._count_try(peer)
         credentials = Credentials(access_key=wanted.access_key, secret_key=wanted.secret_key)
         config = replace(self._config, credentials=credentials)
         identity = Identity(self._name_servers, config, self._now_ms)
         try:
             role = await self._prove(identity, wanted.access_key, wanted.cluster)
-        except BaseException:
+        except BaseException as error:
             await identity.close()
+            if not isinstance(error, RequestError) or error.status != 401:
+                self._was_no_guess(peer, begun_s)
             raise
+        self._was_no_guess(peer, begun_s)
         while len(self._sessions) >= _SESSIONS_MAX:
             await self.end(min(self._sessions.values(), key=lambda one: one.used_s))
         now_s = _now_s()
@@ -213,7 +216,8 @@ class Sessions:
             version=__version__,
         )
 
-    def _count_try(self, peer: str) -> None:
+    def _count_try(self, peer: str) -> float:
+        """Counts a try, and tells when it was begun."""
         now_s = _now_s()
         self._tries = {
             address: recent
@@ -233,6 +237,13 @@ class Sessions:
                     headers=(("Retry-After", str(wait_s)),),
                 )
         mine.append(now_s)
+        return now_s
+
+    def _was_no_guess(self, peer: str, begun_s: float) -> None:
+        """Takes a try back: the key was right, or no broker was there that could tell."""
+        mine = self._tries.get(peer, [])
+        if begun_s in mine:
+            mine.remove(begun_s)
 
     async def _prove(self, identity: Identity, access_key: str, cluster: str) -> Role:
         """Returns the role of an account that the brokers know."""

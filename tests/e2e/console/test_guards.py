@@ -11,6 +11,7 @@ import yaml
 from ledgermq.console.routes import ROUTES
 from tests.e2e.console.api_client import Api, Refused
 from tests.e2e.up_cluster import UpCluster
+from tests.free_ports import free_first_port
 from tests.processes import LiveProgram, run_ledgermq
 from tests.waiting import wait_until
 
@@ -202,16 +203,29 @@ def own_console(closed: UpCluster, tmp_path: Path) -> Iterator[Api]:
 
 
 def test_a_wrong_secret_is_refused_and_tries_are_counted(own_console: Api) -> None:
-    for key, secret in ((ADMIN[0], "wrong-secret-1"), ("nobody", "wrong-secret-1")) * 2:
+    for key in (ADMIN[0], "nobody", "nobody", ADMIN[0], "nobody"):
+        # A right one is no guess, and takes back none.
+        assert own_console.sign_in(*ADMIN).signed_in
         with pytest.raises(Refused) as refused:
-            own_console.sign_in(key, secret)
+            own_console.sign_in(key, "wrong-secret-1")
         assert refused.value.status == 401
         assert refused.value.error.message == "access key or secret key is wrong"
-    assert own_console.sign_in(*ADMIN).signed_in
     with pytest.raises(Refused) as refused:
         own_console.sign_in(*ADMIN)
     assert refused.value.status == 429
     assert 0 < int(refused.value.headers["retry-after"]) <= 61
+
+
+def test_tries_that_no_broker_could_judge_lock_nobody_out(tmp_path: Path) -> None:
+    """Who signs in while a cluster starts, or moves its leader, comes in as soon as it can tell."""
+    words = ["console", "-n", f"127.0.0.1:{free_first_port()}", "--listen", "127.0.0.1:0", "--json"]
+    with LiveProgram(words, tmp_path / "console.log") as program:
+        wait_until(lambda: "url" in program.status, what="the console")
+        api = Api(program.status["url"])
+        for _ in range(7):
+            with pytest.raises(Refused) as refused:
+                api.sign_in(*ADMIN)
+            assert refused.value.status == 502
 
 
 def test_a_reader_changes_nothing(own_console: Api) -> None:
