@@ -136,6 +136,7 @@ class MemberState:
     """
 
     __slots__ = (
+        "_lacks_state",
         "_saved",
         "birth",
         "config",
@@ -150,7 +151,9 @@ class MemberState:
         "voted_for",
     )
 
-    def __init__(self, config: Config, hard_state: HardState, recovering: bool) -> None:
+    def __init__(
+        self, config: Config, hard_state: HardState, recovering: bool, *, is_saved: bool = True
+    ) -> None:
         self.config = config
         self.term = hard_state.term
         self.voted_for = hard_state.voted_for
@@ -172,6 +175,10 @@ class MemberState:
         self.is_mixed = False
         # The state as the driver was last told to save it.
         self._saved = hard_state
+        # Nothing is saved yet, and has to be before this member holds an entry: a log without it
+        # is that of a member that has forgotten how it voted. A follower of the first term, which
+        # is 0 under a Java leader, may never have anything to change in it.
+        self._lacks_state = not is_saved
 
     @property
     def timing(self) -> Timing:
@@ -229,14 +236,16 @@ class MemberState:
             self.vote(self.leader_id)
 
     def take_hard_state(self) -> HardState | None:
-        """Hand out term, vote and birth when they are not those saved last."""
+        """Hand out term, vote and birth when they are not those saved last, or none are."""
         saved = self._saved
         if (
             saved.term == self.term
             and saved.voted_for == self.voted_for
             and saved.birth == self.birth
             and saved.has_voted is self.has_voted
+            and not (self._lacks_state and self.leader_id is not None and not self.recovering)
         ):
             return None
+        self._lacks_state = False
         self._saved = HardState(self.term, self.voted_for, self.birth, self.has_voted)
         return self._saved

@@ -98,14 +98,14 @@ class Raft:
             is_new: it holds no entry and no agreed birth, and has voted for nobody: it waits for
                 the birth of its group, or for a leader that brings it.
         """
-        hard_state, is_lost = first_state(hard_state, store)
+        state, is_lost = first_state(hard_state, store)
         recovering = recovering or is_lost
         self.config = config
         self._opening_body = opening_body
         self._segment_bytes = store.segment_bytes
         self._now_ms = now_ms
         self._outbox = Outbox()
-        self._state = MemberState(config, hard_state, recovering)
+        self._state = MemberState(config, state, recovering, is_saved=hard_state is not None)
         self._state.is_new = is_new
         self._log = RaftLog(store, codec, config.recent_bytes_max)
         self._pace = Pace(now_ms)

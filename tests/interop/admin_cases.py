@@ -165,7 +165,8 @@ _CONSUMED: Final = "trackType=CONSUMED,"
 _SETTING: Final = r"[\w.]+ =.*"
 _SETTINGS_DIFFER: Final = "settings that have no effect here are not told, our own are"
 _FIGURE: Final = (
-    r"(?:ADDRESS )?(?:ledger\w+|state\w+|accessAlarm|putLatency\d+|remainHowManyDataToCommit) :.*"
+    r"(?:ADDRESS )?(?:ledger\w+|state\w+|accessAlarm|putLatency\d+|getMessageSizeTotal"
+    r"|remainHowManyDataToCommit) :.*"
 )
 _TIMES: Final = r"(?:ADDRESS )?putMessageDistributeTime :.*"
 _FIGURES_DIFFER: Final = "figures of the ledger are added, times of puts are not counted"

@@ -21,6 +21,21 @@ def test_only_a_change_is_to_be_saved() -> None:
     assert member.take_hard_state() is None
 
 
+def test_who_follows_in_the_first_term_saves_that_it_gave_no_vote() -> None:
+    """Else its log is that of a member that forgot its votes, and it gives none after a start."""
+    member = MemberState(config_of(), HardState(0), recovering=False, is_saved=False)
+    assert member.take_hard_state() is None
+    member.leader_id = "n1"
+    assert member.take_hard_state() == HardState(0)
+    assert member.take_hard_state() is None
+
+
+def test_what_was_lost_is_not_covered_by_what_is_saved_then() -> None:
+    member = MemberState(config_of(), HardState(0), recovering=True, is_saved=False)
+    member.leader_id = "n1"
+    assert member.take_hard_state() is None
+
+
 def test_a_new_term_opens_vote_and_leader() -> None:
     member = state()
     member.vote("n1")
