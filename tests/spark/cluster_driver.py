@@ -31,8 +31,11 @@ STARTS_MAX = 20
 
 def hosts(spark: Any) -> list[list[str]]:
     """Returns host name and working directory of each worker that runs tasks."""
-    found = spark.sparkContext.parallelize(range(8), 8).map(
-        lambda _: (socket.gethostname(), os.getcwd())
+    # Tasks of a barrier begin together: one on each worker, which have a core each.
+    found = (
+        spark.sparkContext.parallelize(range(2), 2)
+        .barrier()
+        .mapPartitions(lambda _: [(socket.gethostname(), os.getcwd())])
     )
     return sorted(list(place) for place in set(found.collect()))
 

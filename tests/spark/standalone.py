@@ -53,6 +53,8 @@ _APPLICATION: Final[Mapping[str, str]] = {
     "spark.driver.extraJavaOptions": _QUICK,
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    # Both workers' cores; the master waits for as many as are told here.
+    "spark.cores.max": "2",
     "spark.executor.extraJavaOptions": _QUICK,
     "spark.ui.enabled": "false",
     "spark.default.parallelism": "2",
