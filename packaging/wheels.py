@@ -84,6 +84,7 @@ def pack_again(sources: Path, epoch_s: int) -> None:
 
     with tempfile.TemporaryDirectory(prefix="ledgermq-sources-") as name:
         top = unpack(sources, Path(name))
+        list_sources(top)
         with (
             open(sources, "wb") as file,
             gzip.GzipFile("", "wb", fileobj=file, mtime=epoch_s) as packed,
@@ -91,6 +92,16 @@ def pack_again(sources: Path, epoch_s: int) -> None:
         ):
             # `add` takes the files of a folder in the order of their names.
             archive.add(top, top.name, filter=neutral)
+
+
+def list_sources(top: Path) -> None:
+    """Has the list of the sources name what is there.
+
+    setuptools adds to the list of its last run, so it tells of that, too.
+    """
+    names = sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())
+    for listed in top.glob("*.egg-info/SOURCES.txt"):
+        listed.write_text("\n".join(names) + "\n")
 
 
 def unpack(sources: Path, folder: Path) -> Path:

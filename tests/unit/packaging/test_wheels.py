@@ -54,3 +54,22 @@ def test_sources_do_not_depend_on_when_and_in_which_order_they_were_made(
         assert {member.mtime for member in members.values()} == {1_600_000_000}
         found = archive.extractfile("product-1/setup.py")
         assert found is not None and found.read() == b"of setup.py"
+
+
+def test_what_an_earlier_build_left_is_not_told(wheels: Any, tmp_path: Path) -> None:
+    """setuptools lists more sources in a tree that was built before."""
+    made = []
+    for number, told in enumerate(("a.py\n", "a.py\nb.py\n")):
+        folder = tmp_path / str(number)
+        sources = packed(folder, ["a.py", "product.egg-info/SOURCES.txt"], 1_700_000_000)
+        listed = folder / "product-1/product.egg-info/SOURCES.txt"
+        listed.write_text(told)
+        with tarfile.open(sources, "w:gz") as archive:
+            archive.add(folder / "product-1", "product-1")
+        wheels.pack_again(sources, 1_700_000_000)
+        made.append(sources.read_bytes())
+    assert made[0] == made[1]
+    with tarfile.open(sources) as archive:
+        member = archive.extractfile("product-1/product.egg-info/SOURCES.txt")
+        assert member is not None
+        assert member.read() == b"a.py\nproduct.egg-info/SOURCES.txt\n"
