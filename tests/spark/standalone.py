@@ -225,7 +225,7 @@ class SparkCluster:
 
     def last_words(self) -> str:
         """The ends of all logs, for the text of a failure."""
-        logs = sorted([*self.folder.glob("*.log"), *self.folder.glob("worker-*/work/*/*/stderr")])
+        logs = sorted([*self.folder.glob("*.log"), *self.folder.glob("worker-*/**/stderr")])
         return "\n".join(f"--- {log}\n{log.read_text(errors='replace')[-2000:]}" for log in logs)
 
     def __enter__(self) -> Self:
