@@ -30,7 +30,7 @@ COOKIE: Final = "ledgermq_session"
 _IDLE_S: Final = 1800.0
 _WHOLE_S: Final = 12 * 3600.0
 _SESSIONS_MAX: Final = 200
-# Wrong tries of one address, and of all, in a minute; those under way count.
+# Tries of one address, and of all, in a minute, but for those that no broker could judge.
 _TRIES_MAX: Final = 5
 _ALL_TRIES_MAX: Final = 60
 _MINUTE_S: Final = 60.0
@@ -163,7 +163,6 @@ class Sessions:
             if not isinstance(error, RequestError) or error.status != 401:
                 self._was_no_guess(peer, begun_s)
             raise
-        self._was_no_guess(peer, begun_s)
         while len(self._sessions) >= _SESSIONS_MAX:
             await self.end(min(self._sessions.values(), key=lambda one: one.used_s))
         now_s = _now_s()
@@ -240,7 +239,9 @@ class Sessions:
         return now_s
 
     def _was_no_guess(self, peer: str, begun_s: float) -> None:
-        """Takes a try back: the key was right, or no broker was there that could tell."""
+        """Takes a try back: no broker was there that could tell. One that let somebody in counts,
+        for each session may end another one.
+        """
         mine = self._tries.get(peer, [])
         if begun_s in mine:
             mine.remove(begun_s)
