@@ -169,6 +169,8 @@ class Leader:
     def find_commit_index(self, commit_index: int) -> int:
         """Tells how far the log is committed by now (Raft 5.4.2)."""
         log = self._log
+        # What retention has removed was committed, though this leader has not counted that far yet.
+        least_index = max(commit_index, log.first_index - 1)
         match_indexes = [log.persisted_index]
         if self._recovering or self._unproven:
             for peer_id, dispatcher in self._dispatchers.items():
@@ -176,7 +178,7 @@ class Leader:
         else:
             match_indexes += [peer.match_index for peer in self._dispatchers.values()]
         found = self._checker.commit_index(
-            match_indexes, commit_index=commit_index, term=self._state.term, term_at=log.term_at
+            match_indexes, commit_index=least_index, term=self._state.term, term_at=log.term_at
         )
         if found > commit_index:
             self._uncommitted_position = log.end_before(found + 1)
