@@ -22,17 +22,19 @@ What `load` finds, and what it says:
     any        damaged            any         VoteStateLostError
 
 Lost never means term 0: the member may have voted in a term it forgot. The driver starts the core
-as recovering then.
+as recovering then. Where the identity is ahead, a save was cut between the two files, and `load`
+ends it: what takes over with currterm alone must not vote again in that term.
 """
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.storage import HardState
-from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.errors import DiskFullError, StoreFormatError, VoteStateLostError
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.dledger.store.marks import CHECKPOINT, DURABLE, START
 from ledgermq.dledger.store.text_file import format_lines, parse_int, parse_lines, seal, unseal
@@ -86,6 +88,7 @@ class VoteFile:
             former = self._load_former()
             if former is not None and former.term > identity.term:
                 raise self._lost(CURRENT_TERM, f"missing, its copy knows term {former.term}")
+            self._end_save(identity)
             return identity
         # Java writes the one and not the other.
         current = replace(current, birth=identity.birth, has_voted=identity.has_voted)
@@ -95,6 +98,8 @@ class VoteFile:
             if identity.voted_for is not None:
                 raise self._lost(CURRENT_TERM, f"two votes in term {identity.term}")
             return current
+        if (current.term, current.voted_for) != (identity.term, identity.voted_for):
+            self._end_save(identity)
         return identity
 
     def save(self, state: HardState) -> None:
@@ -104,7 +109,7 @@ class VoteFile:
             OSError, DiskFullError: the state must not be spoken of.
         """
         self._file_system.make_directory(self._directory)
-        vote, birth = state.voted_for or "", state.birth
+        birth = state.birth
         self._replace(
             IDENTITY,
             seal(
@@ -112,7 +117,7 @@ class VoteFile:
                     "group": self._group,
                     "self_id": self._self_id,
                     "term": str(state.term),
-                    "voted_for": vote,
+                    "voted_for": state.voted_for or "",
                     "has_voted": str(int(state.has_voted)),
                     "birth": birth.group_id if birth is not None else "",
                     "birth_members": ";".join(birth.members) if birth is not None else "",
@@ -120,10 +125,18 @@ class VoteFile:
                 }
             ),
         )
+        self._replace_current(state)
+
+    def _end_save(self, state: HardState) -> None:
+        # This member knows all from the identity, so a full disk does not keep it from a start.
+        with suppress(OSError, DiskFullError):
+            self._replace_current(state)
+
+    def _replace_current(self, state: HardState) -> None:
         former = self._read(CURRENT_TERM)
         if former is not None:
             self._replace(CURRENT_TERM + ".bak", former)
-        lines = format_lines({"voteLeader": vote, "currTerm": str(state.term)})
+        lines = format_lines({"voteLeader": state.voted_for or "", "currTerm": str(state.term)})
         self._replace(CURRENT_TERM, lines)
 
     def _load_identity(self) -> HardState | None:

@@ -6,7 +6,7 @@ import pytest
 
 from ledgermq.dledger.birth import Birth
 from ledgermq.dledger.storage import HardState, VoteStore
-from ledgermq.dledger.store.errors import StoreFormatError, VoteStateLostError
+from ledgermq.dledger.store.errors import DiskFullError, StoreFormatError, VoteStateLostError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.text_file import parse_lines, seal, unseal
 from ledgermq.dledger.store.vote_file import VoteFile
@@ -99,6 +99,7 @@ def test_a_stop_of_java_between_delete_and_rename_is_lost(tmp_path: Path) -> Non
     (tmp_path / "currterm").unlink()
     (tmp_path / "currterm.bak").unlink()
     assert make(tmp_path).load() == HardState(3, "n0")
+    (tmp_path / "currterm").unlink()
     (tmp_path / "currterm.tmp").write_bytes(b"voteLeader=n1\ncurrTerm=7\n")
     with pytest.raises(VoteStateLostError):
         make(tmp_path).load()
@@ -153,6 +154,37 @@ def test_a_stop_while_saving_leaves_the_old_state_or_the_new() -> None:
             VoteFile(disk, "/n0", "n0").save(HardState(4, "n1"))
         disk.restart()
         assert VoteFile(disk, "/n0", "n0").load() in (HardState(3, "n0"), HardState(4, "n1"))
+
+
+@pytest.mark.parametrize("former", [HardState(3, "n0"), None])
+def test_a_save_that_was_cut_is_ended_by_the_next_start(former: HardState | None) -> None:
+    """Java takes over with currterm alone, and would vote a second time in the term before it."""
+    found = set()
+    for count in range(4 if former is not None else 3):
+        disk = new_disk()
+        if former is not None:
+            VoteFile(disk, "/n0", "n0").save(former)
+        stop_after(disk, count)
+        with pytest.raises(MachineStoppedError):
+            VoteFile(disk, "/n0", "n0").save(HardState(4, "n1"))
+        disk.restart()
+        known = VoteFile(disk, "/n0", "n0").load()
+        disk.texts.pop("/n0/identity", None)
+        assert VoteFile(disk, "/n0", "n0").load() == known
+        found.add(known)
+    assert found == {former, HardState(4, "n1")}
+
+
+class _FullDisk(RealFileSystem):
+    def replace(self, path: str, data: bytes) -> None:
+        raise DiskFullError(path, len(data))
+
+
+def test_a_full_disk_lets_a_cut_save_be_loaded(tmp_path: Path) -> None:
+    make(tmp_path).save(HardState(4, "n1"))
+    (tmp_path / "currterm").unlink()
+    assert VoteFile(_FullDisk(), str(tmp_path), "n0").load() == HardState(4, "n1")
+    assert not (tmp_path / "currterm").exists()
 
 
 def test_sealed_lines() -> None:
