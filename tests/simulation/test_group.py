@@ -69,6 +69,8 @@ FINDERS = {
     9954: "a bit that flipped soon after a start passed for a torn write",
     1656: "a bit of the first entry's term flipped, and no entry before it told",
     5935: "a follower answered from a part of the state, before a sweep had told the rest",
+    25102: "a leader removed what it had applied, and then counted what it no longer had",
+    27547: "a save of term and vote was cut between its files, and no start ended it",
     5705: "a leader asked an empty log for what lies before its beginning, without end",
 }
 

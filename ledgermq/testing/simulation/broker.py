@@ -125,6 +125,8 @@ class SimBroker:
         self.on_state_applied: Callable[[int, bytes], None] = _ignore_record
         # Told each record of the state that is proposed.
         self.on_state_proposed: Callable[[bytes], None] = _ignore_body
+        # Told the format that is chosen for a record of the state.
+        self.on_format_chosen: Callable[[int], None] = _ignore_format
         # Whether a client of a group is connected.
         self.is_live: Callable[[str], bool] = _is_live
         # Told when this member begins to serve.
@@ -147,7 +149,7 @@ class SimBroker:
             on_topics_changed=lambda: None,
             on_topic_removed=self.messages.delete_topic,
             sweep_step_bytes=plan.sweep_step_bytes,
-            formats=StateFormats(formats),
+            formats=_TellingFormats(formats, lambda version: self.on_format_chosen(version)),
         )
 
     def _new_proposals(self, refuse: Callable[[Any, int, int, BrokerError], None]) -> Proposals:
@@ -412,6 +414,24 @@ class SimBroker:
 
 def _ignore_offset(header: object, fields: object) -> None:
     """Nobody tells offsets to members that do not lead."""
+
+
+class _TellingFormats(StateFormats):
+    """Formats that tell each choice."""
+
+    def __init__(self, formats: Sequence[Format], on_chosen: Callable[[int], None]) -> None:
+        super().__init__(formats)
+        self._on_chosen = on_chosen
+
+    @property
+    def written(self) -> Format:
+        chosen = super().written
+        self._on_chosen(chosen.version)
+        return chosen
+
+
+def _ignore_format(version: int) -> None:
+    """Nobody listens."""
 
 
 def _ignore_body(body: bytes) -> None:

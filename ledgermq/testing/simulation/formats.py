@@ -1,44 +1,28 @@
 """The statements about programs of different versions, which replace one another.
 
-I42  a leader writes a format only when each member has told its process, last, that it reads it, or
-     when a record of it is committed already; what it proposed may wait for a moment
+I42  a leader chooses a format for a record only when each member has told its process, last, that
+     it reads it, or when a record of it is committed already; the record may wait for the disk then
 I43  a member goes on with no state of which its program does not read a record
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from ledgermq.commitlog import UnreadRecordError
-from ledgermq.dledger.entry import EntrySlice
 from ledgermq.dledger.member_state import Role
 from ledgermq.testing.simulation.invariants import demand
 from ledgermq.testing.simulation.member import SimMember
-from ledgermq.testing.simulation.next_format import NEXT_MARK, NEXT_VERSION
-
-# A proposal is held back for a part of a sweep at most so long, and written in the format of the
-# moment before; and for as long as the disk lets nothing be appended.
-_HELD_MS: Final = 250.0
+from ledgermq.testing.simulation.next_format import NEXT_VERSION
 
 
 class FormatWatch:
     """What each process was told, and what stands in the log."""
 
-    def __init__(
-        self,
-        members: Mapping[str, SimMember],
-        hit: Callable[[str], None],
-        now_ms: Callable[[], float],
-    ) -> None:
+    def __init__(self, members: Mapping[str, SimMember], hit: Callable[[str], None]) -> None:
         """Nothing is written, nobody has met."""
         self._members = members
         self._hit = hit
-        self._now_ms = now_ms
         # What a peer told a process of a member last, by member, process and peer.
         self._told: dict[tuple[str, int, str], int] = {}
-        # When it had told that it reads the next version, and tells so no more.
-        self._lowered_ms: dict[tuple[str, int, str], float] = {}
-        # When a member appended as leader last, and the time before that.
-        self._appended_ms: dict[str, tuple[float, float]] = {}
         # First committed record of the next version.
         self.next_index: int | None = None
         # Members that went back to the former program, and have not run since.
@@ -46,32 +30,19 @@ class FormatWatch:
 
     def on_greeted(self, member_id: str, peer_id: str, reads: int) -> None:
         """A process connected to a peer, which told what it reads."""
-        key = (member_id, self._members[member_id].incarnation, peer_id)
-        if reads < self._told.get(key, 0):
-            self._lowered_ms[key] = self._now_ms()
-        self._told[key] = reads
+        self._told[(member_id, self._members[member_id].incarnation, peer_id)] = reads
 
-    def on_appended(self, member: SimMember, run: EntrySlice) -> None:
-        """I42: a member appends entries, its own if it leads."""
+    def on_chosen(self, member: SimMember, version: int) -> None:
+        """I42: a member has chosen the format of a record that it is about to propose."""
         raft = member.raft
-        is_own = raft is not None and raft.role is Role.LEADER
-        if self.next_index is not None or not is_own:
+        if raft is None or raft.role is not Role.LEADER:
             return
-        now_ms = self._now_ms()
-        last_ms, before_ms = self._appended_ms.get(member.id, (-1.0, -1.0))
-        if last_ms < now_ms:
-            last_ms, before_ms = self._appended_ms[member.id] = now_ms, last_ms
-        if NEXT_MARK not in bytes(run.data):
+        if version < NEXT_VERSION or self.next_index is not None:
             return
-        assert raft is not None
         for peer_id in raft.config.members:
             if peer_id != member.id:
-                key = (member.id, member.incarnation, peer_id)
-                reads = self._told.get(key, 0)
+                reads = self._told.get((member.id, member.incarnation, peer_id), 0)
                 is_known = reads >= NEXT_VERSION
-                # What waited for its turn since before that; nothing was appended meanwhile.
-                held_until_ms = self._lowered_ms.get(key, -_HELD_MS - 1) + _HELD_MS
-                is_known |= before_ms < held_until_ms
                 demand(is_known, "I42 written before all read it", member.id, peer_id, reads)
         self._hit("next format proposed")
 

@@ -117,6 +117,8 @@ class SimMember:
         self.on_state_applied: Callable[[SimMember, int, bytes], None] = _ignore_applied
         # Told each record of the state that its leader proposes.
         self.on_state_proposed: Callable[[SimMember, bytes], None] = _ignore_record
+        # Told the format that its leader chooses for a record of the state.
+        self.on_format_chosen: Callable[[SimMember, int], None] = _ignore_format
         # Whether a client of a group is connected to it.
         self.is_live: Callable[[SimMember, str], bool] = _is_live
         self.on_dropped: Callable[[SimMember], None] = _ignore_stop
@@ -269,6 +271,7 @@ class SimMember:
         broker.on_serving = lambda: self.on_serving(self)
         broker.on_state_applied = lambda index, body: self.on_state_applied(self, index, body)
         broker.on_state_proposed = lambda body: self.on_state_proposed(self, body)
+        broker.on_format_chosen = lambda version: self.on_format_chosen(self, version)
         broker.is_live = lambda group: self.is_live(self, group)
         broker.on_dropped = lambda: self.on_dropped(self)
         broker.on_damage = lambda error: self.on_found(self, error)
@@ -421,6 +424,10 @@ def _ignore_change(what: str, index: int, entries: EntrySlice | None) -> None:
 
 
 def _ignore_applied(member: SimMember, index: int, body: bytes) -> None:
+    """Nobody listens."""
+
+
+def _ignore_format(member: SimMember, version: int) -> None:
     """Nobody listens."""
 
 

@@ -20,7 +20,6 @@ from ledgermq.dledger.member_state import Role
 from ledgermq.dledger.messages import LinkMessage, PushResponse
 from ledgermq.dledger.store.errors import CorruptStoreError
 from ledgermq.dledger.store.opening import RecoveryReport
-from ledgermq.state.formats import FORMATS
 from ledgermq.testing.simulation.admin import Admin
 from ledgermq.testing.simulation.askers import Askers
 from ledgermq.testing.simulation.births import BirthWatch
@@ -76,7 +75,7 @@ class World:
 
         self.network = Network(plan, self.timeline, stream(), self.hit)
         self.members = {member_id: self._new_member(member_id, stream()) for member_id in plan.ids}
-        self.formats = FormatWatch(self.members, self.hit, lambda: self.timeline.now_ms)
+        self.formats = FormatWatch(self.members, self.hit)
         self.tables = TableWatch(self.hit, self.formats)
         self.history = BrokerWatch(self.tables, has_java=bool(plan.java_ids))
         self.service = ServiceWatch(self.members, lambda: self.timeline.now_ms)
@@ -187,6 +186,7 @@ class World:
         member.on_serving = self._on_serving
         member.on_state_applied = self._on_state_applied
         member.on_state_proposed = self.visitors.on_proposed
+        member.on_format_chosen = self.formats.on_chosen
         member.is_live = self.visitors.is_live
         member.on_dropped = check_drop
         member.refuse = refuser(producers, member)
@@ -243,10 +243,7 @@ class World:
 
     def _on_change(self, member: SimMember, what: str, index: int, run: EntrySlice | None) -> None:
         self.raft_watch.on_change(member, what, index, run)
-        if what == "append":
-            if run is not None and member.formats is not FORMATS:
-                self.formats.on_appended(member, run)
-        else:
+        if what != "append":
             self.note(what, f"{member.id} {index}")
             if what == "truncate" and member.raft is not None:
                 self.coverage.on_cut(member.raft)
