@@ -6,6 +6,7 @@
 #   make wheels    what is released: wheels and sources of the broker and of the client, tried out
 #   make release-check   every step of a release but the upload: files made twice, tried, listed
 #   make image     the image, in build/image, from packages of Debian and PyPI alone (root)
+#   make apache-tests   Apache's own module of integration tests, with our brokers (Maven, Java);
 #   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node);
 #                  with CLOSED=1 against clusters with accounts, TLS and a group secret
 #   make simulate  SEEDS (10,000) runs of a simulated group with every fault
@@ -25,7 +26,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth lint \
 	clean console-test console-screenshots \
-	crash-states faults power-cuts soak fuzz spark-cluster
+	apache-tests crash-states faults power-cuts soak fuzz spark-cluster
 
 BIN := .venv/bin
 # What a broker needs is there; so is its bytecode; so is what the tests need.
@@ -120,6 +121,10 @@ interop: $(STAMP)
 	  echo "make interop runs Apache's own clients and needs, besides Python:$$missing" >&2; exit 1; \
 	fi
 	INTEROP_CLOSED=$(CLOSED) $(BIN)/python -m pytest tests/interop -s $(INTEROP_OPTIONS)
+
+# Apache's own module of tests, half an hour on a calm machine. CLASSES names some of them.
+apache-tests: $(STAMP)
+	@$(BIN)/python -m tests.interop.apache_module $(CLASSES)
 
 STATES := 100000
 crash-states: $(STAMP)
