@@ -17,14 +17,12 @@ from ledgermq.dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PeerDialect,
-    TruncateRequest,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
 from ledgermq.dledger.storage import HardState
 from tests.unit.dledger.lab import (
-    SEGMENT_BYTES,
     Lab,
     acked,
     answer_to,
@@ -262,20 +260,6 @@ def test_5_4_2_figure_8_an_old_entry_is_not_committed_by_counting() -> None:
     (frame,) = appends_of(lab.work())
     lab.take(acked(frame))
     assert lab.raft.commit_index == 2
-
-
-def test_what_retention_removed_needs_no_count() -> None:
-    """A leader that does not know yet how far its log is committed removes what it has applied."""
-    lab = Lab([1] * 80, term=1)
-    (frame,) = appends_of(lab.elect())
-    first_index = lab.disk.drop_before(SEGMENT_BYTES)
-    assert (first_index > 0, lab.raft.commit_index) == (True, -1)
-    cuts = [
-        m for m in lab.take(answer_to(frame, 406, end_index=3)) if isinstance(m, TruncateRequest)
-    ]
-    lab.take(answer_to(cuts[0], 200, end_index=first_index - 1))
-    assert lab.raft.role is Role.LEADER
-    assert lab.raft.commit_index == first_index - 1
 
 
 def test_5_4_2_the_record_that_opens_the_term_commits_what_is_older() -> None:
