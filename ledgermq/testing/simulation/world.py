@@ -251,7 +251,8 @@ class World:
 
     def _on_serving(self, member: SimMember) -> None:
         assert member.broker is not None and member.raft is not None
-        known_index = self.raft_watch.known_to(member.raft.term)
+        # The term in which it serves: Raft may have been told of a newer one in the same turn.
+        known_index = self.raft_watch.known_to(member.broker.leadership.term)
         self.tables.on_serving(member.id, member.broker.state, known_index)
         self.faults.on_serving(member)
         self.faults.trigger("serving", member)
