@@ -152,10 +152,14 @@ def test_leader_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
         group.wait_until_all_count()
         first = group.leader()
         group.members[first].kill()
-        second = group.leader()
-        assert second != first
-        with WireClient(group.members[second].address) as client:
-            assert client.send("After", 0, b"x").code == 0
+        assert group.leader() != first
+
+        def is_taken() -> bool:
+            # On a starved machine the two may elect once more.
+            with WireClient(group.members[group.leader()].address) as client:
+                return client.send("After", 0, b"x").code == 0
+
+        wait_until(is_taken, what="a message that the others take")
 
 
 def _leader_with_followers(group: Group) -> tuple[int, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import shutil
 import sys
 import tempfile
@@ -85,26 +86,20 @@ class State:
         return missing
 
 
-def ask_all(address: str, requests: Iterable[tuple[RequestCode, dict[str, Any]]]) -> int:
-    """Sends many requests at once and checks each answer; returns how many there were."""
-    count = 0
+def ask_all(address: str, requests: Iterable[tuple[RequestCode, dict[str, Any]]]) -> str:
+    """Sends many requests at once; returns what the first that was refused was told, or ""."""
+    waiting = iter(requests)
     with WireClient(address, _SLOW_S) as client:
-        waiting = 0
-        for code, fields in requests:
-            client.ask_later(code.value, fields)
-            count += 1
-            waiting += 1
-            if waiting == _PIPELINED:
-                _read_answers(client, waiting)
-                waiting = 0
-        _read_answers(client, waiting)
-    return count
-
-
-def _read_answers(client: WireClient, count: int) -> None:
-    for _ in range(count):
-        answer = client.read()
-        assert answer is not None and answer.code == 0, answer
+        while some := list(itertools.islice(waiting, _PIPELINED)):
+            for code, fields in some:
+                client.ask_later(code.value, fields)
+            for _ in some:
+                answer = client.read()
+                if answer is None:
+                    return "the connection was closed"
+                if answer.code != 0:
+                    return f"{answer.code} {answer.remark}"
+    return ""
 
 
 class Play:
@@ -146,7 +141,15 @@ class Play:
         return self._group.programs[self._group.leader()].address
 
     def _make(self) -> None:
-        ask_all(self._address(), self._state.requests())
+        """Asks for all of it, and for all again where the leadership moved meanwhile."""
+        refusals: list[str] = []
+
+        def is_made() -> bool:
+            refusal = ask_all(self._address(), self._state.requests())
+            refusals.append(refusal)
+            return not refusal
+
+        wait_until(is_made, what="the state", deadline_s=_SLOW_S, detail=lambda: str(refusals[-3:]))
 
     def _all_know(self) -> None:
         """Every member knows all; a follower hears of the last changes with the next heart beat."""
@@ -176,9 +179,26 @@ class Play:
             file.unlink()
 
     def _fill(self, count: int) -> None:
-        with WireClient(self._address(), _SLOW_S) as client:
-            for _ in range(count):
-                assert client.send(FILL, 0, b"x" * FILL_BYTES).code == 0
+        """Sends to whoever leads: on a starved machine the leadership may move meanwhile."""
+        taken, refusal = 0, ""
+
+        def are_taken() -> bool:
+            nonlocal taken, refusal
+            with WireClient(self._address(), _SLOW_S) as client:
+                while taken < count:
+                    answer = client.send(FILL, 0, b"x" * FILL_BYTES)
+                    if answer.code != 0:
+                        refusal = f"{answer.code} {answer.remark}"
+                        return False
+                    taken += 1
+            return True
+
+        wait_until(
+            are_taken,
+            what=f"{count} messages",
+            deadline_s=_SLOW_S,
+            detail=lambda: f"of which {taken} are taken: {refusal}",
+        )
 
     def _restart_all(self) -> None:
         for name in MEMBERS:
