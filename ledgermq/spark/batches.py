@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from ledgermq.client import MessageQueue
 from ledgermq.protocol import properties as names
@@ -23,6 +23,9 @@ from ledgermq.spark.record_columns import (
     is_one_of,
     record_starts,
 )
+from ledgermq.spark.schema import VALUE, VALUE_COLUMNS
+from ledgermq.spark.values.columns import BodyReader
+from ledgermq.spark.values.schemas import ValuePlan
 
 # In whose name brokers answer when the user gives no group.
 DEFAULT_GROUP: Final = "ledgermq_spark"
@@ -57,13 +60,19 @@ _MAKERS: Final[dict[str, Callable[[RecordColumns, Any], Any]]] = {
 }
 
 
-def to_batch(records: RecordColumns, schema: Any, constants: Mapping[str, str | None]) -> Any:
+def to_batch(
+    records: RecordColumns,
+    schema: Any,
+    constants: Mapping[str, str | None],
+    values: tuple[Any, Any] | None = None,
+) -> Any:
     """Returns records as a batch.
 
     Args:
         records: the rows.
         schema: the Arrow schema; its columns are made, no others.
         constants: texts of columns that are the same in each row.
+        values: the values and their errors, where the schema has them.
 
     Raises:
         CorruptDataError: a body cannot be decompressed.
@@ -73,22 +82,30 @@ def to_batch(records: RecordColumns, schema: Any, constants: Mapping[str, str | 
         if field.name in constants:
             value = pa.scalar(constants[field.name], pa.string())
             arrays.append(pa.repeat(value, len(records)))
+        elif field.name in VALUE_COLUMNS:
+            assert values is not None, "a schema with values is read with a plan for them"
+            arrays.append(values[VALUE_COLUMNS.index(field.name)])
         else:
             arrays.append(_MAKERS[field.name](records, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def range_batches(wanted: QueueRange, options: ReadOptions, schema: Any) -> Iterator[Any]:
+def range_batches(
+    wanted: QueueRange, options: ReadOptions, schema: Any, plan: ValuePlan | None = None
+) -> Iterator[Any]:
     """Reads a range of a queue; opens its own connections and closes them.
 
     Args:
         wanted: the range.
         options: of the read.
         schema: the Arrow schema of the batches.
+        plan: how values are decoded; None: there are none.
 
     Raises:
         SparkSourceError: the range cannot be read whole.
     """
+    has_values = any(name in VALUE_COLUMNS for name in schema.names)
+    reader = BodyReader(plan) if plan is not None and has_values else None
     constants = {"topic": wanted.topic, "brokerName": wanted.broker_name}
     with Cluster(options.name_servers, options.timeout_s, options.access) as cluster:
         pull = RangePull(
@@ -104,8 +121,31 @@ def range_batches(wanted: QueueRange, options: ReadOptions, schema: Any) -> Iter
             mask = row_mask(records, options)
             if mask is not None:
                 records = records.select(mask)
-            if len(records):
+            if len(records) and reader is None:
                 yield to_batch(records, schema, constants)
+            elif len(records) and reader is not None:
+                yield from _with_values(wanted, records, schema, constants, reader)
+
+
+def _namer(wanted: QueueRange, offsets: Int64s) -> Callable[[int], str]:
+    """Returns what names a row in an error."""
+    return lambda row: f"{queue_name(wanted.queue)} at {offsets[row]}"
+
+
+def _with_values(
+    wanted: QueueRange,
+    records: RecordColumns,
+    schema: Any,
+    constants: Mapping[str, str | None],
+    reader: BodyReader,
+) -> Iterator[Any]:
+    """Yields records as batches with values, of as many rows as the reader allows."""
+    rows = np.arange(len(records))
+    kind = arrow_schema(StructType([StructField(VALUE, reader.spark_type)])).field(0).type
+    for first in range(0, len(records), reader.rows_max):
+        part = records.select((rows >= first) & (rows < first + reader.rows_max))
+        values = reader.columns(part.bodies, kind, _namer(wanted, part.queue_offsets))
+        yield to_batch(part, schema, constants, values)
 
 
 def mean_record_bytes(

@@ -133,3 +133,44 @@ class RowError(SparkSourceError):
 
     def __str__(self) -> str:
         return f"row {self.row} is no message: {self.reason}"
+
+
+class ValueSchemaError(SparkSourceError):
+    """The schema of values cannot be used."""
+
+    def __init__(self, schema: str, reason: str) -> None:
+        super().__init__(schema, reason)
+        # A file, or a subject or id of a registry.
+        self.schema = schema
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"schema {self.schema}: {self.reason}"
+
+
+class MissingPackageError(SparkSourceError):
+    """A format of values needs a package that is not installed where it is used."""
+
+    def __init__(self, value_format: str, package: str) -> None:
+        super().__init__(value_format, package)
+        self.value_format = value_format
+        self.package = package
+
+    def __str__(self) -> str:
+        return (
+            f"value.format={self.value_format} needs the package {self.package}, on the driver and"
+            " on every worker: pip install 'ledgermq[values]'"
+        )
+
+
+class BodyError(SparkSourceError):
+    """A body is no value of the schema, and the read was told to fail then."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        # Queue and offset.
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.place}: the body is no value: {self.reason}; value.errors is 'fail'"

@@ -13,6 +13,9 @@ from typing import Any, Final, NamedTuple
 from ledgermq.client import Message
 from ledgermq.protocol import properties as names
 from ledgermq.spark.errors import RowError
+from ledgermq.spark.schema import VALUE
+from ledgermq.spark.values.limits import BadValueError
+from ledgermq.spark.values.rows import BodyWriter
 
 # Of one delivery, not of the message.
 LEFT_OUT: Final = names.OF_A_DELIVERY | {names.UNIQUE_KEY}
@@ -69,6 +72,20 @@ def _digest(message: Message, queue_key: str | None) -> bytes:
     return digest.digest()
 
 
+def _body(content: Any, encoder: BodyWriter | None) -> bytes:
+    """Returns what is sent of a row's body or value.
+
+    Raises:
+        BadValueError: there is none, or it cannot be encoded.
+    """
+    if content is None:
+        raise BadValueError("its body is null" if encoder is None else "its value is null")
+    if encoder is not None:
+        return encoder.encode(content)
+    body: bytes = content.encode() if isinstance(content, str) else content
+    return body
+
+
 class RowMessage(NamedTuple):
     """A row, ready to be sent."""
 
@@ -78,7 +95,12 @@ class RowMessage(NamedTuple):
 
 
 def messages_of(
-    batch: Any, topic: str | None, row_id_property: str, row_names: RowNames, first_row: int
+    batch: Any,
+    topic: str | None,
+    row_id_property: str,
+    row_names: RowNames,
+    first_row: int,
+    encoder: BodyWriter | None = None,
 ) -> Iterator[RowMessage]:
     """Yields the messages of a record batch, in the order of its rows.
 
@@ -88,9 +110,10 @@ def messages_of(
         row_id_property: the property that holds the row's id.
         row_names: names the rows of the task that bring no id of their own.
         first_row: position of the batch's first row in its task.
+        encoder: makes bodies of the column `value`; None: there is a column `body`.
 
     Raises:
-        RowError: a row has no topic or no body.
+        RowError: a row has no topic or no body, or its value cannot be encoded.
     """
     count = batch.num_rows
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
@@ -101,13 +124,16 @@ def messages_of(
     properties = columns.get("properties", nothing)
     queue_keys = columns.get("queueKey", nothing)
     row_ids = columns.get("rowId", nothing)
-    for i, body in enumerate(columns["body"]):
+    for i, content in enumerate(columns["body" if encoder is None else VALUE]):
         row_topic = topics[i] or topic
         if row_topic is None:
             where = row_ids[i] or row_names.place(first_row + i)
             raise RowError(where, "it has no topic, and the option topic is not set")
-        if body is None:
-            raise RowError(row_ids[i] or row_names.place(first_row + i), "its body is null")
+        try:
+            body = _body(content, encoder)
+        except BadValueError as error:
+            where = row_ids[i] or row_names.place(first_row + i)
+            raise RowError(where, str(error)) from error
         given = {name: value for name, value in properties[i] or () if name not in LEFT_OUT}
         from_block = (given.pop(names.KEYS, None), given.pop(names.TAGS, None))
         # Of a write before this one.
@@ -115,7 +141,7 @@ def messages_of(
         given = {name: value for name, value in given.items() if value}
         message = Message(
             row_topic,
-            body.encode() if isinstance(body, str) else body,
+            body,
             keys=(keys[i] if "keys" in columns else from_block[0]) or "",
             tags=(tags[i] if "tags" in columns else from_block[1]) or "",
             properties=given,

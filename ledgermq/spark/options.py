@@ -8,7 +8,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ledgermq.client import MessageQueue
 from ledgermq.spark.access import ACCESS_OPTIONS, Access, access_of
@@ -26,13 +26,25 @@ from ledgermq.spark.option_table import (
     word,
     words,
 )
-from ledgermq.spark.schema import COLUMN_NAMES, chosen_columns
+from ledgermq.spark.schema import COLUMN_NAMES, VALUE_COLUMNS, chosen_columns
+from ledgermq.spark.values.value_options import (
+    READ_VALUE_OPTIONS,
+    WRITE_VALUE_OPTIONS,
+    ValueOptions,
+    value_options,
+)
 
 _COUNT_MAX: Final = 2**53
 # The largest frame holds this much.
 _FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 _NAME_SERVER: Final = Option(addresses, "host:port;host:port", is_required=True)
 COLUMNS_OPTION: Final = Option(chosen_columns, f"some of {', '.join(COLUMN_NAMES)}", COLUMN_NAMES)
+# Of a source that has values, too.
+_ANY_COLUMNS: Final = Option(
+    lambda text: chosen_columns(text, VALUE_COLUMNS),
+    f"{COLUMNS_OPTION.allowed}, with value.format also value and value_error",
+    COLUMN_NAMES,
+)
 _OFFSETS_ALLOWED: Final = f"earliest, latest, or JSON {FORM}"
 
 _READ: Final[Mapping[str, Option]] = {
@@ -47,14 +59,17 @@ _READ: Final[Mapping[str, Option]] = {
     "minPartitions": Option(whole_number(1, 100_000), "1 to 100000", 0),
     "tags": Option(word, "tags with || between, such as A || B"),
     "keys": Option(words, "keys with commas between"),
-    "columns": COLUMNS_OPTION,
+    "columns": _ANY_COLUMNS,
     "failOnDataLoss": Option(truth, "true or false", True),
     "groupId": Option(word, "the name of a consumer group"),
     "fetchBytes": Option(
         whole_number(16_384, _FETCH_BYTES_MAX), f"16384 to {_FETCH_BYTES_MAX}", 4 * 1024 * 1024
     ),
     "readTimeoutMs": Option(whole_number(100, 3_600_000), "100 to 3600000", 30_000),
+    **READ_VALUE_OPTIONS,
 }
+# What decides the columns of a read, before it is known whether it is a stream.
+_OF_COLUMNS: Final = frozenset(("topic", "topics", "columns", "readTimeoutMs", *READ_VALUE_OPTIONS))
 _BATCH_READ: Final[Mapping[str, Option]] = {
     **_READ,
     "endingOffsets": Option(read_offsets, _OFFSETS_ALLOWED),
@@ -74,6 +89,7 @@ _WRITE: Final[Mapping[str, Option]] = {
     "rowIdProperty": Option(word, "the name of a property", "SPARK_ROW_ID"),
     "sendTimeoutMs": Option(whole_number(100, 86_400_000), "100 to 86400000", 60_000),
     "rowsPerSecond": Option(whole_number(1, _COUNT_MAX), "1 or more, for each task"),
+    **WRITE_VALUE_OPTIONS,
 }
 
 
@@ -111,6 +127,7 @@ class ReadOptions:
     # None: all there is.
     rows_per_trigger: int | None
     bytes_per_trigger: int | None
+    value: ValueOptions = ValueOptions()
 
     @property
     def name_server(self) -> str:
@@ -131,6 +148,7 @@ class WriteOptions:
     timeout_s: float
     # Of each task; None: as fast as it goes.
     rows_per_second: int | None
+    value: ValueOptions = ValueOptions()
 
 
 def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
@@ -140,10 +158,12 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         OptionError: one is unknown, missing, not allowed, or contradicts another.
     """
     values = read_table(given, _STREAM_READ if is_stream else _BATCH_READ)
+    topics = _topics(values)
+    value = value_options(values, topics, is_write=False)
     return ReadOptions(
         name_servers=values["nameServer"],
         access=access_of(values),
-        topics=_topics(values),
+        topics=topics,
         topic_pattern=values["topicPattern"] or "",
         starting_offsets=_bound(values, "starting", "latest" if is_stream else "earliest"),
         ending_offsets="latest" if is_stream else _bound(values, "ending", "latest"),
@@ -153,7 +173,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         min_partitions=values["minPartitions"],
         tags=_tags(values["tags"]),
         keys=frozenset(values["keys"] or ()),
-        columns=values["columns"],
+        columns=_columns(values, value),
         fails_on_data_loss=values["failOnDataLoss"],
         group=values["groupId"],
         fetch_bytes=values["fetchBytes"],
@@ -161,7 +181,40 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         is_pushdown_on=values.get("filterPushdown", False),
         rows_per_trigger=values.get("maxRowsPerTrigger"),
         bytes_per_trigger=values.get("maxBytesPerTrigger"),
+        value=value,
     )
+
+
+class ColumnOptions(NamedTuple):
+    """What decides the columns of a read."""
+
+    columns: tuple[str, ...]
+    value: ValueOptions
+    # How long a registry may be gone.
+    timeout_s: float
+
+
+def column_options(given: Mapping[str, str]) -> ColumnOptions:
+    """Returns what decides the columns, before all else is known of a read.
+
+    Raises:
+        OptionError: one of these is not allowed, or contradicts another.
+    """
+    names = {name.lower() for name in _OF_COLUMNS}
+    chosen = {key: text for key, text in given.items() if key.lower() in names}
+    values = read_table(chosen, {name: _READ[name] for name in _READ if name in _OF_COLUMNS})
+    topics = values["topic"] or values["topics"] or ()
+    value = value_options(values, topics, is_write=False)
+    return ColumnOptions(_columns(values, value), value, values["readTimeoutMs"] / 1000)
+
+
+def _columns(values: Mapping[str, Any], value: ValueOptions) -> tuple[str, ...]:
+    """The columns that are chosen; values and their errors are, where none of both is named."""
+    columns: tuple[str, ...] = values["columns"]
+    are_named = any(name in VALUE_COLUMNS for name in columns)
+    if are_named and not value.is_typed:
+        raise OptionError("columns", ",".join(columns), "value only with another value.format")
+    return columns if are_named or not value.is_typed else (*columns, *VALUE_COLUMNS)
 
 
 def column_option(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -182,14 +235,16 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         OptionError: one is unknown, missing or not allowed.
     """
     values = read_table(given, _WRITE)
+    topic = values["topic"]
     return WriteOptions(
         name_servers=values["nameServer"],
         access=access_of(values),
-        topic=values["topic"],
+        topic=topic,
         producer_group=values["producerGroup"],
         row_id_property=values["rowIdProperty"],
         timeout_s=values["sendTimeoutMs"] / 1000,
         rows_per_second=values["rowsPerSecond"],
+        value=value_options(values, (topic,) if topic else (), is_write=True),
     )
 
 

@@ -26,18 +26,22 @@ from ledgermq.spark.options import ReadOptions, with_tags
 from ledgermq.spark.partitions import QueueRange, split
 from ledgermq.spark.planning import end_offsets, find_queues, start_offsets
 from ledgermq.spark.schema import check_read_schema
+from ledgermq.spark.values.schemas import ValuePlan
 
 
 class RangeReader(DataSourceReader):
     """Reads topics from a start to an end; holds nothing open."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: ReadOptions, schema: StructType, plan: ValuePlan | None = None
+    ) -> None:
         """Takes what the read is told.
 
         Raises:
             RowSchemaError: the schema is not one of messages.
         """
-        check_read_schema(schema)
+        check_read_schema(schema, None if plan is None else plan.spark_type)
+        self._plan = plan
         self._options = options
         self._schema = schema
 
@@ -71,7 +75,9 @@ class RangeReader(DataSourceReader):
             SparkSourceError: it cannot be read whole.
         """
         if isinstance(partition, QueueRange):
-            yield from range_batches(partition, self._options, arrow_schema(self._schema))
+            yield from range_batches(
+                partition, self._options, arrow_schema(self._schema), self._plan
+            )
 
 
 # Which part of a range a comparison of queueOffset leaves: from the offset to (start, end).
@@ -92,9 +98,11 @@ class FilteringReader(RangeReader):
     need not rise, and a search by time could miss rows.
     """
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: ReadOptions, schema: StructType, plan: ValuePlan | None = None
+    ) -> None:
         """Takes what the read is told; see RangeReader."""
-        super().__init__(options, schema)
+        super().__init__(options, schema, plan)
         # Column -> what it may be.
         self._wanted: dict[str, set[Any]] = {}
         self._first_offset = 0

@@ -200,7 +200,7 @@ class RecordColumns:
         """Returns the bytes, and where in them each body begins and ends, as it is stored."""
         return memoryview(self._data), self._body_at.tolist(), self._body_end.tolist()
 
-    @property
+    @cached_property
     def bodies(self) -> Any:
         """Bodies as they were sent, as Arrow bytes.
 

@@ -44,6 +44,12 @@ COLUMNS: Final[Mapping[str, DataType]] = {
     "reconsumeTimes": IntegerType(),
 }
 COLUMN_NAMES: Final = tuple(COLUMNS)
+# What a body says, and why it says nothing; only where the option `value.format` is set.
+VALUE: Final = "value"
+VALUE_ERROR: Final = "value_error"
+VALUE_COLUMNS: Final = (VALUE, VALUE_ERROR)
+# By the column of what is sent, for errors.
+_CONTENT_TYPES: Final = {"body": "binary or string", VALUE: "of the type of value.format"}
 
 # What a row to be sent may have; each with the types that it may have.
 _WRITABLE: Final[Mapping[str, tuple[DataType, ...]]] = {
@@ -59,15 +65,19 @@ _WRITABLE: Final[Mapping[str, tuple[DataType, ...]]] = {
 }
 
 
-def chosen_columns(text: str) -> tuple[str, ...]:
+def chosen_columns(text: str, others: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Reads the value of the option `columns`: names in any case, or ``all``.
+
+    Args:
+        text: of the option.
+        others: columns that may be named besides those of a message; ``all`` leaves them out.
 
     Raises:
         ValueError: there is no such column.
     """
     if text.lower() == "all":
         return COLUMN_NAMES
-    by_lower = {name.lower(): name for name in COLUMNS}
+    by_lower = {name.lower(): name for name in (*COLUMN_NAMES, *others)}
     try:
         found = [by_lower[part.strip().lower()] for part in text.split(",")]
     except KeyError as error:
@@ -75,41 +85,67 @@ def chosen_columns(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def message_schema(columns: tuple[str, ...]) -> StructType:
-    """Returns the schema of a read of some columns."""
-    return StructType([StructField(name, COLUMNS[name]) for name in columns])
+def message_schema(columns: tuple[str, ...], value: DataType | None = None) -> StructType:
+    """Returns the schema of a read of some columns.
+
+    Args:
+        columns: their names.
+        value: the type of values; None when there is no such column.
+    """
+    types = _types(value)
+    return StructType([StructField(name, types[name]) for name in columns])
 
 
-def check_read_schema(schema: StructType) -> None:
+def check_read_schema(schema: StructType, value: DataType | None = None) -> None:
     """Checks the schema that a read is to give.
+
+    Args:
+        schema: of the read.
+        value: the type of values; None when there is no such column.
 
     Raises:
         RowSchemaError: a column is none of a message's, or has another type.
     """
+    types = _types(value)
     for field in schema.fields:
-        expected = COLUMNS.get(field.name)
+        expected = types.get(field.name)
         if expected is None:
-            raise RowSchemaError(field.name, "unknown", ", ".join(COLUMNS))
+            raise RowSchemaError(field.name, "unknown", ", ".join(types))
         if field.dataType != expected:
             raise RowSchemaError(field.name, field.dataType.simpleString(), expected.simpleString())
 
 
-def check_write_schema(schema: StructType, *, has_topic_option: bool) -> None:
+def _types(value: DataType | None) -> Mapping[str, DataType]:
+    if value is None:
+        return COLUMNS
+    return {**COLUMNS, VALUE: value, VALUE_ERROR: StringType()}
+
+
+def check_write_schema(schema: StructType, *, has_topic_option: bool, content: str) -> None:
     """Checks the columns of the rows that are to be sent.
+
+    Args:
+        schema: of the rows.
+        has_topic_option: whether rows need no topic of their own.
+        content: the column of what is sent, `body` or `value`; the type of values is not looked
+            at here.
 
     Raises:
         RowSchemaError: a column is unknown, missing, or has a type that it may not have.
     """
+    known = [content if name == "body" else name for name in _WRITABLE]
     for field in schema.fields:
-        allowed = _WRITABLE.get(field.name)
-        if allowed is None:
-            raise RowSchemaError(field.name, "unknown", ", ".join(_WRITABLE))
+        if field.name not in known:
+            raise RowSchemaError(field.name, "unknown", ", ".join(known))
+        if field.name == VALUE:
+            continue
+        allowed = _WRITABLE[field.name]
         found = field.dataType.simpleString()
         if found not in [kind.simpleString() for kind in allowed]:
             names = " or ".join(kind.simpleString() for kind in allowed)
             raise RowSchemaError(field.name, found, names)
     names_found = schema.fieldNames()
-    if "body" not in names_found:
-        raise RowSchemaError("body", "missing", "binary or string")
+    if content not in names_found:
+        raise RowSchemaError(content, "missing", _CONTENT_TYPES[content])
     if "topic" not in names_found and not has_topic_option:
         raise RowSchemaError("topic", "missing", "a column topic, or the option topic")

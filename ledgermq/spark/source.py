@@ -15,10 +15,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ledgermq.spark.options import column_option, read_options, write_options
+from ledgermq.spark.options import column_options, read_options, write_options
 from ledgermq.spark.reader import FilteringReader, RangeReader
 from ledgermq.spark.schema import message_schema
 from ledgermq.spark.stream_reader import TopicStreamReader
+from ledgermq.spark.values.schemas import plan_values
 from ledgermq.spark.writer import RowWriter, StreamRowWriter, check_write
 
 
@@ -31,28 +32,34 @@ class RocketMQDataSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The columns that the option `columns` chooses."""
-        return message_schema(column_option(self.options))
+        """The columns that the option `columns` chooses; a schema of values is looked up."""
+        columns, value, timeout_s = column_options(self.options)
+        plan = plan_values(value, timeout_s)
+        return message_schema(columns, None if plan is None else plan.spark_type)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         options = read_options(self.options, is_stream=False)
+        plan = plan_values(options.value, options.timeout_s)
         if options.is_pushdown_on:
-            return FilteringReader(options, schema)
-        return RangeReader(options, schema)
+            return FilteringReader(options, schema, plan)
+        return RangeReader(options, schema, plan)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        return TopicStreamReader(read_options(self.options, is_stream=True), schema)
+        options = read_options(self.options, is_stream=True)
+        return TopicStreamReader(options, schema, plan_values(options.value, options.timeout_s))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write."""
         options = write_options(self.options)
-        check_write(schema, options, overwrite=overwrite)
-        return RowWriter(options)
+        plan = plan_values(options.value, options.timeout_s)
+        check_write(schema, options, plan, overwrite=overwrite)
+        return RowWriter(options, schema, plan)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming write."""
         options = write_options(self.options)
-        check_write(schema, options, overwrite=overwrite)
-        return StreamRowWriter(options)
+        plan = plan_values(options.value, options.timeout_s)
+        check_write(schema, options, plan, overwrite=overwrite)
+        return StreamRowWriter(options, schema, plan)

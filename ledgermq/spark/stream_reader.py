@@ -34,6 +34,7 @@ from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import QueueRange, queue_name, split
 from ledgermq.spark.planning import find_queues, start_offsets
 from ledgermq.spark.schema import check_read_schema
+from ledgermq.spark.values.schemas import ValuePlan
 
 # Marks the end of a batch that only says where a query begins.
 _IS_START: Final = "is_start"
@@ -42,13 +43,16 @@ _IS_START: Final = "is_start"
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as a stream; connections are opened when they are needed, on the driver."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: ReadOptions, schema: StructType, plan: ValuePlan | None = None
+    ) -> None:
         """Takes what the read is told.
 
         Raises:
             RowSchemaError: the schema is not one of messages.
         """
-        check_read_schema(schema)
+        check_read_schema(schema, None if plan is None else plan.spark_type)
+        self._plan = plan
         self._options = options
         self._schema = schema
         self._cluster = Cluster(options.name_servers, options.timeout_s, options.access)
@@ -133,7 +137,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SparkSourceError: it cannot be read whole.
         """
         if isinstance(partition, QueueRange):
-            yield from range_batches(partition, self._options, arrow_schema(self._schema))
+            yield from range_batches(
+                partition, self._options, arrow_schema(self._schema), self._plan
+            )
 
     def commit(self, end: dict[str, Any]) -> None:
         """Publishes the progress of the query as offsets of the group, when it has one."""

@@ -26,7 +26,9 @@ from ledgermq.client import ClientError, MessageError, Producer, ProducerConfig
 from ledgermq.spark.errors import ClusterError, OptionError, RowError
 from ledgermq.spark.message_rows import RowNames, messages_of
 from ledgermq.spark.options import WriteOptions
-from ledgermq.spark.schema import check_write_schema
+from ledgermq.spark.schema import VALUE, check_write_schema
+from ledgermq.spark.values.rows import BodyWriter, check_value_column
+from ledgermq.spark.values.schemas import ValuePlan
 
 # How Spark tells a task which query and batch it belongs to.
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -42,8 +44,16 @@ class SentRows(WriterCommitMessage):
     count: int
 
 
-def check_write(schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
+def check_write(
+    schema: StructType, options: WriteOptions, plan: ValuePlan | None, *, overwrite: bool
+) -> None:
     """Checks what a write is told before anything is sent.
+
+    Args:
+        schema: of the rows.
+        options: of the write.
+        plan: how values are encoded; None: rows have bodies.
+        overwrite: whether it is to replace what the topic holds.
 
     Raises:
         OptionError: it is to replace what a topic holds.
@@ -51,15 +61,36 @@ def check_write(schema: StructType, options: WriteOptions, *, overwrite: bool) -
     """
     if overwrite:
         raise OptionError("mode", "overwrite", "append: a topic cannot be replaced")
-    check_write_schema(schema, has_topic_option=options.topic is not None)
+    content = "body" if plan is None else VALUE
+    check_write_schema(schema, has_topic_option=options.topic is not None, content=content)
+    if plan is not None:
+        check_value_column(plan, schema[VALUE].dataType)
+
+
+@dataclass(slots=True, frozen=True)
+class Contents:
+    """What of a row is sent, and how that becomes a body; it travels to the tasks."""
+
+    schema: StructType
+    # None: a row has its body.
+    plan: ValuePlan | None
+
+    def encoder(self) -> BodyWriter | None:
+        """Returns what encodes values; None where a row has its body."""
+        if self.plan is None:
+            return None
+        return BodyWriter(self.plan, self.schema[VALUE].dataType)
 
 
 class RowWriter(DataSourceArrowWriter):
     """A batch write."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(
+        self, options: WriteOptions, schema: StructType, plan: ValuePlan | None = None
+    ) -> None:
         """Gives the write its id; made once, on the driver."""
         self._options = options
+        self._contents = Contents(schema, plan)
         self._write_id = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[Any]) -> SentRows:
@@ -70,15 +101,18 @@ class RowWriter(DataSourceArrowWriter):
             ClusterError: a message was not acknowledged in time.
         """
         prefix = f"{self._write_id}-{_task().partitionId()}"
-        return SentRows(asyncio.run(_send(iterator, self._options, prefix)))
+        return SentRows(asyncio.run(_send(iterator, self._options, self._contents, prefix)))
 
 
 class StreamRowWriter(DataSourceStreamArrowWriter):
     """A streaming write."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(
+        self, options: WriteOptions, schema: StructType, plan: ValuePlan | None = None
+    ) -> None:
         """Takes what the write is told."""
         self._options = options
+        self._contents = Contents(schema, plan)
 
     def write(self, iterator: Iterator[Any]) -> SentRows:
         """Sends the rows of one task of a micro-batch.
@@ -90,7 +124,7 @@ class StreamRowWriter(DataSourceStreamArrowWriter):
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         prefix = f"{query}-{batch}-{task.partitionId()}"
-        return SentRows(asyncio.run(_send(iterator, self._options, prefix)))
+        return SentRows(asyncio.run(_send(iterator, self._options, self._contents, prefix)))
 
 
 def _task() -> TaskContext:
@@ -99,7 +133,9 @@ def _task() -> TaskContext:
     return task
 
 
-async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -> int:
+async def _send(
+    batches: Iterator[Any], options: WriteOptions, contents: Contents, id_prefix: str
+) -> int:
     """Sends all rows and returns their number.
 
     Nothing is on its way while Spark makes the next batch: the loop stands still then. A row that
@@ -107,7 +143,7 @@ async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -
     """
     name_servers = ";".join(options.name_servers)
     config = ProducerConfig(client=options.access.client_config(), timeout_s=options.timeout_s)
-    row_names = RowNames(id_prefix)
+    row_names, encoder = RowNames(id_prefix), contents.encoder()
     count, started_s = 0, time.monotonic()
     pace_rows = max(1, (options.rows_per_second or 0) // _PACES_PER_SECOND)
     sends: deque[asyncio.Future[Any]] = deque()
@@ -115,7 +151,7 @@ async def _send(batches: Iterator[Any], options: WriteOptions, id_prefix: str) -
         async with Producer(name_servers, options.producer_group, config=config) as producer:
             for batch in batches:
                 for row in messages_of(
-                    batch, options.topic, options.row_id_property, row_names, count
+                    batch, options.topic, options.row_id_property, row_names, count, encoder
                 ):
                     place = row_names.place(count)
                     sends.append(await _submit(producer, row.message, row.queue_key, place))

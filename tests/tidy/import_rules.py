@@ -295,6 +295,12 @@ ROOMS: dict[str, Room] = {
         packages=frozenset({"pyspark", "pyarrow", "numpy", "yaml"}),
         banned=frozenset(),
     ),
+    # Of the extra ledgermq[values], each loaded when its format is first used.
+    "spark.values": Room(
+        rooms=frozenset({"spark"}),
+        packages=frozenset({"pyspark", "pyarrow", "fastavro", "google", "msgspec"}),
+        banned=_THREADS | _NETWORK,
+    ),
     "testing": Room(
         rooms=BROKER_STATE
         | {"state", "broker", "broker.config", "broker.service"}
