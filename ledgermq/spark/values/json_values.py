@@ -173,9 +173,10 @@ def _integer(value: Any) -> int:
     if isinstance(value, int):
         return value
     # 7.0 is an integer to JSON Schema.
-    if abs(value) > _EXACT_MAX or value != int(value):
+    exact = Decimal(value)
+    if abs(exact) > _EXACT_MAX or exact != int(exact):
         raise ValueError
-    return int(value)
+    return int(exact)
 
 
 def _float(value: Any) -> float:
