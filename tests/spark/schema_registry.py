@@ -9,7 +9,7 @@ import contextlib
 import json
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -41,7 +41,11 @@ class SchemaRegistry:
     body: bytes | None = None
 
     def register(
-        self, subject: str, schema: object, kind: str = "AVRO", references: object = ()
+        self,
+        subject: str,
+        schema: object,
+        kind: str = "AVRO",
+        references: Sequence[dict[str, Any]] = (),
     ) -> int:
         """Registers a schema and returns its id.
 
@@ -55,7 +59,7 @@ class SchemaRegistry:
             base64.b64encode(schema).decode() if isinstance(schema, bytes) else json.dumps(schema)
         )
         number = 1 + sum(map(len, self.subjects.values()))
-        version = Version(number, kind, text, [dict(one) for one in references])  # type: ignore[attr-defined]
+        version = Version(number, kind, text, list(references))
         self.subjects.setdefault(subject, []).append(version)
         return number
 

@@ -292,14 +292,8 @@ ROOMS: dict[str, Room] = {
     ),
     "spark": Room(
         rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
-        packages=frozenset({"pyspark", "pyarrow", "numpy", "yaml"}),
+        packages=frozenset("pyspark pyarrow numpy yaml msgspec fastavro google".split()),
         banned=frozenset(),
-    ),
-    # Of the extra ledgermq[values], each loaded when its format is first used.
-    "spark.values": Room(
-        rooms=frozenset({"spark"}),
-        packages=frozenset({"pyspark", "pyarrow", "fastavro", "google", "msgspec"}),
-        banned=_THREADS | _NETWORK,
     ),
     "testing": Room(
         rooms=BROKER_STATE

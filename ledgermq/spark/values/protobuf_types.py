@@ -112,7 +112,7 @@ class ProtobufWalk:
         if name in _JSON:
             return ProtobufType(StringType(), _json_of, None, _fill_json)
         if name in _WRAPPERS:
-            return self._wrapper(descriptor, path)
+            return self._wrapped(descriptor, path)
         if name in above:
             raise ValueSchemaError(self._budget.schema, f"{path} holds itself: message {name}")
         found = [
@@ -182,7 +182,7 @@ class ProtobufWalk:
             item.fill,
         )
 
-    def _wrapper(self, descriptor: Any, path: str) -> ProtobufType:
+    def _wrapped(self, descriptor: Any, path: str) -> ProtobufType:
         found = self._single(descriptor.fields_by_name["value"], path, 0, ())
         to_value, to_scalar = found.to_value, found.to_scalar or _same
 

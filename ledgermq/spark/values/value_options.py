@@ -33,11 +33,16 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
 
 def _url(text: str) -> str:
     """Reads the address of a registry, without a slash at its end."""
+    if "@" in text:
+        # Not repeated: errors stand in logs.
+        host = text.rpartition("@")[2]
+        allowed = "an address without an account; give value.schema.registry.user and .password"
+        raise OptionError("value.schema.registry", f"...@{host}", allowed)
     parts = urllib.parse.urlsplit(text)
     # `port` raises ValueError when it is none.
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError(text)
-    if "@" in parts.netloc or parts.query or parts.fragment:
+    if parts.query or parts.fragment:
         raise ValueError(text)
     if any(ord(char) <= ord(" ") or ord(char) > ord("~") for char in text):
         raise ValueError(text)

@@ -7,10 +7,12 @@ import pytest
 
 from ledgermq.client import MessageQueue
 from ledgermq.spark.errors import OptionError
-from ledgermq.spark.options import read_options, write_options
+from ledgermq.spark.options import column_options, read_options, write_options
 from ledgermq.spark.segment_source import segment_options
 
 GOOD = {"nameserver": "h1:9876;h2:9876", "TOPIC": "A, B"}
+AVRO = {**GOOD, "value.format": "avro"}
+FILE = {**AVRO, "value.schema.file": "f"}
 
 
 def test_names_match_in_any_case_and_defaults_fill_the_rest() -> None:
@@ -59,6 +61,13 @@ def test_values_are_typed() -> None:
         ("fetchBytes", "1"),
         ("readTimeoutMs", "99999999999"),
         ("filterPushdown", "1"),
+        ("value.format", "xml"),
+        ("value.schema.registry", "ftp://h/x"),
+        ("value.schema.registry", "http://h:99999"),
+        ("value.schema.registry", "http://h/#a"),
+        ("value.schema.registry", "file:///x"),
+        ("value.maxBytes", "0"),
+        ("value.errors", "ignore"),
     ],
 )
 def test_a_bad_value_is_answered_with_what_is_allowed(name: str, text: str) -> None:
@@ -77,6 +86,13 @@ def test_a_bad_value_is_answered_with_what_is_allowed(name: str, text: str) -> N
         ({**GOOD, "startingOffsets": "latest", "startingTimestamp": "5"}, "not both"),
         ({**GOOD, "accessKey": "a"}, "option secretKey is missing; allowed: accessKey and secret"),
         ({**GOOD, "tlsConfigFile": "a"}, "option tls is 'false'; allowed: true where"),
+        ({**GOOD, "value.format": "avro"}, "value.schema.file is missing; allowed: a path, or"),
+        ({**GOOD, "value.schema.file": "f"}, "value.format is 'bytes'; allowed: json, avro or"),
+        ({**AVRO, "value.schema.registry": "http://h"}, "value.schema.subject is missing"),
+        ({**FILE, "value.schema.subject": "s"}, "subject is 's'; allowed: only with value.schema."),
+        ({**FILE, "value.schema.message": "m"}, "message is 'm'; allowed: only with value.format="),
+        ({**FILE, "value.schema.registry.user": "u"}, "registry.password is missing"),
+        ({**GOOD, "columns": "value"}, "columns is 'value'; allowed: value only with another"),
     ],
 )
 def test_what_does_not_go_together_is_named(given: dict[str, str], words: str) -> None:
@@ -114,6 +130,31 @@ def test_a_write_needs_only_a_name_server() -> None:
     assert (options.topic, options.row_id_property) == (None, "SPARK_ROW_ID")
     with pytest.raises(OptionError, match="producerGroup"):
         write_options({"nameServer": "h:1", "producerGroup": ""})
+
+
+def test_values_have_options_of_their_own() -> None:
+    assert not read_options(GOOD, is_stream=False).value.is_typed
+    given = {**GOOD, "topic": "A", "VALUE.FORMAT": "Avro", "value.schema.registry": "https://h/r/"}
+    del given["TOPIC"]
+    account = {"value.schema.registry.user": "me", "value.schema.registry.password": "hidden"}
+    value = read_options({**given, **account}, is_stream=True).value
+    assert (value.format, value.subject) == ("avro", "A-value")
+    assert value.registry is not None and value.registry.url == "https://h/r"
+    assert "hidden" not in repr(value) and value.registry.password == "hidden"
+    assert column_options(given).columns[-2:] == ("value", "value_error")
+    both = {**given, "value.schema.file": "f"}
+    assert read_options(both, is_stream=False).value.subject == ""
+    write = {"nameServer": "h:1", **{k: v for k, v in both.items() if k.startswith("value")}}
+    with pytest.raises(OptionError, match="file or value.schema.registry for a write, not both"):
+        write_options({**write, "value.format": "avro"})
+    with pytest.raises(OptionError, match="value.errors"):
+        write_options({"nameServer": "h:1", "value.errors": "fail"})
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(OptionError, match="registry.user and .password") as caught:
+        read_options({**AVRO, "value.schema.registry": "http://me:hidden@h"}, is_stream=False)
+    assert "hidden" not in str(caught.value)
 
 
 def test_secrets_travel_but_are_not_shown() -> None:

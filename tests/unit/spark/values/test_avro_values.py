@@ -19,6 +19,7 @@ from ledgermq.spark.values.limits import BadValueError
 from tests.unit.spark.values.columns_of import decoded, plan_of, schema_file
 
 LINE = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 ORDER = {
     "type": "record",
     "name": "Order",
@@ -31,10 +32,7 @@ ORDER = {
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}},
         {"name": "ref", "type": {"type": "string", "logicalType": "uuid"}},
-        {
-            "name": "sum",
-            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-        },
+        {"name": "sum", "type": DECIMAL},
         {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NONE", "GIFT"]}},
         {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
         {"name": "counts", "type": {"type": "map", "values": "int"}},
@@ -133,13 +131,13 @@ def test_a_body_is_resolved_from_its_writers_schema() -> None:
         record(
             {"name": "id", "type": "int"},
             {"name": "gone", "type": {"type": "array", "items": "string"}},
-            {"name": "sum", "type": {**ORDER["fields"][7]["type"], "scale": 3}},  # type: ignore[index,dict-item]
+            {"name": "sum", "type": {**DECIMAL, "scale": 3}},
         )
     )
     reader = codec_of(
         record(
             {"name": "id", "type": "long"},
-            {"name": "sum", "type": {**ORDER["fields"][7]["type"], "scale": 3}},  # type: ignore[index,dict-item]
+            {"name": "sum", "type": {**DECIMAL, "scale": 3}},
             {"name": "tags", "type": {"type": "map", "values": "int"}, "default": {"a": 1}},
         )
     )
