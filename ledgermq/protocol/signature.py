@@ -47,6 +47,10 @@ SIGNED_FORM: Final = "SignForm"
 SIGNED_AT: Final = "SignedAt"
 NONCE: Final = "SignNonce"
 STRONG_FORM: Final = "2"
+# All that says who signed a request, and proves it.
+_OF_SIGNER: Final = frozenset(
+    (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, SIGNED_FORM, SIGNED_AT, NONCE)
+)
 _STRONG_MARK: Final = b"ledgermq request form 2\n"
 _CODE_AND_COUNT: Final = Struct(">iI")
 _LENGTH: Final = Struct(">I")
@@ -109,6 +113,13 @@ class Credentials:
             return fields
         fields[SIGNATURE] = sign(fields, body, self.secret_key)
         return fields
+
+
+def unsigned(ext_fields: Mapping[str, str]) -> dict[str, str]:
+    """Returns the ext fields of a request without what says who signed it: as they may be handed on
+    to somebody else, who could repeat the request by its signature, or make another one of it.
+    """
+    return {name: value for name, value in ext_fields.items() if name not in _OF_SIGNER}
 
 
 def sign(ext_fields: Mapping[str, str], body: bytes, secret_key: str) -> str:

@@ -28,6 +28,7 @@ from ledgermq.protocol.headers import (
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
+from ledgermq.protocol.signature import unsigned
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.broker_state import BrokerState
 from ledgermq.state.errors import (
@@ -100,7 +101,8 @@ class ForwardingProcessor:
                 f"The Consumer <{group_name}> <{client_id}> has version {client.version}, too low"
                 " to finish, please upgrade it to V3_1_8_SNAPSHOT"
             )
-        fields = {**(command.ext_fields or {}), "brokerName": self._config.broker_name}
+        # Any account of the group may be the consumer: the signature of who asks is not for it.
+        fields = {**unsigned(command.ext_fields or {}), "brokerName": self._config.broker_name}
         question = RemotingCommand(code=command.code, ext_fields=fields, body=body)
         answered = connection.request(question, _CLIENT_ANSWER_MS)
 

@@ -1,0 +1,68 @@
+"""What the broker hands on to a client does not say by whose signature it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.signature import Credentials
+from tests.attack.closed_broker import ROOT, THIEF, ask, beat, closed_broker
+from tests.e2e.wire_client import WireClient
+from tests.processes import LiveProgram
+
+RUNNING_INFO = RequestCode.GET_CONSUMER_RUNNING_INFO.value
+GROUP = "shared-readers"
+# The values of fields that make an account an admin, in the order of their names.
+CLIENT_ID = "thief-app" + "true" + "secret-of-thief"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProgram]:
+    with closed_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running.wait_until_serving()
+
+
+def handed_on(program: LiveProgram, who: Credentials, client_id: str) -> RemotingCommand:
+    """Returns what the thief's consumer is asked when somebody looks at it."""
+    fields = {"consumerGroup": GROUP, "clientId": client_id, "jstackEnable": "false"}
+    with WireClient(program.address) as thief, WireClient(program.address) as looking:
+        assert beat(thief, THIEF, client_id, consumers=(GROUP,)).code == 0
+        looking.ask_later(RUNNING_INFO, who.signed(fields, b"", RUNNING_INFO))
+        for _ in range(20):
+            asked = thief.read()
+            assert asked is not None
+            if asked.code == RUNNING_INFO:
+                return asked
+    raise AssertionError("the consumer was not asked")
+
+
+def test_admin_who_looks_at_a_consumer_gives_it_no_signature(program: LiveProgram) -> None:
+    """A stock signature marks no end of a value and no code: the values of the question, cut
+    elsewhere, are another request of the admin, and the id of a client is for it to choose.
+    """
+    told = handed_on(program, ROOT, CLIENT_ID).ext_fields or {}
+    forged = {
+        "AccessKey": "root-app",
+        "Signature": told.get("Signature", ""),
+        "accessKey": "thief-app",
+        "admin": "true",
+        "secretKey": "secret-of-thief",
+        "zz": GROUP + "false",
+    }
+    with WireClient(program.address) as thief:
+        refused = thief.ask(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG.value, forged)
+        assert "Check signature failed" in str(refused.remark)
+        settings = ask(thief, THIEF, RequestCode.GET_BROKER_CONFIG)
+        assert "Need admin permission" in str(settings.remark)
+
+
+@pytest.mark.parametrize("form", ["stock", "strong"])
+def test_question_has_all_but_what_proves_who_asked(program: LiveProgram, form: str) -> None:
+    who = replace(ROOT, form=form)  # type: ignore[arg-type]
+    told = handed_on(program, who, f"thief@{form}").ext_fields or {}
+    assert told["consumerGroup"] == GROUP and told["jstackEnable"] == "false"
+    assert not {"AccessKey", "Signature", "SignForm", "SignedAt", "SignNonce"} & told.keys()
