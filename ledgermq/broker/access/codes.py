@@ -135,7 +135,10 @@ _SHOWS_GROUPS: Final = Row(
 _SHOWS_PAIRS: Final = Row(
     "any right; shows the groups and topics that the account has a right to", needs.of_anybody
 )
-_SEND: Final = Row("PUB on the topic; SUB on the group of a retry topic", needs.send)
+_SEND: Final = Row(
+    "PUB on the topic; SUB on the group of a retry topic, and on the topic that the retry names",
+    needs.send,
+)
 _REPLY: Final = Row("any right for the reply topic of the cluster, else as a send", needs.reply)
 _PULL: Final = _read_as(
     PullMessageRequestHeader, lambda header: (header.topic, header.consumer_group)

@@ -29,6 +29,8 @@ from ledgermq.protocol.headers import (
     decode_send_header,
 )
 from ledgermq.protocol.heartbeat import HeartbeatData
+from ledgermq.protocol.names import RETRY_PREFIX
+from ledgermq.protocol.properties import RETRY_TOPIC, parse_properties
 from ledgermq.state.errors import AccessDeniedError
 
 
@@ -56,15 +58,19 @@ def _found(found: VisibleRecord | None, place: int | str) -> Iterator[Need]:
 
 
 def send(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
-    """A send, of one message or a batch."""
-    yield from topic_needs(decode_send_header(command).topic, Permission.PUB)
+    """A send, of one message or a batch; a retry says which topic it came from."""
+    header = decode_send_header(command)
+    yield from topic_needs(header.topic, Permission.PUB)
+    if header.topic.startswith(RETRY_PREFIX):
+        origin = parse_properties(header.properties or "").get(RETRY_TOPIC)
+        yield from topic_needs(origin, Permission.SUB)
 
 
 def reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     """A reply goes to the one client that its message names; any other topic is a send."""
     topic = decode_send_header(command).topic
     if topic != around.reply_topic:
-        yield from topic_needs(topic, Permission.PUB)
+        yield from send(command, around)
 
 
 def send_back(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:

@@ -121,7 +121,9 @@ class SendBackProcessor:
 
     def _message(self, record: Record, topic: TopicConfig) -> AppendMessage:
         properties = decode_properties(record.properties)
-        properties.setdefault(RETRY_TOPIC, record.topic)
+        if RETRY_TOPIC not in properties or not record.topic.startswith(names.RETRY_PREFIX):
+            # Consumers, and who sends dead letters anew, go by it: its sender has no say in it.
+            properties[RETRY_TOPIC] = record.topic
         address, port = record.store_host
         properties.setdefault(
             ORIGIN_MESSAGE_ID, encode_offset_id(address, port, record.physical_offset)
