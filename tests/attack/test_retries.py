@@ -1,4 +1,4 @@
-"""Which topic a message came from is not for its sender to say: consumers and operators go by it."""
+"""Which topic a message came from is not for its sender to say: others go by it."""
 
 from __future__ import annotations
 
