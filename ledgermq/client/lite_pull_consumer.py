@@ -392,7 +392,10 @@ class LitePullConsumer(QueueView):
         await self.seek(queue, await self.max_offset(queue))
 
     async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Makes a queue go on at the first message stored at a time (ms since 1970) or later."""
+        """Makes a queue go on at the message stored nearest to a time (ms since 1970).
+
+        That is what `offset_at` returns; it may be one stored before the time.
+        """
         await self.seek(queue, await self.offset_at(queue, timestamp_ms))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:

@@ -238,7 +238,7 @@ class QueueRequests:
         return self._read(queue, answer, GetMaxOffsetResponseHeader)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the offset of the first message stored at a time or later."""
+        """Returns the offset of the message stored nearest to a time (ms since 1970)."""
         header = SearchOffsetRequestHeader(
             topic=self._wire(queue.topic), queue_id=queue.queue_id, timestamp=timestamp_ms
         )

@@ -28,7 +28,12 @@ class QueueView(Closing):
         return await self._requests.max_offset(queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Returns the offset of the first message stored at a time (ms since 1970) or later."""
+        """Returns the offset of the message stored nearest to a time (ms since 1970).
+
+        That may be an earlier one: the last before the time, where it is nearer than the next, or
+        where nothing came since. Returns: the oldest or newest when the time lies outside; 0 of
+        an empty queue.
+        """
         self._check_open()
         return await self._requests.offset_at(queue, timestamp_ms)
 

@@ -218,6 +218,23 @@ def test_dropped_are_gone_from_lists_and_can_be_seen(
     assert len(stored(namesrv, "dl_drop")) == 5
 
 
+def test_moments_part_dead_letters_exactly(namesrv: str, admin: blocking.AdminClient) -> None:
+    """Brokers tell the message nearest to a time, which may be on its wrong side."""
+    bury(namesrv, admin, "moments", "billing_moments", 2)
+    letters = admin.dead_letters("billing_moments")
+    first, last = sorted(letter.message.store_timestamp_ms for letter in letters)
+    later = last + 3_600_000
+    browse = admin.dead_letters
+    assert len(browse("billing_moments", stop=later)) == 2
+    assert browse("billing_moments", start=later) == []
+    assert browse("billing_moments", stop=first) == []
+    assert len(browse("billing_moments", start=last)) == 1 + (first == last)
+    assert len(browse("billing_moments", start=first, stop=last)) == (first < last)
+    assert admin.drop_all_dead_letters("billing_moments", stop=first) == 0
+    assert admin.drop_all_dead_letters("billing_moments", stop=later) == 2
+    assert browse("billing_moments") == []
+
+
 def test_two_at_the_same_time_and_a_rate(namesrv: str, admin: blocking.AdminClient) -> None:
     bury(namesrv, admin, "dl_two", "dl_two_group", 5)
     ids = [one.id for one in admin.dead_letters("dl_two_group")]

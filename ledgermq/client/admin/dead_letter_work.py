@@ -98,7 +98,7 @@ class DeadLetterWork:
             for queue, address in queues.items():
                 low = await offset_at(self._asking, address, queue, timestamp_of("first"))
                 done = max(await self._letters.done_before(queue), low)
-                end = await offset_at(self._asking, address, queue, timestamp_of(stop))
+                end = await self._letters.first_from(address, queue, stop)
                 if end > done:
                     await commit(self._asking, address, TOOLS_GROUP, queue, end)
                     count += end - done

@@ -100,8 +100,8 @@ class DeadLetters:
         """Returns dead letters in the order of their queues, with what became of them."""
         found: list[DeadLetter] = []
         for queue, address in (await self.queues()).items():
-            offset = await offset_at(self.asking, address, queue, timestamp_of(start))
-            end = await offset_at(self.asking, address, queue, timestamp_of(stop))
+            offset = await self.first_from(address, queue, start)
+            end = await self.first_from(address, queue, stop)
             done_before = await self.done_before(queue)
             if waiting_only:
                 offset = max(offset, done_before)
@@ -114,6 +114,25 @@ class DeadLetters:
                     if letter.state in (WAITING, UNKNOWN) or not waiting_only
                 ]
         return found[:count_max]
+
+    async def first_from(self, address: str, queue: MessageQueue, moment: ResetTo) -> int:
+        """Returns the offset of the first message stored at a moment or later, the end for none.
+
+        A broker tells the nearest message, of several that were stored in one ms any, so it is
+        asked for the ms before, and what follows there is read up to the moment.
+        """
+        moment_ms = timestamp_of(moment)
+        if moment in ("first", "last"):
+            return await offset_at(self.asking, address, queue, moment_ms)
+        end = await offset_at(self.asking, address, queue, timestamp_of("last"))
+        offset = await offset_at(self.asking, address, queue, max(moment_ms - 1, 0))
+        while offset < end:
+            messages, next_offset = await self.pull(queue, offset)
+            for message in messages:
+                if message.store_timestamp_ms >= moment_ms:
+                    return message.queue_offset
+            offset = next_offset
+        return end
 
     async def done_before(self, queue: MessageQueue) -> int:
         """Returns the offset before which all is dealt with."""

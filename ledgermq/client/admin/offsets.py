@@ -24,7 +24,7 @@ from ledgermq.protocol.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 
-# The oldest message that is kept, the end, the first one of a time or later (ms since 1970).
+# The oldest message that is kept, the end, the one stored nearest to a time (ms since 1970).
 ResetTo: TypeAlias = Literal["first", "last"] | datetime | int
 # As brokers take it: stands for the end of each queue.
 _END: Final = -1
@@ -154,7 +154,10 @@ async def _write_offsets(
 
 
 async def offset_at(asking: Asking, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
-    """Returns the first offset of a time or later; of 0 the oldest, of -1 the end."""
+    """Returns the offset of the message stored nearest to a time, which may be one before it.
+
+    Of 0 it is the oldest, of -1 the end.
+    """
     topic, queue_id = queue.topic, queue.queue_id
     if timestamp_ms == _END:
         end = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
