@@ -69,7 +69,8 @@ def check_values(message: Message, delay_level_max: int) -> None:
     if not isinstance(message.tags, str):
         raise _wrong(message, "tags", message.tags, "one word in a text")
     if not _is_number(message.delay_level, 0, delay_level_max):
-        raise _wrong(message, "delay_level", message.delay_level, f"0 to {delay_level_max}")
+        allowed = f"0 to {delay_level_max} (ProducerConfig.delay_level_max)"
+        raise _wrong(message, "delay_level", message.delay_level, allowed)
     if not _is_number(message.flag, -_INT32_MAX, _INT32_MAX):
         raise _wrong(message, "flag", message.flag, f"-{_INT32_MAX} to {_INT32_MAX}")
     if message.properties:

@@ -65,7 +65,7 @@ class _Colour(enum.StrEnum):
         ({"properties": {"n": 3}}, "property n is 3, a int; allowed: a text"),
         ({"properties": {3: "n"}}, "the name of a property is 3, a int"),
         ({"delay_level": -1}, "delay_level is -1, a int; allowed: 0 to 18"),
-        ({"delay_level": 19}, "delay_level is 19, a int; allowed: 0 to 18"),
+        ({"delay_level": 19}, r"allowed: 0 to 18 \(ProducerConfig\.delay_level_max\)"),
         ({"delay_level": "3"}, "delay_level is '3', a str; allowed: 0 to 18"),
         ({"delay_level": True}, "delay_level is True, a bool"),
         ({"flag": 2**31}, "flag is 2147483648, a int; allowed"),
