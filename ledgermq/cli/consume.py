@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 
 from ledgermq.cli import security
 from ledgermq.cli.bodies import fields_of, shown
+from ledgermq.cli.cluster_command import positive
 from ledgermq.cli.failure import failed
 from ledgermq.cli.moments import local_time
 from ledgermq.cli.progress import Progress
@@ -35,6 +36,8 @@ from ledgermq.protocol.errors import RemoteProtocolError
 
 _MODULUS: Final = 1 << 256
 _LOOK_INTERVAL_S: Final = 0.1
+# Of --count; more than there will ever be.
+_COUNT_DIGITS_MAX: Final = 18
 
 
 @dataclass(slots=True)
@@ -72,9 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="first",
         help="where a group begins that has consumed nothing yet; default: %(default)s",
     )
-    parser.add_argument("--count", type=int, metavar="N", help="end after this many")
+    parser.add_argument("--count", type=_count, metavar="N", help="end after this many")
     parser.add_argument(
-        "--until-idle", type=float, metavar="SECONDS", help="end when nothing comes for so long"
+        "--until-idle",
+        type=positive,
+        metavar="SECONDS",
+        help="end when nothing comes for so long",
     )
     parser.add_argument("--output", metavar="FILE", help="one body a line; - is standard output")
     parser.add_argument("--checksum", action="store_true", help="sum up bodies, print none")
@@ -83,6 +89,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="messages and figures as JSON")
     security.add_arguments(parser)
+
+
+def _count(text: str) -> int:
+    """Reads a whole number; 0 consumes nothing."""
+    if not text.isdecimal() or len(text) > _COUNT_DIGITS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is no whole number from 0 on")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -104,9 +117,11 @@ async def _consume(
     options: argparse.Namespace, output: BinaryIO | None, client: ClientConfig
 ) -> int:
     loop = asyncio.get_running_loop()
-    progress = Progress("consumed", options.count)
     checksum = Checksum()
     is_quiet = options.checksum or output is not None
+    # Bodies on the terminal show by themselves how it goes on.
+    bodies_are_seen = (not is_quiet or output is sys.stdout.buffer) and sys.stdout.isatty()
+    progress = Progress("consumed", options.count, is_shown=not bodies_are_seen)
     watcher: asyncio.Task[None] | None = None
     task = asyncio.current_task()
     assert task is not None

@@ -27,6 +27,8 @@ class Progress:
     # What is counted.
     unit: str = "messages"
     stream: TextIO = field(default_factory=lambda: sys.stderr)
+    # False where something else is written to the same terminal meanwhile.
+    is_shown: bool = True
     count: int = 0
     size_bytes: int = 0
     begun_s: float = field(default_factory=time.perf_counter)
@@ -49,7 +51,7 @@ class Progress:
         self.size_bytes += size_bytes
         if now_s - self._shown_s >= _SHOW_INTERVAL_S:
             self._shown_s = now_s
-            if self.stream.isatty():
+            if self.is_shown and self.stream.isatty():
                 self._show()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import io
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,27 @@ def test_generated_events_are_the_same_everywhere() -> None:
     assert all(200 <= len(line) <= 600 for line in lines)
     digest = hashlib.sha256(b"\n".join(lines)).hexdigest()
     assert digest == "38ec9821dfafcd1fb08e0e4d457778fbb564aded9059c6fbdf3adbd747cfd171"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--count", "-1"], ["--count", "1.5"], ["--until-idle", "0"], ["--until-idle", "-1"]],
+)
+def test_consume_refuses_ends_that_cannot_come(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["consume", "-n", "127.0.0.1:1", "-t", "T", *words])
+    assert ended.value.code == 2
+    assert words[1] in capsys.readouterr().err
+
+
+def test_progress_keeps_off_a_terminal_that_shows_something_else() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    seen, unseen = Terminal(), Terminal()
+    Progress("consumed", stream=seen).add(1)
+    Progress("consumed", stream=unseen, is_shown=False).add(1)
+    assert "consumed 1" in seen.getvalue() and unseen.getvalue() == ""
