@@ -31,15 +31,13 @@ def commands(first: str) -> str:
 def test_first_message_as_typed(name_server: str, tmp_path: Path) -> None:
     """In a shell that knows neither the package nor its command before."""
     [program] = blocks(README, "python")
-    assert README.index("program below as `orders.py`") < README.index("python orders.py")
-    # The cluster is shared, and other guides have orders, too; files keep their names.
-    own_topic = re.compile(r"\borders\b(?!\.py)")
-    program = own_topic.sub("newcomers-orders", program.replace("127.0.0.1:9876", name_server))
-    (tmp_path / "orders.py").write_text(program)
+    assert README.index("program below as `hello.py`") < README.index("python hello.py")
+    program = program.replace("127.0.0.1:9876", name_server)
+    (tmp_path / "hello.py").write_text(program)
     (tmp_path / ".venv").symlink_to(ENVIRONMENT)
     kept = {key: os.environ[key] for key in ("PYTHONPATH", "LEDGERMQ_PURE") if key in os.environ}
     done = subprocess.run(
-        ["sh", "-ec", own_topic.sub("newcomers-orders", commands(". .venv/bin/activate"))],
+        ["sh", "-ec", commands(". .venv/bin/activate")],
         cwd=tmp_path,
         # Where the commands look for a cluster unless they are told.
         env={"PATH": "/usr/bin:/bin", "NAMESRV_ADDR": name_server, **kept},
@@ -51,6 +49,14 @@ def test_first_message_as_typed(name_server: str, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("SendResult(") and lines[1] == "b'hello'"
     assert {"hello", "again"} <= {*lines[2:]}
+
+
+def test_first_message_leaves_the_topics_of_the_tutorial_alone() -> None:
+    """It goes on in the same cluster, where it creates its topics and bills what is in them."""
+    created = re.findall(r"ledgermq topics create (\S+)", PAGES["tutorial.md"])
+    assert "orders" in created
+    typed = commands(". .venv/bin/activate") + blocks(README, "python")[0]
+    assert not [topic for topic in created if re.search(rf'-t {topic}\b|"{topic}"', typed)]
 
 
 def test_targets_of_make_are_there() -> None:

@@ -156,7 +156,7 @@ class Reader:
         if ". .venv/bin/activate" in text:
             # This process's own environment stands for it.
             self._folder.mkdir()
-            text = text.partition("cd shop\n")[2]
+            text = text.partition("cd ../shop\n")[2]
         if "PID" in text:
             pid = self._cluster.wait_for_leader()["pid"]
             text = text.replace("PID", str(pid))
@@ -210,6 +210,12 @@ def test_the_page_has_what_it_promises() -> None:
     assert all(files) and len(files) == len({*files}) == 7
     assert all(step.kind in ("sh", "text", "python", "") for step in steps())
     assert sum(step.text.count("\n") for step in steps() if step.kind == "sh") >= 20
+
+
+def test_its_programs_stand_outside_of_the_copy() -> None:
+    """Within it pytest takes the settings of this project, which need more than pytest."""
+    folders = re.findall(r"\b(?:mkdir|cd) ([^\s`]+)", PAGE)
+    assert len(folders) == 3 and {*folders} == {"../shop"}
 
 
 def test_its_programs_are_typed_strictly(tmp_path: Path) -> None:
