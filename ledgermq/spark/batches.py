@@ -139,12 +139,14 @@ def _with_values(
     constants: Mapping[str, str | None],
     reader: BodyReader,
 ) -> Iterator[Any]:
-    """Yields records as batches with values, of as many rows as the reader allows."""
-    rows = np.arange(len(records))
+    """Yields records as batches with values, each of as much as the reader allows."""
+    rows, bodies = np.arange(len(records)), records.bodies
     kind = arrow_schema(StructType([StructField(VALUE, reader.spark_type)])).field(0).type
-    for first in range(0, len(records), reader.rows_max):
-        part = records.select((rows >= first) & (rows < first + reader.rows_max))
-        values = reader.columns(part.bodies, kind, _namer(wanted, part.queue_offsets))
+    for first, end in reader.parts(bodies):
+        part = records.select((rows >= first) & (rows < end))
+        values = reader.columns(
+            bodies.slice(first, end - first), kind, _namer(wanted, part.queue_offsets)
+        )
         yield to_batch(part, schema, constants, values)
 
 

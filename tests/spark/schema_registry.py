@@ -39,6 +39,10 @@ class SchemaRegistry:
     failures: list[int] = field(default_factory=list)
     # An answer to everything, instead of a true one.
     body: bytes | None = None
+    # Answers come byte by byte, one in so many seconds; None: at once.
+    pause_s: float | None = None
+    # Ends such answers.
+    closing: threading.Event = field(default_factory=threading.Event)
 
     def register(
         self,
@@ -121,7 +125,13 @@ def running_registry() -> Iterator[SchemaRegistry]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             with contextlib.suppress(ConnectionError):
-                self.wfile.write(body)
+                if registry.pause_s is None:
+                    self.wfile.write(body)
+                    return
+                for byte in body:
+                    self.wfile.write(bytes([byte]))
+                    if registry.closing.wait(registry.pause_s):
+                        return
 
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""
@@ -133,6 +143,7 @@ def running_registry() -> Iterator[SchemaRegistry]:
     try:
         yield registry
     finally:
+        registry.closing.set()
         server.shutdown()
         thread.join()
         server.server_close()

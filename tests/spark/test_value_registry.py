@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,16 @@ def test_an_outage_is_waited_for_and_is_no_fault_of_a_body(registry: SchemaRegis
         decoded(plan, [head(first) + b"\x02"])
     with pytest.raises(ClusterError, match="registry http://127.0.0.1:1: .*tried for 2 s"):
         plan_of(format="avro", schema_registry="http://127.0.0.1:1")
+
+
+def test_an_answer_that_never_ends_is_given_up(registry: SchemaRegistry) -> None:
+    """Each byte comes before the socket's timeout; all of them would take a minute."""
+    registry.register("T-value", V1)
+    registry.pause_s = 0.3
+    begun_s = time.monotonic()
+    with pytest.raises(ClusterError, match="the answer took more than 2 s"):
+        avro_plan(registry)
+    assert time.monotonic() - begun_s < 20
 
 
 def test_redirects_are_not_followed(registry: SchemaRegistry) -> None:

@@ -90,6 +90,29 @@ def test_columns_of_values_are_chosen(cluster: UpCluster, json_topic: str, json_
         direct.read_rows({**options, "value.errors": "fail"})
 
 
+def test_rows_of_a_wide_schema_come_in_several_batches(cluster: UpCluster, tmp_path: Path) -> None:
+    """A row of 1,900 nulls costs 15 kB: what one fetch of small bodies brings would be too much."""
+    wide = {"properties": {f"f{number}": {"type": "integer"} for number in range(1900)}}
+    path = tmp_path / "wide.json"
+    path.write_text(json.dumps(wide))
+    bodies = [b'{"f7": %d}' % number for number in range(12_000)]
+    send_all(cluster.name_server, [Message("WideValues", body) for body in bodies])
+    options = options_of(cluster, "WideValues", format="json", schema_file=str(path))
+    source = direct.source_of({**options, "columns": "queueOffset,value,body"})
+    reader = source.reader(source.schema())
+    found = []
+    for part in reader.partitions():
+        batches = list(reader.read(part))
+        assert len(batches) > 1 and max(batch.num_rows for batch in batches) <= 2_207
+        offsets = [offset for batch in batches for offset in batch.column(0).to_pylist()]
+        assert offsets == list(range(len(offsets)))
+        for batch in batches:
+            numbers = batch.column("value").field("f7").to_pylist()
+            assert batch.column("body").to_pylist() == [b'{"f7": %d}' % one for one in numbers]
+            found += numbers
+    assert sorted(found) == list(range(12_000))
+
+
 def test_a_stream_of_values_of_a_registry_from_rows_that_were_written(
     spark: Any, cluster: UpCluster, registry: SchemaRegistry, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ledgermq.spark.errors import BodyError, SparkSourceError, ValueSchemaError
 from ledgermq.spark.values.avro_values import AvroCodec
@@ -43,13 +44,35 @@ class BodyReader:
         """
         self._plan = plan
         self._codec = codec_of(plan.options.format, plan.document)
+        self._batch_bytes = self._codec.body_bytes_max
         self._limit = min(plan.options.body_bytes_max, self._codec.body_bytes_max)
         self._decode: Callable[[bytes], Any] = self._codec.decode
         if plan.options.registry is not None:
             self._decode = _RegistryBodies(plan, self._codec).decode
         self.spark_type = plan.spark_type
         # Rows of one batch, so that a schema of many fields makes no huge one.
-        self.rows_max = max(1, BATCH_FIELDS_MAX // leaf_count(plan.spark_type))
+        self._rows_max = max(1, BATCH_FIELDS_MAX // leaf_count(plan.spark_type))
+
+    def parts(self, bodies: Any) -> Iterator[tuple[int, int]]:
+        """Yields which rows are one batch: the first, and the one behind the last.
+
+        What one body may unfold to is bounded, and so is what those of a batch do together: a fetch
+        of little may bring many bodies that were compressed.
+
+        Args:
+            bodies: Arrow bytes.
+        """
+        first = held_bytes = 0
+        for row, size in enumerate(pc.binary_length(bodies).to_pylist()):
+            # A body beyond the limit is not decoded.
+            size = size if size <= self._limit else 0
+            is_full = row - first >= self._rows_max or held_bytes + size > self._batch_bytes
+            if is_full and row > first:
+                yield first, row
+                first, held_bytes = row, 0
+            held_bytes += size
+        if first < len(bodies):
+            yield first, len(bodies)
 
     def columns(self, bodies: Any, kind: Any, place: Callable[[int], str]) -> tuple[Any, Any]:
         """Returns the values and the errors of some bodies as Arrow arrays.

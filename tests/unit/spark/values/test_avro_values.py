@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 
 from ledgermq.spark.errors import MissingPackageError, ValueSchemaError
-from ledgermq.spark.values import codec as codecs
 from ledgermq.spark.values.avro_values import AvroCodec
 from ledgermq.spark.values.codec import SchemaDocument
 from ledgermq.spark.values.limits import BadValueError
@@ -212,10 +212,9 @@ def test_a_schema_may_refer_to_others() -> None:
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(codecs.importlib, "import_module", refuse)
+    # What Python itself takes for a package that cannot be imported.
+    for module in ("fastavro", "google.protobuf.descriptor_pb2"):
+        monkeypatch.setitem(sys.modules, module, None)
     path = schema_file(tmp_path, b'"string"')
     for value_format, package in (("avro", "fastavro"), ("protobuf", "protobuf")):
         words = f"value.format={value_format} needs the package {package}, .*ledgermq\\[values\\]"

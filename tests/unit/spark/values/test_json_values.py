@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from ledgermq.spark.errors import BodyError, ValueSchemaError
+from ledgermq.spark.values.columns import BodyReader
 from ledgermq.spark.values.json_schema import type_of_json_schema
 from ledgermq.spark.values.json_text import depth_of
 from ledgermq.spark.values.json_values import JsonCodec
@@ -225,3 +227,15 @@ def test_depth_is_told_as_an_obvious_count_tells_it() -> None:
         text = json.dumps(found).encode()
         limit = draw.choice([1, 3, JSON_DEPTH_MAX])
         assert (depth_of(text, limit) > limit) == (expected > limit)
+
+
+def test_bodies_that_unfold_to_much_together_are_not_one_batch(tmp_path: Path) -> None:
+    """As many that were compressed come with one fetch: each may be decoded, all at once not."""
+    wide = {"properties": {f"f{number}": {"type": "integer"} for number in range(1500)}}
+    schema = json.dumps({"type": "array", "items": wide}).encode()
+    plan = plan_of(format="json", schema_file=schema_file(tmp_path, schema))
+    sizes = [60_000, 60_000, 60_000, 5_000_000, 170_000, 20, 20, 178_000]
+    bodies = pa.array([b" " * size for size in sizes], pa.binary())
+    # 178,600 bytes may have the value of 1 GiB; what is larger is not decoded.
+    assert list(BodyReader(plan).parts(bodies)) == [(0, 2), (2, 4), (4, 7), (7, 8)]
+    assert list(BodyReader(plan).parts(bodies.slice(0, 0))) == []
