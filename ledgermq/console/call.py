@@ -64,6 +64,13 @@ class Call(NamedTuple):
     peer: str
     # ms since 1970
     now_ms: int
+    # An admin, or nobody is asked for an account: what the console knows by itself is shown, which
+    # no broker judges. Others see what their own account did.
+    sees_all: bool = False
+
+    def sees_account(self, account: str) -> bool:
+        """Tells whether what an account did through this console is shown."""
+        return self.sees_all or account == self.account
 
     def asks(self, kind: type[_Shape]) -> _Shape:
         """Returns the query."""

@@ -163,6 +163,7 @@ class Desk:
             account=session.account or "",
             peer=request.peer_host,
             now_ms=self._now_ms(),
+            sees_all=session.sees_all,
         )
         if route.gives is Gives.EVENTS:
             return self._streams.open(call, self._renewed(session))

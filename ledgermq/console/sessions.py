@@ -49,6 +49,8 @@ class Session:
     account: str | None
     role: Role
     may_change: bool
+    # Of what is the console's own: what others did through it, logs of programs.
+    sees_all: bool
     identity: Identity
     credentials: Credentials | None
     # By the loop's clock.
@@ -119,6 +121,7 @@ class Sessions:
                 account=None,
                 role="reader" if self._read_only else "open",
                 may_change=not self._read_only,
+                sees_all=True,
                 identity=Identity(
                     self._name_servers, replace(self._config, credentials=None), self._now_ms
                 ),
@@ -173,6 +176,7 @@ class Sessions:
             account=wanted.access_key,
             role="reader" if is_reader else role,
             may_change=not is_reader,
+            sees_all=role == "admin",
             identity=identity,
             credentials=credentials,
             begun_s=now_s,

@@ -32,11 +32,17 @@ accounts:
 """
 
 
-def closed_broker(folder: Path, *settings: str) -> LiveProgram:
-    """Starts a broker with the three accounts."""
+def write_rules(folder: Path) -> Path:
+    """Writes the rules of the three accounts; returns their file."""
     rules = folder / "plain_acl.yml"
     rules.write_text(_RULES)
     rules.chmod(0o600)
+    return rules
+
+
+def closed_broker(folder: Path, *settings: str) -> LiveProgram:
+    """Starts a broker with the three accounts."""
+    rules = write_rules(folder)
     return broker(
         folder, "flushDiskType=ASYNC_FLUSH", "aclEnable=true", f"aclFile={rules}", *settings
     )

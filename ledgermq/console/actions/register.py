@@ -148,7 +148,9 @@ class Register:
                 counts=_counts(action),
             )
             for action in reversed(self._actions.values())
-            if action.cluster == call.cluster.id and action.begun_ms is not None
+            if action.cluster == call.cluster.id
+            and action.begun_ms is not None
+            and call.sees_account(action.account)
         ]
         return shapes.Actions(rows=rows[:_ENDED_MAX])
 
@@ -157,7 +159,12 @@ class Register:
         is_over = (
             action is not None and action.state == "preview" and action.expires_ms < self._now_ms()
         )
-        if action is None or action.cluster != call.cluster.id or is_over:
+        if (
+            action is None
+            or action.cluster != call.cluster.id
+            or is_over
+            or not call.sees_account(action.account)
+        ):
             raise missing("action", call.path["action"])
         return action
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from ledgermq.console.call import Call, page_of
 from ledgermq.console.shapes import brokers as shapes
+from ledgermq.http.replies import RequestError
 
 # Of each program's log so much is read.
 _TAIL_BYTES: Final = 512 * 1024
@@ -18,7 +19,13 @@ _LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 
 
 async def get_log(call: Call) -> shapes.Log:
-    """The last lines of logs."""
+    """The last lines of logs.
+
+    Raises:
+        RequestError: 403 an account that is no admin asks; they name topics and groups of all.
+    """
+    if not call.sees_all:
+        raise RequestError(403, "logs tell of everybody: they are shown to admins")
     query, folder = call.asks(shapes.LogQuery), call.terms.log_folder
     if folder is None:
         return shapes.Log(available=False, nodes=[], lines=[])
@@ -66,13 +73,14 @@ def _tail(node: str, path: Path) -> list[shapes.LogLine]:
 
 
 async def get_audit(call: Call) -> shapes.Audit:
-    """What was done through this console, at this cluster."""
+    """What was done through this console, at this cluster: by all for admins, else by oneself."""
     query = call.asks(shapes.AuditQuery)
     wanted = query.filter.casefold()
     entries = [
         entry
         for entry in call.audit.newest_first()
         if entry.cluster in ("", call.cluster.id)
+        and call.sees_account(entry.account)
         and query.outcome in ("", entry.outcome)
         and wanted in f"{entry.account} {entry.action} {entry.object} {entry.detail}".casefold()
     ]
