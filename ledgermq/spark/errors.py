@@ -149,17 +149,20 @@ class ValueSchemaError(SparkSourceError):
 
 
 class MissingPackageError(SparkSourceError):
-    """A format of values needs a package that is not installed where it is used."""
+    """What was asked for needs a package that is not installed where it is used."""
 
-    def __init__(self, value_format: str, package: str) -> None:
-        super().__init__(value_format, package)
-        self.value_format = value_format
+    def __init__(self, what: str, package: str, extra: str, where: str) -> None:
+        super().__init__(what, package, extra, where)
+        self.what = what
         self.package = package
+        self.extra = extra
+        # On which machines it has to be.
+        self.where = where
 
     def __str__(self) -> str:
         return (
-            f"value.format={self.value_format} needs the package {self.package}, on the driver and"
-            " on every worker: pip install 'ledgermq[values]'"
+            f"{self.what} needs the package {self.package}, {self.where}:"
+            f" pip install 'ledgermq[{self.extra}]'"
         )
 
 
@@ -174,3 +177,30 @@ class BodyError(SparkSourceError):
 
     def __str__(self) -> str:
         return f"{self.place}: the body is no value: {self.reason}; value.errors is 'fail'"
+
+
+class TableFormatError(SparkSourceError):
+    """A table is not one that archive and replay can write to or read."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the table {self.place} {self.reason}"
+
+
+class TableCommitError(SparkSourceError):
+    """A commit to a table failed, or whether it succeeded is not known."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the commit to the table {self.place} failed: {self.reason}; started again, the job"
+            " goes on there, and adds nothing twice"
+        )

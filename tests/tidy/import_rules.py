@@ -292,7 +292,9 @@ ROOMS: dict[str, Room] = {
     ),
     "spark": Room(
         rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
-        packages=frozenset("pyspark pyarrow numpy yaml msgspec fastavro google".split()),
+        packages=frozenset(
+            "pyspark pyarrow numpy yaml msgspec fastavro google deltalake pyiceberg".split()
+        ),
         banned=frozenset(),
     ),
     "testing": Room(
@@ -585,15 +587,13 @@ def loaded_by(root: str, graph: dict[str, set[str]]) -> set[str]:
 def unused_modules(sources: list[Source]) -> list[str]:
     """Modules of ours that no file imports.
 
-    A command is loaded by its name in cli's table; Django finds modules by the names it gave them.
+    A command is loaded by its name in cli's table, a format of tables by its name, too; Django
+    finds modules by the names it gave them.
     """
     modules = {source.module for source in sources if source.module.startswith(PACKAGE + ".")}
     used = {source.module for source in sources if source.is_package}
-    by_name = tuple(
-        f"{PACKAGE}.{name}"
-        for name in ("cli.", "django.apps", "django.management.", "django.migrations.")
-    )
-    used |= {module for module in modules if module.startswith(by_name)}
+    by_name = ("cli.", "django.apps", "django.management.", "django.migrations.", "spark.tables.")
+    used |= {module for module in modules if module[len(PACKAGE) + 1 :].startswith(by_name)}
     for source in sources:
         for _, name in imported_names(source):
             used |= {name, name.rpartition(".")[0]} - {source.module}

@@ -2,7 +2,8 @@
 
 Runs until all that was there at its start is archived, or with --follow until it is stopped. Its
 place is kept in the checkpoint inside the archive: started again it goes on there. Read the result
-with read_archive, or as Parquet files while the job does not run.
+with read_archive, or as Parquet files while the job does not run. With --format the files are those
+of a table, which others read at any time: archive_table.py.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from ledgermq.spark.jobs.archive_files import (
     compact,
     finish_compaction,
 )
+from ledgermq.spark.jobs.archive_table import run_table
 from ledgermq.spark.jobs.cluster_arguments import (
     add_cluster_arguments,
     add_topic_arguments,
@@ -28,6 +30,7 @@ from ledgermq.spark.jobs.cluster_arguments import (
     topic_option,
 )
 from ledgermq.spark.jobs.running import positive_number, run_job
+from ledgermq.spark.jobs.table_arguments import add_table_arguments, is_table
 from ledgermq.spark.paths import check_shared, local_path, spark_path
 
 _MIB = 1024 * 1024
@@ -37,7 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     add_cluster_arguments(parser)
     add_topic_arguments(parser)
-    parser.add_argument("--path", required=True, help="directory of the archive")
+    add_table_arguments(parser)
+    parser.add_argument("--path", required=True, help="directory of the archive; s3a:// for tables")
+    parser.add_argument("--checkpoint", help="of a table; default: beside it")
+    parser.add_argument(
+        "--add-property",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of a table: a property as a column property_NAME, from now on",
+    )
     parser.add_argument(
         "--from", dest="start", default="earliest", help="where a new archive begins"
     )
@@ -53,18 +65,27 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
 
     Raises:
         OptionError: the directory holds an archive whose checkpoint is gone, or a worker has
-            another one under this path.
+            another one under this path; or two arguments do not go together.
     """
+    to_table = is_table(options)
+    source = {**cluster_of(options).source_options(), **topic_option(options)}
+    reader = spark.readStream.format("rocketmq").options(**source)
+    reader = reader.options(startingOffsets=options.start, maxRowsPerTrigger=options.rows_per_batch)
+    if to_table:
+        return run_table(spark, options, reader.load())
+    if options.checkpoint is not None:
+        raise OptionError("--checkpoint", options.checkpoint, "with a table only")
+    if options.add_property:
+        raise OptionError("--add-property", options.add_property[0], "with a table only")
+    return _run_parquet(spark, options, reader.load())
+
+
+def _run_parquet(spark: SparkSession, options: argparse.Namespace, frame: DataFrame) -> int:
     path = local_path("--path", options.path)
     check_archive(path)
     check_shared(spark.sparkContext, "--path", path)
     finish_compaction(path)
     before = {batch.path for batch in batches(path)}
-    source = {**cluster_of(options).source_options(), **topic_option(options)}
-    reader = spark.readStream.format("rocketmq").options(**source)
-    frame = reader.options(
-        startingOffsets=options.start, maxRowsPerTrigger=options.rows_per_batch
-    ).load()
 
     def write(rows: DataFrame, batch_id: int) -> None:
         dated = rows.withColumn("date", to_date(col("storeTimestamp")))

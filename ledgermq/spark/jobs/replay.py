@@ -7,33 +7,38 @@ one queue, one after the other; without, they go to all queues at once.
 
 import argparse
 import sys
+from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, concat_ws, lit
 
+from ledgermq.spark.errors import OptionError
 from ledgermq.spark.jobs.archive_files import read_archive
 from ledgermq.spark.jobs.cluster_arguments import add_cluster_arguments, cluster_of
 from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.sending_once import send_once
+from ledgermq.spark.jobs.table_arguments import add_table_arguments, is_table, table_place
 from ledgermq.spark.paths import local_path
+from ledgermq.spark.tables import open_table, read_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     add_cluster_arguments(parser)
-    parser.add_argument("--path", required=True, help="directory of the archive")
+    add_table_arguments(parser)
+    parser.add_argument("--path", required=True, help="directory of the archive; s3a:// for tables")
     parser.add_argument("-t", "--topic", help="send all to this topic; default: each to its own")
     parser.add_argument("--where", help="a condition of SQL, such as: topic = 'A' and tags = 'B'")
     parser.add_argument("--rows-per-second", type=positive_number, metavar="N")
     parser.add_argument("--keep-order", action="store_true", help="a queue stays in its order")
     parser.add_argument(
-        "--state", help="file that remembers what was sent; default: in the archive, by --topic"
+        "--state", help="file that remembers what was sent; default: at the archive, by --topic"
     )
 
 
 def run(spark: SparkSession, options: argparse.Namespace) -> int:
     """Sends what is not yet sent and prints how much that was."""
-    rows = read_archive(spark, options.path)
+    rows, states = _read(spark, options)
     if options.where:
         rows = rows.where(options.where)
     place = ("topic", "brokerName", "queueId", "queueOffset")
@@ -47,9 +52,12 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     columns = ["topic", "body", "tags", "keys", "properties", "queueKey", "rowId"]
     chosen = rows.select(*columns, *(["queueOffset"] if options.keep_order else []))
     name = options.topic or "_own_topics"
-    state = local_path("--path", options.path) / "_replay" / f"{name}.json"
     if options.state:
         state = local_path("--state", options.state)
+    elif states is not None:
+        state = states / f"{name}.json"
+    else:
+        raise OptionError("--state", None, "a file of this machine, for an archive in a bucket")
     count = send_once(
         spark,
         chosen,
@@ -60,6 +68,18 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     )
     sys.stdout.write(f"replayed {count} messages of {options.path}\n")
     return 0
+
+
+def _read(spark: SparkSession, options: argparse.Namespace) -> tuple[DataFrame, Path | None]:
+    """Returns the rows of an archive, and where states of replays are kept unless one is given."""
+    if not is_table(options):
+        rows = read_archive(spark, options.path)
+        return rows, local_path("--path", options.path) / "_replay"
+    place = table_place(spark, options)
+    table = open_table(place, create=False)
+    storage = place.storage
+    rows = read_files(spark, storage, table.files(), table.properties())
+    return rows, Path(f"{storage.directory}_replay") if storage.is_local else None
 
 
 if __name__ == "__main__":

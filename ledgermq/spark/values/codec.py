@@ -2,11 +2,14 @@
 
 import importlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pyspark.sql.types import DataType
 
 from ledgermq.spark.errors import MissingPackageError
+
+# The extra, and which machines need it.
+_EVERYWHERE: Final = ("values", "on the driver and on every worker")
 
 
 class Codec(Protocol):
@@ -59,7 +62,7 @@ def load_fastavro() -> Any:
     try:
         return importlib.import_module("fastavro")
     except ImportError as error:
-        raise MissingPackageError("avro", "fastavro") from error
+        raise MissingPackageError("value.format=avro", "fastavro", *_EVERYWHERE) from error
 
 
 def load_protobuf(module: str) -> Any:
@@ -71,4 +74,4 @@ def load_protobuf(module: str) -> Any:
     try:
         return importlib.import_module(f"google.protobuf.{module}")
     except ImportError as error:
-        raise MissingPackageError("protobuf", "protobuf") from error
+        raise MissingPackageError("value.format=protobuf", "protobuf", *_EVERYWHERE) from error

@@ -1,0 +1,184 @@
+"""A table of Delta Lake, committed by deltalake."""
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ledgermq.spark.errors import MissingPackageError, TableCommitError, TableFormatError
+from ledgermq.spark.tables.arrow_schema import arrow_schema, check_columns, properties_of
+from ledgermq.spark.tables.files import PARTITIONED_BY, TableFile, check_there
+from ledgermq.spark.tables.formats import TablePlace
+from ledgermq.spark.tables.storage import Storage
+
+try:
+    import deltalake
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
+except ImportError as error:
+    raise MissingPackageError(
+        "a table of Delta Lake", "deltalake", "lake", "on the driver"
+    ) from error
+
+# What of the protocol tells that rows of a file are not rows of the table.
+_REFUSED: Final = {
+    "columnMapping": "delta.columnMapping.mode",
+    "deletionVectors": "delta.enableDeletionVectors",
+}
+
+
+def open_archive(place: TablePlace, *, create: bool) -> "DeltaArchive":
+    """Opens a table; see open_table."""
+    storage = place.storage
+    options = storage.delta_options()
+    # A path of this machine stays one: a URL would be decoded.
+    root = storage.directory if storage.is_local else storage.root
+    try:
+        table = deltalake.DeltaTable(root, storage_options=options)
+    except TableNotFoundError:
+        if not create:
+            raise FileNotFoundError(f"{storage.root} is no table of Delta Lake") from None
+        table = deltalake.DeltaTable.create(
+            root,
+            _delta_schema(()),
+            mode="ignore",
+            partition_by=list(PARTITIONED_BY),
+            storage_options=options,
+        )
+    return DeltaArchive(table, storage)
+
+
+class DeltaArchive:
+    """An archive as a table of Delta Lake; see ArchiveTable."""
+
+    def __init__(self, table: "deltalake.DeltaTable", storage: Storage) -> None:
+        self._table = table
+        self._where = storage.root
+        partitioned_by = tuple(table.metadata().partition_columns)
+        if partitioned_by != PARTITIONED_BY:
+            found = ", ".join(partitioned_by) or "nothing"
+            raise TableFormatError(
+                self._where, f"is partitioned by {found}, not by {', '.join(PARTITIONED_BY)}"
+            )
+        check_columns(self._where, self._arrow())
+
+    def _arrow(self) -> Any:
+        return pa.schema(self._table.schema().to_arrow())
+
+    def properties(self) -> tuple[str, ...]:
+        return properties_of(self._arrow())
+
+    def widen(self, properties: Sequence[str]) -> None:
+        known = {field.name for field in self._table.schema().fields}
+        missing = [f for f in _delta_schema(properties).fields if f.name not in known]
+        if missing:
+            self._table.alter.add_columns(missing)
+            self._table.update_incremental()
+
+    def holds(self, writer: str, batch: int) -> bool:
+        self._table.update_incremental()
+        done = self._table.transaction_version(writer)
+        return done is not None and done >= batch
+
+    def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> None:
+        noted = CommitProperties(app_transactions=[Transaction(writer, batch)])
+        self._commit([_added(file, changes=True) for file in files], noted)
+
+    def replace(self, old: Sequence[TableFile], new: Sequence[TableFile]) -> None:
+        # What is committed from here on, the library compares; what was before, it does not.
+        known = {file.path for file in self.files()}
+        check_there(self._where, old, known)
+        now_ms = int(time.time() * 1000)
+        gone = [
+            RemoveAction(
+                path=file.path,
+                data_change=False,
+                deletion_timestamp=now_ms,
+                size=file.size_bytes,
+                partition_values=_values(file),
+            )
+            for file in old
+        ]
+        self._commit([*gone, *(_added(file, changes=False) for file in new)], None)
+
+    def _commit(self, actions: list[Any], noted: Any) -> None:
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                partition_by=list(PARTITIONED_BY),
+                commit_properties=noted,
+            )
+        except (CommitFailedError, DeltaError, OSError) as error:
+            raise TableCommitError(self._where, str(error)) from error
+        self._table.update_incremental()
+
+    def files(self) -> list[TableFile]:
+        self._table.update_incremental()
+        settings = self._table.metadata().configuration
+        features = set(self._table.protocol().reader_features or ())
+        for name, setting in _REFUSED.items():
+            if settings.get(setting, "none") != "none" or name in features:
+                raise TableFormatError(self._where, f"uses {name}, which a replay cannot read")
+        actions = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
+        return [
+            TableFile(
+                path=action["path"],
+                size_bytes=action["size_bytes"],
+                modified_ms=action["modification_time"],
+                rows=action["num_records"] or 0,
+                topic=action["partition"]["topic"],
+                day=_day(action["partition"]["date"]),
+                ranges={},
+            )
+            for action in actions
+        ]
+
+    def described(self) -> str:
+        return f"{self._where}, version {self._table.version()}"
+
+
+def _delta_schema(properties: Sequence[str]) -> "deltalake.Schema":
+    return deltalake.Schema.from_arrow(arrow_schema(properties))
+
+
+def _day(value: Any) -> date:
+    return value if isinstance(value, date) else date.fromisoformat(str(value))
+
+
+def _values(file: TableFile) -> dict[str, str | None]:
+    return {"topic": file.topic, "date": file.day.isoformat()}
+
+
+def _added(file: TableFile, *, changes: bool) -> Any:
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {name: least_text(values[0]) for name, values in file.ranges.items()},
+        "maxValues": {name: largest_text(values[1]) for name, values in file.ranges.items()},
+    }
+    return AddAction(
+        path=file.path,
+        size=file.size_bytes,
+        partition_values=_values(file),
+        modification_time=file.modified_ms,
+        data_change=changes,
+        stats=json.dumps(stats),
+    )
+
+
+def least_text(value: Any) -> Any:
+    """Returns a least value as statistics hold it: of a time no more than milliseconds."""
+    if not isinstance(value, datetime):
+        return value
+    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
+
+
+def largest_text(value: Any) -> Any:
+    """Returns a largest value as statistics hold it: of a time the next whole millisecond."""
+    if not isinstance(value, datetime):
+        return value
+    return least_text(value + timedelta(microseconds=-value.microsecond % 1000))

@@ -1,0 +1,179 @@
+"""Where a table lies: a directory that all workers see, or a bucket of an object store.
+
+The same place has three spellings: Spark's (``file:///data/t``, ``s3a://bucket/t``), the one of
+pyarrow's file systems, and the one of the libraries that commit (``s3://bucket/t``). Keys and
+endpoint of an object store are those that Spark was given as ``spark.hadoop.fs.s3a.*``; what is not
+there, the libraries find as they always do (AWS_ACCESS_KEY_ID and its relatives, a profile).
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final, NamedTuple
+
+from pyarrow.fs import (
+    AwsStandardS3RetryStrategy,
+    FileSelector,
+    FileType,
+    LocalFileSystem,
+    S3FileSystem,
+)
+
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.paths import check_shared, local_path
+
+_S3A: Final = re.compile(r"s3a://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.*)")
+_PLACE_ALLOWED: Final = (
+    "a directory that all workers see, or s3a://BUCKET/PREFIX without . and .. in it"
+)
+_SETTINGS: Final = (
+    "fs.s3a.access.key",
+    "fs.s3a.secret.key",
+    "fs.s3a.session.token",
+    "fs.s3a.endpoint",
+    "fs.s3a.endpoint.region",
+    "fs.s3a.connection.ssl.enabled",
+)
+# Of a read that the object store did not answer well.
+_TRIES: Final = 8
+
+
+class StoreKeys(NamedTuple):
+    """How an object store is reached; None is found in the environment."""
+
+    access_key: str | None = None
+    secret_key: str | None = None
+    session_token: str | None = None
+    # URL of a service that is not Amazon's.
+    endpoint: str | None = None
+    region: str | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> "StoreKeys":
+        """Reads them from ``fs.s3a.*`` of Hadoop."""
+        endpoint = settings.get("fs.s3a.endpoint") or None
+        if endpoint and "://" not in endpoint:
+            tls = settings.get("fs.s3a.connection.ssl.enabled", "true").lower() != "false"
+            endpoint = f"{'https' if tls else 'http'}://{endpoint}"
+        return cls(
+            settings.get("fs.s3a.access.key") or None,
+            settings.get("fs.s3a.secret.key") or None,
+            settings.get("fs.s3a.session.token") or None,
+            endpoint,
+            settings.get("fs.s3a.endpoint.region") or None,
+        )
+
+
+class StoredFile(NamedTuple):
+    """A file below the root."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+class Storage:
+    """The root of a table.
+
+    Attributes:
+        keys: by which an object store is reached.
+        is_local: it is a directory of this machine.
+        spark_root: as Spark's readers and writers take it.
+        root: as the libraries that commit take it.
+    """
+
+    def __init__(self, option: str, text: str, keys: StoreKeys) -> None:
+        """
+        Args:
+            option: by which the place was given, for the error.
+            text: a path, a ``file:`` URL or an ``s3a:`` URL.
+            keys: of the object store.
+
+        Raises:
+            OptionError: it is none of them.
+        """
+        self.keys = keys
+        self._option = option
+        found = _S3A.fullmatch(text)
+        self.is_local = found is None
+        if found is None:
+            if re.match(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/", text):
+                raise OptionError(option, text, _PLACE_ALLOWED)
+            self._base = str(local_path(option, text))
+            self.spark_root = self.root = f"file://{self._base}"
+            self.files: Any = LocalFileSystem()
+            return
+        bucket, prefix = found[1], found[2].strip("/")
+        if not prefix or any(part in ("", ".", "..") for part in prefix.split("/")):
+            raise OptionError(option, text, _PLACE_ALLOWED)
+        self._base = f"{bucket}/{prefix}"
+        self.spark_root, self.root = f"s3a://{self._base}", f"s3://{self._base}"
+        self.files = S3FileSystem(
+            access_key=keys.access_key,
+            secret_key=keys.secret_key,
+            session_token=keys.session_token,
+            endpoint_override=keys.endpoint,
+            region=keys.region,
+            retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+        )
+
+    @property
+    def directory(self) -> str:
+        """The root without a scheme: a path of this machine, or ``bucket/prefix``."""
+        return self._base
+
+    def prepare(self, context: Any) -> None:
+        """Makes a directory, and checks that workers write into the very same one.
+
+        Raises:
+            OptionError: a worker has another one, or none.
+        """
+        if self.is_local:
+            check_shared(context, self._option, local_path(self._option, self._base))
+
+    def list(self, folder: str) -> list[StoredFile]:
+        """Returns the Parquet files below a folder of the root; none where there is no folder."""
+        selector = FileSelector(f"{self._base}/{folder}", recursive=True, allow_not_found=True)
+        found = []
+        for info in self.files.get_file_info(selector):
+            path = str(PurePosixPath(info.path).relative_to(self._base))
+            if info.type is FileType.File and path.endswith(".parquet"):
+                modified_ms = (info.mtime_ns or 0) // 1_000_000
+                found.append(StoredFile(path, info.size, modified_ms))
+        return found
+
+    def delta_options(self) -> dict[str, str]:
+        """Returns how deltalake reaches the store."""
+        if self.is_local:
+            return {}
+        keys = self.keys
+        options = {
+            "AWS_ACCESS_KEY_ID": keys.access_key,
+            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+            "AWS_SESSION_TOKEN": keys.session_token,
+            "AWS_ENDPOINT_URL": keys.endpoint,
+            "AWS_REGION": keys.region,
+            "AWS_ALLOW_HTTP": "true" if (keys.endpoint or "").startswith("http:") else None,
+            # Two who commit the same version at once: the store itself lets one of them win.
+            "aws_conditional_put": "etag",
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def iceberg_properties(self) -> dict[str, str]:
+        """Returns how pyiceberg reaches the store."""
+        keys = self.keys
+        properties = {
+            "s3.access-key-id": keys.access_key,
+            "s3.secret-access-key": keys.secret_key,
+            "s3.session-token": keys.session_token,
+            "s3.endpoint": keys.endpoint,
+            "s3.region": keys.region,
+        }
+        return {name: value for name, value in properties.items() if value is not None}
+
+
+def store_keys(spark: Any) -> StoreKeys:
+    """Returns the keys that a session was given for object stores."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    found = {name: hadoop.get(name) for name in _SETTINGS}
+    return StoreKeys.of({name: value for name, value in found.items() if value is not None})

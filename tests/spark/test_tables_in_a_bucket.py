@@ -1,0 +1,152 @@
+"""Tables in an object store: found, committed, and committed by two at once."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+
+from ledgermq.spark.errors import CorruptDataError, TableCommitError
+from ledgermq.spark.tables import ArchiveTable, Storage, TablePlace, open_table
+from ledgermq.spark.tables.arrow_schema import arrow_schema
+from ledgermq.spark.tables.delta import largest_text, least_text
+from ledgermq.spark.tables.files import look
+from ledgermq.spark.tables.storage import StoreKeys
+from tests.spark.object_store import BUCKET, object_store
+
+FORMATS = ("delta", "iceberg")
+_BORN = datetime(2026, 5, 1, 12, 0, 0, 123_456, UTC)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreKeys]:
+    with object_store(tmp_path_factory.mktemp("store")) as found:
+        yield found
+
+
+def rows(*offsets: int, topic: str = "T") -> Any:
+    schema = arrow_schema(())
+    columns: dict[str, list[Any]] = {name: [None] * len(offsets) for name in schema.names}
+    columns["topic"] = [topic] * len(offsets)
+    columns["queueOffset"] = list(offsets)
+    columns["storeTimestamp"] = [_BORN + timedelta(seconds=offset) for offset in offsets]
+    columns["date"] = [_BORN.date()] * len(offsets)
+    columns["properties"] = [[("number", str(offset))] for offset in offsets]
+    return pa.table(columns, schema)
+
+
+def put(storage: Storage, path: str, table: Any) -> None:
+    with storage.files.open_output_stream(f"{storage.directory}/{path}") as stream:
+        pq.write_table(table, stream)
+
+
+def place_of(kind: str, name: str, keys: StoreKeys, tmp_path: Path) -> TablePlace:
+    storage = Storage("--path", f"s3a://{BUCKET}/{name}/{kind}", keys)
+    return TablePlace(kind, storage, catalog_file=tmp_path / "catalog.db")
+
+
+def numbers(kind: str, place: TablePlace) -> list[str]:
+    """What the format's own library finds."""
+    if kind == "delta":
+        options = place.storage.delta_options()
+        table: Any = pa.table(
+            DeltaTable(place.storage.root, storage_options=options).to_pyarrow_table()
+        )
+    else:
+        properties = place.storage.iceberg_properties()
+        catalog = SqlCatalog("ledgermq", uri=f"sqlite:///{place.catalog_file}", **properties)
+        table = catalog.load_table(place.table).scan().to_arrow()
+    return sorted(dict(found)["number"] for found in table.column("properties").to_pylist())
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_batches_are_committed_once_and_files_replaced(
+    kind: str, keys: StoreKeys, tmp_path: Path
+) -> None:
+    place = place_of(kind, "once", keys, tmp_path)
+    storage = place.storage
+    table: ArchiveTable = open_table(place, create=True)
+    assert not table.holds("w", 0) and table.files() == []
+    for batch in range(2):
+        put(
+            storage,
+            f"data/w-{batch}/slot=AB/part-{batch}.parquet",
+            rows(batch * 10, batch * 10 + 1),
+        )
+        table.add("w", batch, look(storage, f"data/w-{batch}"))
+        assert table.holds("w", batch) and not table.holds("w", batch + 1)
+        assert not table.holds("other", 0)
+    table.add("w", 2, [])
+    again = open_table(place, create=False)
+    assert again.holds("w", 2)
+    assert [(file.rows, file.topic, file.day) for file in again.files()] == [
+        (2, "T", date(2026, 5, 1))
+    ] * 2
+    assert numbers(kind, place) == ["0", "1", "10", "11"]
+
+    put(storage, "data/joined/slot=1/part-9.parquet", rows(0, 1, 10, 11))
+    old = again.files()
+    again.replace(old, look(storage, "data/joined"))
+    assert len(table.files()) == 1 and numbers(kind, place) == ["0", "1", "10", "11"]
+    # Somebody who joined the same files meanwhile, and is late.
+    put(storage, "data/late/slot=1/part-8.parquet", rows(0, 1, 10, 11))
+    with pytest.raises(TableCommitError, match="adds nothing twice"):
+        table.replace(old, look(storage, "data/late"))
+    assert numbers(kind, place) == ["0", "1", "10", "11"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_two_writers_lose_nothing_of_each_other(kind: str, keys: StoreKeys, tmp_path: Path) -> None:
+    place = place_of(kind, "two", keys, tmp_path)
+    one, other = open_table(place, create=True), open_table(place, create=True)
+    for number, (name, table) in enumerate([("a", one), ("b", other), ("a", one), ("b", other)]):
+        folder = f"data/{name}-{number}"
+        put(place.storage, f"{folder}/slot=AB/part-{number}.parquet", rows(number))
+        assert not table.holds(name, number)
+        table.add(name, number, look(place.storage, folder))
+    assert numbers(kind, place) == ["0", "1", "2", "3"]
+    assert one.holds("b", 3) and other.holds("a", 2)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_table_is_widened_once(kind: str, keys: StoreKeys, tmp_path: Path) -> None:
+    place = place_of(kind, "wide", keys, tmp_path)
+    table = open_table(place, create=True)
+    table.widen(["number"])
+    table.widen(["number"])
+    assert table.properties() == ("number",)
+    assert open_table(place, create=False).properties() == ("number",)
+
+
+def test_a_file_of_two_topics_is_refused(keys: StoreKeys, tmp_path: Path) -> None:
+    storage = place_of("delta", "mixed", keys, tmp_path).storage
+    put(storage, "data/x/part.parquet", pa.concat_tables([rows(1), rows(2, topic="U")]))
+    with pytest.raises(CorruptDataError, match="holds topic 'T' to 'U', must be one"):
+        look(storage, "data/x")
+
+
+def test_a_file_without_its_columns_is_refused(keys: StoreKeys, tmp_path: Path) -> None:
+    storage = place_of("delta", "without", keys, tmp_path).storage
+    put(storage, "data/x/part.parquet", pa.table({"a": [1]}))
+    with pytest.raises(CorruptDataError, match="does not tell the range of topic"):
+        look(storage, "data/x")
+
+
+def test_an_empty_file_is_no_file_of_the_table(keys: StoreKeys, tmp_path: Path) -> None:
+    storage = place_of("delta", "empty", keys, tmp_path).storage
+    put(storage, "data/x/part.parquet", rows())
+    assert look(storage, "data/x") == [] and look(storage, "data/none") == []
+
+
+def test_times_of_statistics_hold_what_they_are_cut_from() -> None:
+    assert least_text(_BORN) == "2026-05-01T12:00:00.123Z"
+    assert largest_text(_BORN) == "2026-05-01T12:00:00.124Z"
+    whole = _BORN.replace(microsecond=123_000)
+    assert least_text(whole) == largest_text(whole) == "2026-05-01T12:00:00.123Z"
+    assert largest_text(_BORN.replace(microsecond=999_500)) == "2026-05-01T12:00:01.000Z"
+    assert least_text(7) == largest_text(7) == 7
