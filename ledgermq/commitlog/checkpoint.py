@@ -120,12 +120,16 @@ class Checkpoints:
     def write(self, mark: DispatchMark) -> None:
         """Replace both files; the mark is durable on return. What it speaks of must be already.
 
+        The mark comes last: whoever finds no room for it does all of a flush once more, makes and
+        wipes files again, and a mark that stood already would call them whole meanwhile. The times
+        of upstream's file are true as soon as the files are synced.
+
         Raises:
             OSError: the former mark is still good.
         """
-        self._file_system.replace(self._mark_path, encode_mark(mark))
         times = STORE_CHECKPOINT.pack(mark.timestamp, mark.timestamp, mark.index_timestamp)
         self._file_system.replace(self._upstream_path, times.ljust(STORE_CHECKPOINT_BYTES, b"\0"))
+        self._file_system.replace(self._mark_path, encode_mark(mark))
 
     def discard(self) -> None:
         """Remove our file, durably: the next opening makes everything again from the log."""

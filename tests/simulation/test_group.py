@@ -71,6 +71,7 @@ FINDERS = {
     5935: "a follower answered from a part of the state, before a sweep had told the rest",
     25102: "a leader removed what it had applied, and then counted what it no longer had",
     27547: "a save of term and vote was cut between its files, and no start ended it",
+    9699: "a mark stood before its flush was whole, and the flush was done once more",
     5705: "a leader asked an empty log for what lies before its beginning, without end",
 }
 

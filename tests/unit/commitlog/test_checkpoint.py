@@ -5,6 +5,7 @@ import pytest
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark, decode_mark, encode_mark
 from ledgermq.commitlog.index_file import IndexHeader
 from ledgermq.commitlog.key_index import IndexMark
+from ledgermq.dledger.store.errors import DiskFullError
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.checksum import crc32c
 
@@ -35,6 +36,30 @@ def test_upstream_checkpoint_holds_the_times(tmp_path):
     data = (tmp_path / "checkpoint").read_bytes()
     assert len(data) == 4096
     assert data.rstrip(b"\0").hex() == "0000018bcfe56800" * 2 + "0000000000000011"
+
+
+class _FullFileSystem(RealFileSystem):
+    """Finds room for so many files, and then for none."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+
+    def replace(self, path: str, data: bytes) -> None:
+        if self._room == 0:
+            raise DiskFullError(path, len(data))
+        self._room -= 1
+        super().replace(path, data)
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_mark_that_finds_no_room_leaves_the_former_one(tmp_path, room):
+    """Its flush is done once more, and makes files anew that the mark would name."""
+    Checkpoints(RealFileSystem(), str(tmp_path)).write(EMPTY)
+    checkpoints = Checkpoints(_FullFileSystem(room), str(tmp_path))
+    with pytest.raises(DiskFullError):
+        checkpoints.write(MARK)
+    assert checkpoints.read() == EMPTY
 
 
 def test_damaged_mark_is_not_trusted():
