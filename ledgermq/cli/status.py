@@ -1,5 +1,6 @@
 """Admin commands about brokers and their clients: brokerStatus, getBrokerConfig,
-updateBrokerConfig, cleanExpiredCQ, cleanUnusedTopic, consumerConnection, producerConnection.
+updateBrokerConfig, cleanExpiredCQ, cleanUnusedTopic, deleteExpiredCommitLog, consumerConnection,
+producerConnection.
 """
 
 from __future__ import annotations
@@ -102,6 +103,11 @@ SUBCOMMANDS: Final = {
         "delete the queues of topics that are configured no more",
         BROKERS,
         RequestCode.CLEAN_UNUSED_TOPIC,
+    ),
+    "deleteExpiredCommitLog": order(
+        "delete files of the log that are old enough now, at any hour",
+        BROKERS,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
     ),
     "consumerConnection": Subcommand(
         "members of a group",

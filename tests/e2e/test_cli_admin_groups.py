@@ -226,6 +226,11 @@ def test_key_values_and_settings(place: Place) -> None:
     assert "defaultQueryMaxNum" in place.fails(*change, "many")
 
 
+def test_what_has_expired_is_deleted_when_told(place: Place) -> None:
+    assert len(place.admin("deleteExpiredCommitLog", "-b", place.broker)) == 1
+    assert len(place.admin("deleteExpiredCommitLog", "-c", CLUSTER)) >= 1
+
+
 def test_permissions_of_topics(place: Place) -> None:
     topic = "AdminPerm"
     place.admin("updateTopic", "-c", CLUSTER, "-t", topic, "-r", 3, "-w", 3)

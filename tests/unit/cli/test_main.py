@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from ledgermq import __version__
+from ledgermq.cli.admin import NOUNS
 from ledgermq.cli.main import COMMANDS, main
 from ledgermq.cli.settings import parse_settings, split_settings
+from ledgermq.cli.subcommand import hyphened
 from ledgermq.cli.table import print_table
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def outcome(*words: object) -> int:
@@ -29,6 +34,18 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for name, entry in COMMANDS.items():
         assert f"    {name} " in text
         assert entry.summary.split(":")[0] in text
+
+
+def test_pages_name_commands_that_are_there() -> None:
+    """A playbook is read when there is no time to look for the right name."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("conf/prometheus/*.yml")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    typed = {*re.findall(r"`(?:[^`\n]*\| )?ledgermq ([a-z]+)\b(?!\.)", text)}
+    typed |= {*re.findall(r"^ledgermq ([a-z]+)\b", text, re.MULTILINE)}
+    assert len(typed) > 15 and typed <= {*COMMANDS}
+    asked = {*re.findall(r"ledgermq admin ([a-z][A-Za-z-]+)", text)}
+    known = {name for noun in NOUNS.values() for name in noun.SUBCOMMANDS}
+    assert len(asked) > 5 and asked <= known | {hyphened(name) for name in known}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
