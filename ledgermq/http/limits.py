@@ -10,6 +10,8 @@ class Limits:
     Attributes:
         connections_max: open connections; more are closed as they come.
         body_bytes_max: of one request.
+        bodies_bytes_max: of all requests that arrive or are answered, together; what comes on top
+            is refused with 503, but for small bodies.
         idle_s: a connection that asks nothing for so long is closed.
         request_s: a request whose head and body take longer to arrive is dropped.
         answer_s: a view that takes longer is cancelled, and answered for with 503.
@@ -19,6 +21,7 @@ class Limits:
 
     connections_max: int = 256
     body_bytes_max: int = 1 << 20
+    bodies_bytes_max: int = 32 << 20
     idle_s: float = 60.0
     request_s: float = 20.0
     answer_s: float = 60.0
@@ -28,5 +31,6 @@ class Limits:
     def __post_init__(self) -> None:
         assert self.connections_max > 0
         assert self.body_bytes_max > 0
+        assert self.bodies_bytes_max > 0
         assert self.unsent_bytes_max > 0
         assert min(self.idle_s, self.request_s, self.answer_s, self.stall_s) > 0

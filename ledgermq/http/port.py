@@ -25,6 +25,8 @@ _HEAD_BYTES_MAX: Final = 16_384
 _HEADERS_MAX: Final = 100
 # A body that is too large is read to its end, so that the refusal can be; beyond this it is cut.
 _DISCARDED_BYTES_MAX: Final = 8 << 20
+# A body up to this size is taken whatever others hold: connections are bounded, too.
+_SMALL_BODY_BYTES: Final = 16_384
 _BACKLOG: Final = 128
 
 # Runs what a view gives back later. Under asyncio's reactor a coroutine may wait for its futures.
@@ -45,6 +47,7 @@ class HttpPort:
         port: where it listens; known after start.
         connection_count: open connections.
         refused_count: connections that were closed because there were too many.
+        body_bytes: of the bodies that are held.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class HttpPort:
         self._listening: Any = None
         self._connections: set[_Connection] = set()
         self.refused_count = 0
+        self.body_bytes = 0
 
     @property
     def connection_count(self) -> int:
@@ -231,6 +235,8 @@ class _Exchange(http.Request):
         self._port = channel.port
         self._parts: list[bytes] = []
         self._body_bytes = 0
+        # Of them, those that are held, here or by the view.
+        self._held_bytes = 0
         self._outlet: PartsOutlet | StreamOutlet | None = None
         self._is_gone = False
 
@@ -246,17 +252,47 @@ class _Exchange(http.Request):
 
     def handleContentChunk(self, data: bytes) -> None:
         self._body_bytes += len(data)
-        if self._body_bytes <= self._port.limits.body_bytes_max:
-            self._parts.append(data)
+        port, limits = self._port, self._port.limits
+        if self._is_gone:
             return
+        if self._body_bytes > limits.body_bytes_max:
+            self._let_go()
+            if self._body_bytes > _DISCARDED_BYTES_MAX:
+                self._refuse_body(self._body_bytes)
+            return
+        is_small = self._body_bytes <= _SMALL_BODY_BYTES
+        if not is_small and port.body_bytes + len(data) > limits.bodies_bytes_max:
+            self._break_off(
+                RequestError(
+                    503,
+                    f"bodies of requests have {port.body_bytes} bytes together; come back later",
+                    field="body",
+                    limit=limits.bodies_bytes_max,
+                )
+            )
+            return
+        self._parts.append(data)
+        self._held_bytes += len(data)
+        port.body_bytes += len(data)
+
+    def _let_go(self) -> None:
+        """The body is needed no more."""
         self._parts.clear()
-        if self._body_bytes > _DISCARDED_BYTES_MAX:
-            self._refuse_body(self._body_bytes)
+        self._port.body_bytes -= self._held_bytes
+        self._held_bytes = 0
 
     def _refuse_body(self, length: int) -> None:
         if not self._is_gone:
-            self._is_gone = True
-            self.channel.refuse(self._too_large(length))
+            self._break_off(self._too_large(length))
+
+    def _break_off(self, error: RequestError) -> None:
+        self._is_gone = True
+        self._let_go()
+        self.channel.refuse(error)
+
+    def finish(self) -> None:
+        self._let_go()
+        super().finish()
 
     def _too_large(self, length: int) -> RequestError:
         limit = self._port.limits.body_bytes_max
@@ -348,6 +384,7 @@ class _Exchange(http.Request):
 
     def connectionLost(self, reason: Failure) -> None:
         self._is_gone = True
+        self._let_go()
         if self._outlet is not None:
             self._outlet.lost()
         super().connectionLost(reason)

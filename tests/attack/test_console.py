@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +52,32 @@ def test_own_changes_are_told(closed: UpCluster) -> None:
     shop.sign_in(SHOP.access_key, SHOP.secret_key)
     entries = shop.call("get_audit").entries
     assert [(entry.action, entry.account) for entry in entries] == [("sign_in", SHOP.access_key)]
+
+
+def resident_mb(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+
+
+def test_bodies_that_never_end_do_not_add_up(closed: UpCluster) -> None:
+    """Nobody has signed in: 40 requests of 7 MB each, of which the last byte is missing."""
+    api = Api(closed.console)
+    pid = closed.pid_of("console")
+    before = resident_mb(pid)
+    head = (
+        f"POST /api/v1/session HTTP/1.1\r\nHost: {api.host}\r\nContent-Type: application/json\r\n"
+        "Content-Length: 7000000\r\n\r\n"
+    )
+    held = []
+    try:
+        for _ in range(40):
+            held.append(socket.create_connection((api.host, api.port), timeout=30.0))
+            with contextlib.suppress(OSError):
+                held[-1].sendall(head.encode() + b" " * 6_999_999)
+        assert resident_mb(pid) - before < 120
+        # Who asks in earnest is served beside them.
+        root = Api(closed.console)
+        assert root.sign_in(SHOP.access_key, SHOP.secret_key).signed_in
+    finally:
+        for connection in held:
+            connection.close()

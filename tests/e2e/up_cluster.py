@@ -166,12 +166,16 @@ class UpCluster:
             os.kill(node["pid"], number)
 
     def name_server_pid(self) -> int:
-        """The process of the name server; `ledgermq up` starts it again when it ends."""
+        """Returns the process of the name server."""
+        return self.pid_of("namesrv")
+
+    def pid_of(self, command: str) -> int:
+        """Returns the process of one of up's programs, by its subcommand."""
         up = self.up.pid
         for pid in Path(f"/proc/{up}/task/{up}/children").read_text().split():
-            if b"namesrv" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            if command.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 return int(pid)
-        raise AssertionError("the name server does not run")
+        raise AssertionError(f"{command} does not run")
 
     def log_text(self, name: str) -> str:
         """The log of a node, or of the name server, over all its lives."""
