@@ -14,6 +14,8 @@ from ledgermq.broker.access.quota import BYTES, CONNECTIONS, MESSAGES, Quota
 from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
+from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.headers import decode_send_header
 from ledgermq.protocol.rate_limit import Allowance
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import SystemBusyError
@@ -21,7 +23,16 @@ from ledgermq.state.errors import SystemBusyError
 # Seconds that an account may owe, and that one connection is held at a time.
 _DEBT_S_MAX: Final = 2.0
 _HOLD_S_MAX: Final = 1.0
-_BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+# Those that may carry a batch: its code says so, or its header.
+_SEND_CODES: Final = frozenset(
+    (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+    )
+)
 # 4 length of a message in a batch, and the least that it counts.
 _LENGTH_BYTES: Final = 4
 # Where neither rules nor configuration say anything.
@@ -85,7 +96,7 @@ class Quotas:
         now_s = self._clock_ms() / 1000
         charges = (
             (use.messages, 1, "messages", MESSAGES),
-            (use.bytes, len(command.body), "bytes", BYTES),
+            (use.bytes, _bytes_of(command), "bytes", BYTES),
         )
         for allowance, _, unit, name in charges:
             if allowance is not None and allowance.debt_s(now_s) > _DEBT_S_MAX:
@@ -97,7 +108,7 @@ class Quotas:
         debt_s = 0.0
         for allowance, count, _, name in charges:
             if allowance is not None:
-                is_batch = name is MESSAGES and command.code == _BATCH_CODE
+                is_batch = name is MESSAGES and _is_batch(command)
                 used = _messages_in(command.body) if is_batch else count
                 debt_s = max(debt_s, allowance.use(used, now_s))
         if debt_s > 0:
@@ -133,6 +144,22 @@ class Quotas:
                 f" {connections_max} ({CONNECTIONS})"
             )
         counted.add(connection)
+
+
+def _is_batch(command: RemotingCommand) -> bool:
+    if command.code not in _SEND_CODES:
+        return False
+    try:
+        return command.code == RequestCode.SEND_BATCH_MESSAGE or decode_send_header(command).batch
+    except RemoteProtocolError:
+        # Its processor says what is wrong with it.
+        return False
+
+
+def _bytes_of(command: RemotingCommand) -> int:
+    """Bytes of body and fields: the properties of a message stand in a field."""
+    fields = command.ext_fields or {}
+    return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
 
 
 def _messages_in(body: bytes) -> int:
