@@ -25,6 +25,8 @@ STOP_PATIENCE_S: Final = 15.0
 STARTING: Final = "STARTING"
 # What a program says before its last reason.
 _COMPLAINT: Final = "ledgermq: "
+# Where a line of its log is an error: its event stands behind.
+_ERROR: Final = "#error] "
 _LOG_TAIL_BYTES: Final = 16_384
 _LOG_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 _READ_BYTES: Final = 65_536
@@ -147,14 +149,21 @@ class Child:
 
     def _reason(self, exit_code: int) -> str:
         """What the process said at last, or else how it ended."""
-        with open(self.cluster.log_path(self.name), "rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, size - _LOG_TAIL_BYTES))
-            lines = log.read().decode("utf-8", "replace").splitlines()
-        complaints = [line for line in lines if line.startswith(_COMPLAINT)]
+        complaints = [line for line in self._last_lines() if line.startswith(_COMPLAINT)]
         if complaints:
             return complaints[-1].removeprefix(_COMPLAINT)
         return signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
+
+    def trouble(self) -> str | None:
+        """Returns the last error that this life's log tells of, None for none."""
+        troubles = [line for line in self._last_lines() if _ERROR in line.partition("] ")[0] + "] "]
+        return troubles[-1].partition("] ")[2] if troubles else None
+
+    def _last_lines(self) -> list[str]:
+        with open(self.cluster.log_path(self.name), "rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - _LOG_TAIL_BYTES))
+            return log.read().decode("utf-8", "replace").splitlines()
 
     async def end(self) -> None:
         """Asks the process to stop and waits for it; kills it when it takes too long."""

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _NEEDED:
             raise
-        return fail(f"{error.name} is missing: pip install 'ledgermq[spark]'")
+        return fail(f"{error.name} is missing: install LedgerMQ with its extra spark")
     parser = argparse.ArgumentParser(prog=f"ledgermq pipeline {options.job}")
     job.add_arguments(parser)
     return int(running.run_parsed(job.run, parser.parse_args(options.words)))

@@ -52,6 +52,8 @@ _SECRET_FILE: Final = "dLegerGroupSecretFile"
 FAILED_STARTS_MAX: Final = 3
 # A cluster that is not ready by then says where to look.
 READY_PATIENCE_S: Final = 30.0
+# By then it says what its brokers take for errors, such as a disk without room.
+TROUBLE_PATIENCE_S: Final = 3.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -199,10 +201,19 @@ class Cluster:
         print(f"data in {self._data}", flush=True)
         for child in self._children:
             child.launch()
+        loop.call_later(TROUBLE_PATIENCE_S, self._tell_troubles)
         loop.call_later(READY_PATIENCE_S, self._tell_if_not_ready)
         await self._is_over.wait()
         self.is_stopping = True
         await asyncio.gather(*(child.end() for child in self._children))
+
+    def _tell_troubles(self) -> None:
+        """What a broker waits for is in its log, and nobody looks there by himself."""
+        if self._is_ready or self.is_stopping:
+            return
+        for broker in self._brokers:
+            if broker.pid is not None and (trouble := broker.trouble()) is not None:
+                print(f"{broker.name:<8} not ready: {trouble}", flush=True)
 
     def _tell_if_not_ready(self) -> None:
         if not self._is_ready and not self.is_stopping:

@@ -202,7 +202,7 @@ class OpenTelemetryMetrics:
 def _check_installed() -> None:
     if _MISSING is not None:
         raise ConfigError(
-            "OpenTelemetry is not installed; pip install 'ledgermq[otel]'"
+            "OpenTelemetry is not installed; install LedgerMQ with its extra otel"
         ) from _MISSING
 
 

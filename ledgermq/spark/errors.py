@@ -162,7 +162,7 @@ class MissingPackageError(SparkSourceError):
     def __str__(self) -> str:
         return (
             f"{self.what} needs the package {self.package}, {self.where}:"
-            f" pip install 'ledgermq[{self.extra}]'"
+            f" install LedgerMQ with its extra {self.extra}"
         )
 
 

@@ -229,4 +229,4 @@ except ConfigError as error:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.stderr == ""
-    assert done.stdout == "OpenTelemetry is not installed; pip install 'ledgermq[otel]'\n"
+    assert done.stdout == "OpenTelemetry is not installed; install LedgerMQ with its extra otel\n"

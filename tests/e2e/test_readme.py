@@ -68,6 +68,8 @@ def test_targets_of_make_are_there() -> None:
 
 def test_no_page_installs_what_is_not_released() -> None:
     pages = {"README.md": README, "CHANGELOG.md": (ROOT / "CHANGELOG.md").read_text(), **PAGES}
+    # What programs say when something is missing is followed, too.
+    pages |= {str(path): path.read_text() for path in ROOT.glob("ledgermq/**/*.py")}
     for name, text in pages.items():
         assert not re.search(r"pip install '?ledgermq", text), name
     assert "pip install /path/to/ledgermq" in README

@@ -47,3 +47,18 @@ async def delay_of(directory: Path, deaths: int) -> float:
 def test_a_child_is_started_again_however_often_it_died(tmp_path: Path) -> None:
     # As many as in some hours with a disk that gives errors.
     assert asyncio.run(delay_of(tmp_path, 3000)) == RESTART_DELAY_S_MAX
+
+
+async def trouble_in(directory: Path, log: str) -> str | None:
+    owner = Owner(directory)
+    owner.log_path("n0").write_text(log)
+    return Child(owner, "n0", [], "127.0.0.1:1").trouble()
+
+
+def test_the_last_error_of_a_log_is_its_trouble(tmp_path: Path) -> None:
+    told = "2026-11-24T14:03:32+0000 [ledgermq.dledger.replica.driver#%s] n0: waits: no [x#error] y"
+    calm = told % "info"
+    assert asyncio.run(trouble_in(tmp_path, calm + "\n")) is None
+    log = "\n".join((told % "error", "2026-11-24T14:03:33+0000 [a#error] the last one", calm, ""))
+    assert asyncio.run(trouble_in(tmp_path, log)) == "the last one"
+    assert asyncio.run(trouble_in(tmp_path, told % "error")) == "n0: waits: no [x#error] y"
