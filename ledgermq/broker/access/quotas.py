@@ -149,8 +149,10 @@ class Quotas:
 def _is_batch(command: RemotingCommand) -> bool:
     if command.code not in _SEND_CODES:
         return False
+    if command.code == RequestCode.SEND_BATCH_MESSAGE:
+        return True
     try:
-        return command.code == RequestCode.SEND_BATCH_MESSAGE or decode_send_header(command).batch
+        return bool(decode_send_header(command).batch)
     except RemoteProtocolError:
         # Its processor says what is wrong with it.
         return False
