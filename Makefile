@@ -18,6 +18,7 @@
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
 #   make power-cuts     200 power cuts of a whole group under load, nothing acknowledged is lost
 #   make spark-cluster  every job and source on a cluster of Spark that loses workers (Java 17)
+#   make spark-lake     EVENTS (1,000,000) into tables in an object store and back, with kills (Java 17)
 #   make console-test   the console's page in a real Chromium (Debian's, node, npm)
 #   make console-screenshots   the pictures of docs/console.md, made anew
 #   make fuzz           CASES (100,000) frames that are almost right for each port, sanitized, too
@@ -26,7 +27,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth lint \
 	clean console-test console-screenshots \
-	apache-tests crash-states faults power-cuts soak fuzz spark-cluster
+	apache-tests crash-states faults power-cuts soak fuzz spark-cluster spark-lake
 
 BIN := .venv/bin
 # What a broker needs is there; so is its bytecode; so is what the tests need.
@@ -149,6 +150,10 @@ soak: $(STAMP)
 SPARK_FAULTS := none,executor,worker
 spark-cluster: $(STAMP)
 	@$(BIN)/python -m tests.spark.cluster_faults --faults $(SPARK_FAULTS)
+
+spark-lake: EVENTS ?= 1000000
+spark-lake: $(STAMP)
+	@$(BIN)/python -m tests.spark.lake --events $(EVENTS)
 
 simulate: $(STAMP)
 	@$(BIN)/ledgermq simulate --seed $(SEED) --seeds $(SEEDS) --processes 2

@@ -204,7 +204,14 @@ class SparkCluster:
                 found += [int(pid) for pid in children.read_text().split()]
         return [pid for pid in found if b"CoarseGrainedExecutorBackend" in _command(pid)]
 
-    def submit(self, program: Path, *words: object, folder: Path, log: Path) -> ChildProcess:
+    def submit(
+        self,
+        program: Path,
+        *words: object,
+        folder: Path,
+        log: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> ChildProcess:
         """Starts an application.
 
         Args:
@@ -212,9 +219,11 @@ class SparkCluster:
             words: its arguments.
             folder: the driver's working directory.
             log: gets all that the driver writes.
+            settings: of Spark, besides those that every application has here.
         """
-        settings = [word for pair in _APPLICATION.items() for word in ("--conf", "=".join(pair))]
-        command = [SPARK_HOME / "bin" / "spark-submit", "--master", self.url, *settings]
+        pairs = {**_APPLICATION, **(settings or {})}.items()
+        given = [word for pair in pairs for word in ("--conf", "=".join(pair))]
+        command = [SPARK_HOME / "bin" / "spark-submit", "--master", self.url, *given]
         command += ["--py-files", self._archive, program]
         environment = {
             **self._environment(DRIVER_ADDRESS, "driver-bin"),
