@@ -124,6 +124,10 @@ class Transactions:
         self._leadership = -1
         # Offsets of half messages that have ended, or are about to.
         self._ended: dict[int, None] = {}
+        # Of those whose end is on its way: who else waits for it. And those of which nobody knows
+        # whether their end is in the log, as its commit took too long.
+        self._ending: dict[int, list[Callable[[BrokerError | None], None]]] = {}
+        self._unsure: set[int] = set()
         # Offset of a half message -> of its newest copy.
         self._copies: dict[int, int] = {}
         self._former_copies = FormerCopies(store)
@@ -158,7 +162,8 @@ class Transactions:
             done: told when that is committed, or why it is not known to be.
 
         Raises:
-            SystemBusyError: it is not known yet what former leaders ended.
+            SystemBusyError: it is not known yet what former leaders ended, or whether a former end
+                is stored.
         """
         self._adopt_leadership()
         for _ in range(_CHUNKS_BEFORE_END_MAX):
@@ -180,6 +185,16 @@ class Transactions:
                 )
             self._held.append((half, message, done))
             return
+        waiting = self._ending.get(offset)
+        if waiting is not None:
+            if len(waiting) >= _HELD_MAX:
+                raise SystemBusyError(
+                    f"system busy: {len(waiting)} ends wait for the first one of a half message"
+                )
+            waiting.append(done)
+            return
+        if offset in self._unsure:
+            raise SystemBusyError("system busy: a former end of the half message may commit yet")
         if offset in self._ended:
             done(None)
             return
@@ -194,14 +209,19 @@ class Transactions:
     ) -> None:
         messages = [*before, op_message(offset, self._store_host, self._now_ms())]
         leadership = self._leadership
+        waiting = self._ending[offset] = [done]
 
         def stored(results: Sequence[AppendResult] | None, error: BrokerError | None) -> None:
             if leadership == self._leadership:
+                self._ending.pop(offset, None)
                 if results is not None and error is None:
                     self._ends[results[-1].queue_offset] = (offset,)
                 elif is_refused(error):
                     self._ended.pop(offset, None)
-            done(error)
+                else:
+                    self._unsure.add(offset)
+            for tell in waiting:
+                tell(error)
 
         self._own_appends.add_own(messages, stored)
 
@@ -275,6 +295,8 @@ class Transactions:
             return
         self._leadership = self._progress.leadership
         self._ended.clear()
+        self._ending.clear()
+        self._unsure.clear()
         self._copies.clear()
         self._ends.clear()
         offsets = self._state.offsets
@@ -302,6 +324,7 @@ class Transactions:
                 offsets = () if raw is None else ended_offsets(raw)
                 self._ends[self._op_read] = offsets
                 self._ended.update(dict.fromkeys(offsets))
+                self._unsure.difference_update(offsets)
             self._op_read += 1
 
     def _walk(self, now_ms: int) -> None:

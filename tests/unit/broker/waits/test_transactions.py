@@ -483,6 +483,28 @@ def test_end_that_was_not_stored_may_come_again() -> None:
     assert bench.log.bodies("Real", 3) == [b"m"]
 
 
+def test_second_end_is_told_when_the_first_is_committed() -> None:
+    bench = Bench()
+    half = bench.send(b"m")
+    bench.log.holds_back = True
+    told = [bench.end(half), bench.end(half)]
+    assert told == [[], []]
+    bench.log.release()
+    assert told == [[None], [None]] and bench.log.bodies("Real", 3) == [b"m"]
+
+
+def test_second_end_is_not_taken_for_done_when_the_first_may_be_lost() -> None:
+    bench = Bench()
+    half = bench.send(b"m")
+    bench.log.holds_back = True
+    bench.end(half)
+    bench.log.release(CommitTimeoutError("no majority"))
+    with pytest.raises(SystemBusyError, match="may commit yet"):
+        bench.end(half)
+    bench.log.store([op_message(0, HOST, bench.now_ms)])  # It commits after all.
+    assert bench.end(half) == [None]
+
+
 def test_failed_walk_is_repeated_and_one_that_may_commit_is_not() -> None:
     bench = Bench()
     bench.send(b"m")
