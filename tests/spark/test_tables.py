@@ -134,6 +134,37 @@ def test_a_property_becomes_a_column_later(
     assert Counter(read_by_others(kind, path).column("property_number").to_pylist()) == expected
 
 
+def test_a_table_and_a_checkpoint_that_do_not_belong_together_are_refused(
+    spark: Any, cluster: UpCluster, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    send_numbered(cluster.name_server, "Belongs", 6)
+    send_numbered(cluster.name_server, "Besides", 3)
+    words = ("--format", "delta", "--compact-mib", 0)
+    run(archive, spark, cluster, "-t", "Belongs", "--path", first, *words)
+
+    # Without it the stream would begin again.
+    for topics in (("-t", "Besides,Belongs"), ("--pattern", "Bel.*")):
+        with pytest.raises(OptionError, match="with which Belongs came into the table"):
+            new = tmp_path / "new"
+            run(archive, spark, cluster, *topics, "--path", first, "--checkpoint", new, *words)
+    # With it another table would lack what this one has.
+    with pytest.raises(OptionError, match="which does not have batch 0 of this"):
+        used = tmp_path / "first_checkpoint"
+        run(
+            archive, spark, cluster,
+            "-t", "Belongs", "--path", second, "--checkpoint", used, *words,
+        )  # fmt: skip
+    # Another topic comes into the table by a checkpoint of its own.
+    run(
+        archive, spark, cluster,
+        "-t", "Besides", "--path", first, "--checkpoint", tmp_path / "besides", *words,
+    )  # fmt: skip
+    run(archive, spark, cluster, "-t", "Belongs", "--path", first, *words)
+    topics_found = Counter(read_by_others("delta", first).column("topic").to_pylist())
+    assert topics_found == Counter({"Belongs": 6, "Besides": 3})
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_names_of_topics_are_no_part_of_paths(
     kind: str, spark: Any, cluster: UpCluster, tmp_path: Path

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ledgermq.spark.errors import OptionError
 from ledgermq.spark.jobs.table_arguments import table_place
+from ledgermq.spark.jobs.table_checkpoint import check_belongs, checkpoint_place
 from ledgermq.spark.tables import ArchiveTable, Storage, open_table
 from ledgermq.spark.tables.files import join_small, write_rows
 from ledgermq.spark.tables.formats import check_properties
@@ -29,7 +29,8 @@ def run_table(spark: SparkSession, options: argparse.Namespace, frame: DataFrame
         frame: a stream of messages.
 
     Raises:
-        OptionError: the place or the name of a property is not allowed.
+        OptionError: the place or the name of a property is not allowed, or the checkpoint is not
+            that of the table.
         TableCommitError: a commit failed; the job goes on when it is started again.
     """
     place = table_place(spark, options)
@@ -40,6 +41,8 @@ def run_table(spark: SparkSession, options: argparse.Namespace, frame: DataFrame
     properties = tuple(dict.fromkeys([*table.properties(), *options.add_property]))
     check_properties("--add-property", properties)
     table.widen(properties)
+    checkpoint = checkpoint_place(storage, options.checkpoint)
+    check_belongs(table, checkpoint, options)
     # Times as all engines read them; Spark's own default is a form of its past.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     added = 0
@@ -49,7 +52,7 @@ def run_table(spark: SparkSession, options: argparse.Namespace, frame: DataFrame
         added += _write_once(table, storage, rows, batch_id, properties)
 
     writer = frame.writeStream.foreachBatch(write)
-    writer = writer.option("checkpointLocation", _checkpoint(storage, options.checkpoint))
+    writer = writer.option("checkpointLocation", checkpoint.spark_root)
     if not options.follow:
         writer = writer.trigger(availableNow=True)
     writer.start().awaitTermination()
@@ -84,15 +87,3 @@ def _write_once(
     files = write_rows(rows, storage, f"data/{writer}-{batch_id:020d}", properties)
     table.add(writer, batch_id, files)
     return sum(file.rows for file in files)
-
-
-def _checkpoint(storage: Storage, given: str | None) -> str:
-    if given is None:
-        return f"{storage.spark_root}_checkpoint"
-    # Of the same kinds as the table: a checkpoint may lie in a bucket, too.
-    place = Storage("--checkpoint", given, storage.keys)
-    if place.spark_root == storage.spark_root or place.spark_root.startswith(
-        f"{storage.spark_root}/"
-    ):
-        raise OptionError("--checkpoint", given, "a place beside the table, not in it")
-    return place.spark_root

@@ -98,7 +98,7 @@ def _slot() -> Any:
 def look(storage: Storage, folder: str) -> list[TableFile]:
     """Returns the data files of a folder, by their footers."""
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        found = pool.map(lambda file: _described(storage, file), storage.list(folder))
+        found = pool.map(lambda file: _described(storage, file), storage.parquet_files(folder))
         return [file for file in found if file.rows]
 
 

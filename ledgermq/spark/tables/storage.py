@@ -34,6 +34,7 @@ _SETTINGS: Final = (
     "fs.s3a.endpoint.region",
     "fs.s3a.connection.ssl.enabled",
 )
+_SMALL_BYTES: Final = 1 << 20
 # Of a read that the object store did not answer well.
 _TRIES: Final = 8
 
@@ -131,7 +132,7 @@ class Storage:
         if self.is_local:
             check_shared(context, self._option, local_path(self._option, self._base))
 
-    def list(self, folder: str) -> list[StoredFile]:
+    def parquet_files(self, folder: str) -> list[StoredFile]:
         """Returns the Parquet files below a folder of the root; none where there is no folder."""
         selector = FileSelector(f"{self._base}/{folder}", recursive=True, allow_not_found=True)
         found = []
@@ -141,6 +142,19 @@ class Storage:
                 modified_ms = (info.mtime_ns or 0) // 1_000_000
                 found.append(StoredFile(path, info.size, modified_ms))
         return found
+
+    def names(self, folder: str) -> list[str]:
+        """Returns the names in a folder of the root; none where there is no folder."""
+        selector = FileSelector(f"{self._base}/{folder}", allow_not_found=True)
+        return [info.base_name for info in self.files.get_file_info(selector)]
+
+    def read(self, path: str) -> bytes | None:
+        """Returns a small file below the root; None where there is none."""
+        whole = f"{self._base}/{path}"
+        if self.files.get_file_info(whole).type is not FileType.File:
+            return None
+        with self.files.open_input_stream(whole) as stream:
+            return bytes(stream.read(_SMALL_BYTES))
 
     def delta_options(self) -> dict[str, str]:
         """Returns how deltalake reaches the store."""
