@@ -180,7 +180,12 @@ def test_group_with_members_tells_its_state_and_what_is_wrong(namesrv: str) -> N
             async with member("*"):
                 told = await _described(
                     admin,
-                    lambda told: _held(told, "ac_live") == 4 and not told.problems,
+                    # Both brokers know it, each from a heart beat of its own.
+                    lambda told: (
+                        _held(told, "ac_live") == 4
+                        and len(told.settings) == 2
+                        and not told.problems
+                    ),
                 )
                 assert told.mode == "CLUSTERING"
                 assert set(told.settings) == {"broker-a", "broker-b"}
