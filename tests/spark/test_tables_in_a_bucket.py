@@ -1,5 +1,6 @@
 """Tables in an object store: found, committed, and committed by two at once."""
 
+import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,10 +17,10 @@ from ledgermq.spark.tables import ArchiveTable, Storage, TablePlace, open_table
 from ledgermq.spark.tables.arrow_schema import arrow_schema
 from ledgermq.spark.tables.delta import largest_text, least_text
 from ledgermq.spark.tables.files import look
+from ledgermq.spark.tables.formats import FORMATS
 from ledgermq.spark.tables.storage import StoreKeys
 from tests.spark.object_store import BUCKET, object_store
 
-FORMATS = ("delta", "iceberg")
 _BORN = datetime(2026, 5, 1, 12, 0, 0, 123_456, UTC)
 
 
@@ -98,6 +99,66 @@ def test_batches_are_committed_once_and_files_replaced(
     with pytest.raises(TableCommitError, match="adds nothing twice"):
         table.replace(old, look(storage, "data/late"))
     assert numbers(kind, place) == ["0", "1", "10", "11"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("what", ["adds", "joins"])
+def test_who_commits_between_a_look_and_a_commit_is_seen(
+    what: str, kind: str, keys: StoreKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(kind, f"between-{what}", keys, tmp_path)
+    storage = place.storage
+    one, other = open_table(place, create=True), open_table(place, create=True)
+    for batch in range(2):
+        put(storage, f"data/w-{batch}/slot=AB/part-{batch}.parquet", rows(batch))
+        one.add("w", batch, look(storage, f"data/w-{batch}"))
+    old = one.files()
+    for name in ("mine", "others"):
+        put(storage, f"data/{name}/slot=1/part-{name}.parquet", rows(0, 1))
+    put(storage, "data/v-0/slot=AB/part-v.parquet", rows(2))
+    module = sys.modules[FORMATS[kind]]
+    real = module.check_there
+
+    def come_between(*words: Any) -> None:
+        real(*words)
+        monkeypatch.setattr(module, "check_there", real)
+        if what == "adds":
+            other.add("v", 0, look(storage, "data/v-0"))
+        else:
+            other.replace(old, look(storage, "data/others"))
+
+    monkeypatch.setattr(module, "check_there", come_between)
+    if what == "adds":
+        one.replace(old, look(storage, "data/mine"))
+        assert numbers(kind, place) == ["0", "1", "2"]
+    else:
+        with pytest.raises(TableCommitError):
+            one.replace(old, look(storage, "data/mine"))
+        assert numbers(kind, place) == ["0", "1"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_two_drivers_of_one_stream_add_a_batch_once(
+    kind: str, keys: StoreKeys, tmp_path: Path
+) -> None:
+    """One that was taken for dead goes on, with what it knew before."""
+    place = place_of(kind, "drivers", keys, tmp_path)
+    one: Any = open_table(place, create=True)
+    other = open_table(place, create=True)
+    for name in ("a", "b", "c"):
+        put(place.storage, f"data/w-0-{name}/slot=AB/part-{name}.parquet", rows(1, 2))
+    real = one.holds
+
+    def come_between(writer: str, batch: int) -> bool:
+        held = real(writer, batch)
+        if not held:
+            assert other.add("w", 0, look(place.storage, "data/w-0-b"))
+        return bool(held)
+
+    one.holds = come_between
+    assert not one.add("w", 0, look(place.storage, "data/w-0-a"))
+    assert not other.add("w", 0, look(place.storage, "data/w-0-c"))
+    assert numbers(kind, place) == ["1", "2"]
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -6,6 +6,7 @@ How a batch gets into the table exactly once is told in ledgermq/spark/tables.
 
 import argparse
 import sys
+import uuid
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -84,6 +85,7 @@ def _write_once(
     writer = context.getLocalProperty(_QUERY_ID)
     if table.holds(writer, batch_id):
         return 0
-    files = write_rows(rows, storage, f"data/{writer}-{batch_id:020d}", properties)
-    table.add(writer, batch_id, files)
-    return sum(file.rows for file in files)
+    folder = f"data/{writer}-{batch_id:020d}-{uuid.uuid4().hex[:8]}"
+    files = write_rows(rows, storage, folder, properties)
+    is_added = table.add(writer, batch_id, files)
+    return sum(file.rows for file in files) if is_added else 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ledgermq.spark.errors import MissingPackageError, TableCommitError, TableFormatError
 from ledgermq.spark.tables.arrow_schema import arrow_schema, check_columns, properties_of
-from ledgermq.spark.tables.files import PARTITIONED_BY, TableFile, check_there
+from ledgermq.spark.tables.files import PARTITIONED_BY, TableFile, check_there, commit_patiently
 from ledgermq.spark.tables.formats import TablePlace
 from ledgermq.spark.tables.storage import Storage
 
@@ -83,14 +83,14 @@ class DeltaArchive:
         done = self._table.transaction_version(writer)
         return done is not None and done >= batch
 
-    def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> None:
-        noted = CommitProperties(app_transactions=[Transaction(writer, batch)])
-        self._commit([_added(file, changes=True) for file in files], noted)
+    def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> bool:
+        actions = [_added(file, changes=True) for file in files]
+        noted = [Transaction(writer, batch)]
+        return commit_patiently(
+            lambda: not self.holds(writer, batch), lambda: self._commit(actions, noted)
+        )
 
     def replace(self, old: Sequence[TableFile], new: Sequence[TableFile]) -> None:
-        # What is committed from here on, the library compares; what was before, it does not.
-        known = {file.path for file in self.files()}
-        check_there(self._where, old, known)
         now_ms = int(time.time() * 1000)
         gone = [
             RemoveAction(
@@ -102,16 +102,25 @@ class DeltaArchive:
             )
             for file in old
         ]
-        self._commit([*gone, *(_added(file, changes=False) for file in new)], None)
+        actions = [*gone, *(_added(file, changes=False) for file in new)]
 
-    def _commit(self, actions: list[Any], noted: Any) -> None:
+        def look() -> bool:
+            check_there(self._where, old, {file.path for file in self.files()})
+            return True
+
+        commit_patiently(look, lambda: self._commit(actions, []))
+
+    def _commit(self, actions: list[Any], noted: list[Any]) -> None:
+        # The library itself would put it behind a commit that came in between, although that
+        # removed the same files: it has one try, on the state that was looked at.
+        properties = CommitProperties(app_transactions=noted, max_commit_retries=0)
         try:
             self._table.create_write_transaction(
                 actions,
                 "append",
                 self._table.schema(),
                 partition_by=list(PARTITIONED_BY),
-                commit_properties=noted,
+                commit_properties=properties,
             )
         except (CommitFailedError, DeltaError, OSError) as error:
             raise TableCommitError(self._where, str(error)) from error

@@ -7,7 +7,7 @@ gets into a path. A file holds rows of one slot; its footer tells which topic an
 import math
 import re
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -44,6 +44,8 @@ PARTITIONED_BY: Final = ("topic", "date")
 _RANGED: Final = ("queueOffset", "storeTimestamp")
 _FOOTERS_AT_ONCE: Final = 16
 _SLOT: Final = "slot"
+# Of a commit that another one comes before.
+_TRIES: Final = 10
 # The last directory and the name of a file, in signs that every engine leaves as they are.
 _SHORT_NAME: Final = r"[A-Za-z0-9._=-]+/[A-Za-z0-9._=-]+$"
 
@@ -71,12 +73,12 @@ def columns_of(properties: Sequence[str]) -> dict[str, DataType]:
 def write_rows(
     rows: DataFrame, storage: Storage, folder: str, properties: Sequence[str]
 ) -> list[TableFile]:
-    """Writes messages into a folder, in the place of what a former try left there.
+    """Writes messages into a folder of their own: what another try wrote is never touched.
 
     Args:
         rows: columns of a message.
         storage: root of the table.
-        folder: below it.
+        folder: below it; must not be there.
         properties: of messages, which become columns.
 
     Returns:
@@ -86,7 +88,7 @@ def write_rows(
     for name in properties:
         dated = dated.withColumn(f"property_{name}", col("properties")[name])
     slotted = dated.select(*columns_of(properties)).withColumn(_SLOT, _slot())
-    writer = slotted.write.mode("overwrite").partitionBy(_SLOT)
+    writer = slotted.write.mode("error").partitionBy(_SLOT)
     writer.parquet(f"{storage.spark_root}/{folder}")
     return look(storage, folder)
 
@@ -240,6 +242,34 @@ def spark_file(storage: Storage, path: str) -> str:
     else:
         path = f"{storage.spark_root}/{path}"
     return "".join(f"\\{sign}" if sign in "{}[]*?\\" else sign for sign in path)
+
+
+def commit_patiently(look: Callable[[], bool], commit: Callable[[], None]) -> bool:
+    """Commits, and again where another commit came in between, as long as it is still wanted.
+
+    The libraries differ in what they take for a conflict, so each try is one commit on the state
+    that was looked at.
+
+    Args:
+        look: at the newest state; tells whether the commit is wanted there.
+        commit: fails with TableCommitError where another one came before.
+
+    Returns:
+        Whether it is committed; False when it was not wanted any more.
+
+    Raises:
+        TableCommitError: others commit all the time, or the store fails.
+    """
+    for number in range(_TRIES):
+        if not look():
+            return False
+        try:
+            commit()
+            return True
+        except TableCommitError:
+            if number == _TRIES - 1:
+                raise
+    return False
 
 
 def check_there(where: str, old: Sequence[TableFile], known: Set[str]) -> None:

@@ -46,8 +46,12 @@ class ArchiveTable(Protocol):
         """Tells whether a batch of a writer is committed."""
         ...
 
-    def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> None:
+    def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> bool:
         """Commits the files of a batch.
+
+        Returns:
+            Whether they are in the table; False when the batch came into it otherwise, by another
+            driver of the same stream.
 
         Raises:
             TableCommitError: it is not known to be committed; ask holds() before the next try.

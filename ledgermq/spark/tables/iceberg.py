@@ -16,7 +16,13 @@ from ledgermq.spark.errors import (
     TableFormatError,
 )
 from ledgermq.spark.tables.arrow_schema import check_columns, properties_of
-from ledgermq.spark.tables.files import PARTITIONED_BY, TableFile, check_there, columns_of
+from ledgermq.spark.tables.files import (
+    PARTITIONED_BY,
+    TableFile,
+    check_there,
+    columns_of,
+    commit_patiently,
+)
 from ledgermq.spark.tables.formats import TablePlace
 from ledgermq.spark.tables.storage import Storage
 
@@ -30,6 +36,7 @@ try:
         ValidationException,
     )
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
+    from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
@@ -57,6 +64,8 @@ _EPOCH: Final = date(1970, 1, 1)
 _FIRST_PARTITION_ID: Final = 1000
 _NAME_MAPPING: Final = "schema.name-mapping.default"
 _SETTINGS: Final = {
+    # Each try is one commit, on the state that was looked at.
+    "commit.retry.num-retries": "0",
     "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -146,32 +155,43 @@ class IcebergArchive:
         done = self._table.properties.get(_BATCH + writer)
         return done is not None and int(done) >= batch
 
-    def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> None:
-        with _Commit(self._table, self._where) as change:
-            if files:
-                # Folders are named by writer and batch: that no file is there twice is known
-                # from the batch's number, without reading all that the table lists.
-                paths = [self._whole(file) for file in files]
-                change.add_files(paths, check_duplicate_files=False)
-            change.set_properties({_BATCH + writer: str(batch)})
+    def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> bool:
+        def commit() -> None:
+            with _Commit(self._table, self._where) as change:
+                if files:
+                    # Folders have names of their own: that no file is there twice is known
+                    # without reading all that the table lists.
+                    paths = [self._whole(file) for file in files]
+                    change.add_files(paths, check_duplicate_files=False)
+                change.set_properties({_BATCH + writer: str(batch)})
+
+        return commit_patiently(lambda: not self.holds(writer, batch), commit)
 
     def replace(self, old: Sequence[TableFile], new: Sequence[TableFile]) -> None:
-        self._table.refresh()
         gone = {file.path for file in old}
-        known = [task.file for task in self._table.scan().plan_files()]
-        check_there(self._where, old, {data_file.file_path for data_file in known})
-        with (
-            _Commit(self._table, self._where) as change,
-            change.update_snapshot().overwrite() as snapshot,
-        ):
-            for data_file in known:
-                if data_file.file_path in gone:
-                    snapshot.delete_data_file(data_file)
-            for file in new:
-                path = self._whole(file)
-                snapshot.append_data_file(
-                    parquet_file_to_data_file(self._table.io, change.table_metadata, path)
-                )
+        known: list[DataFile] = []
+
+        def look() -> bool:
+            self._table.refresh()
+            known[:] = [task.file for task in self._table.scan().plan_files()]
+            check_there(self._where, old, {data_file.file_path for data_file in known})
+            return True
+
+        def commit() -> None:
+            with (
+                _Commit(self._table, self._where) as change,
+                change.update_snapshot().overwrite() as snapshot,
+            ):
+                for data_file in known:
+                    if data_file.file_path in gone:
+                        snapshot.delete_data_file(data_file)
+                for file in new:
+                    path = self._whole(file)
+                    snapshot.append_data_file(
+                        parquet_file_to_data_file(self._table.io, change.table_metadata, path)
+                    )
+
+        commit_patiently(look, commit)
 
     def _whole(self, file: TableFile) -> str:
         return f"{self._storage.root}/{file.path}"
