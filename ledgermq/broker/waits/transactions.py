@@ -49,6 +49,8 @@ _HELD_MAX: Final = 1024
 # are not passed: a late second end is recognized by them.
 _REMEMBERED_MAX: Final = 100_000
 _PAUSE_MS: Final = 1000
+# transactionCheckInterval by default: a time of immunity is not shorter where rounds are closer.
+_ROUND_MS: Final = 60_000
 # Half messages that are looked at to count those without an end, and how many at once.
 _COUNTED_MAX: Final = 1_000_000
 _COUNTED_AT_ONCE: Final = 5000
@@ -65,6 +67,14 @@ class Rules(NamedTuple):
     # A half message older than that is put aside.
     age_max_ms: int
     body_bytes_max: int
+
+    @property
+    def immunity_max_ms(self) -> int:
+        """As long as a message may ask for not to be asked about. Its copies of that time are not
+        counted, so without a bound each round stores it once more. With this one they are no more
+        than the copies of its checks, where rounds are not closer together than by default.
+        """
+        return max(self.immunity_ms, self.checks_max * max(self.check_interval_ms, _ROUND_MS))
 
 
 class OwnAppends(Protocol):
@@ -352,7 +362,10 @@ class Transactions:
                 break
             else:
                 age_ms = now_ms - half.record.born_timestamp
-                is_asked = not 0 <= age_ms < (half.immunity_ms or self._rules.immunity_ms)
+                immunity_ms = min(
+                    half.immunity_ms or self._rules.immunity_ms, self._rules.immunity_max_ms
+                )
+                is_asked = not 0 <= age_ms < immunity_ms
                 if not is_asked and half.immunity_ms is None:
                     break
                 batch.deliver(HALF_QUEUE, cursor + 1, renewed(half, is_asked=is_asked))
