@@ -1,7 +1,8 @@
 """HttpPort: the socket. The only file that knows twisted.web, so import it where a port opens.
 
-A connection is taken, or closed at once when there are too many. Its requests come one after the
-other; head and body are bounded in bytes and in time. Nothing is written to a log for a request.
+When there are too many connections, the one that waits for a whole request for longest is closed
+for a new one; when all are being answered, the new one is. Requests of a connection come one after
+the other; head and body are bounded in bytes and in time. No request is written to a log.
 """
 
 from collections.abc import Awaitable, Callable
@@ -75,6 +76,8 @@ class HttpPort:
         self._host, self.port = host, port
         self._listening: Any = None
         self._connections: set[_Connection] = set()
+        # Those of them that no request is answered on, the one that waits for longest first.
+        self._waiting: dict[_Connection, None] = {}
         self.refused_count = 0
         self.body_bytes = 0
 
@@ -104,10 +107,37 @@ class HttpPort:
     def take(self, connection: "_Connection") -> None:
         """Counts a connection."""
         self._connections.add(connection)
+        self._waiting[connection] = None
+
+    def make_room(self) -> bool:
+        """Closes a connection when there are as many as may be; False when all are being answered.
+
+        Connections that say nothing, or not all, would shut out others until they are too late.
+        """
+        if len(self._connections) < self.limits.connections_max:
+            return True
+        self.refused_count += 1
+        longest = next(iter(self._waiting), None)
+        if longest is None:
+            return False
+        # Its loss is told in a later turn.
+        self.drop(longest)
+        longest.abort()
+        return True
+
+    def mark_asked(self, connection: "_Connection") -> None:
+        """A whole request is there."""
+        self._waiting.pop(connection, None)
+
+    def mark_answered(self, connection: "_Connection") -> None:
+        """The next request is waited for."""
+        if connection in self._connections:
+            self._waiting[connection] = None
 
     def drop(self, connection: "_Connection") -> None:
         """Forgets a connection."""
         self._connections.discard(connection)
+        self._waiting.pop(connection, None)
 
 
 class _Factory(Factory):
@@ -117,12 +147,10 @@ class _Factory(Factory):
         self._port = port
 
     def buildProtocol(self, addr: object) -> "_Connection | None":
-        port = self._port
-        if port.connection_count >= port.limits.connections_max:
-            port.refused_count += 1
+        if not self._port.make_room():
             return None
-        connection = _Connection(port)
-        port.take(connection)
+        connection = _Connection(self._port)
+        self._port.take(connection)
         return connection
 
 
@@ -180,7 +208,13 @@ class _Connection(http.HTTPChannel):
 
     def allContentReceived(self) -> None:
         self._arrived()
+        self.port.mark_asked(self)
         super().allContentReceived()
+
+    def requestDone(self, request: http.Request) -> None:
+        # Before what is buffered is read, which may be a whole request.
+        self.port.mark_answered(self)
+        super().requestDone(request)
 
     def _arrived(self) -> None:
         if self._arrival is not None:

@@ -259,13 +259,27 @@ class PortTests(TestCase):
         browser = await self.connected()
         self.assertEqual(await browser.until_closed(), b"")
 
-    async def test_too_many_connections_are_closed(self) -> None:
+    async def test_new_connection_closes_the_one_that_waits_longest(self) -> None:
         self.port = self.opened(Limits(connections_max=2))
-        first, second = await self.connected(), await self.connected()
         head = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        for browser in (first, second):
-            browser.send(head)
-            await browser.until(b"hello")
+        first, second = await self.connected(), await self.connected()
+        second.send(head[:9])
+        # It asked last, so it is not the one.
+        first.send(head)
+        await first.until(b"hello")
+        self.assertEqual((await self.ask("/hello")).status, 200)
+        self.assertEqual(self.port.refused_count, 1)
+        self.assertEqual(await second.until_closed(), b"")
+        self.assertFalse(first.is_closed)
+        self.assertLessEqual(self.port.connection_count, 2)
+
+    async def test_connections_that_are_answered_are_not_closed_for_new_ones(self) -> None:
+        self.port = self.opened(Limits(connections_max=2))
+        for _ in range(2):
+            browser = await self.connected()
+            browser.send(b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while self.asked_count < 2:
+            await turn()
         third = await self.connected()
         self.assertEqual(await third.until_closed(), b"")
         self.assertEqual((self.port.connection_count, self.port.refused_count), (2, 1))
