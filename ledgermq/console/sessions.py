@@ -1,8 +1,8 @@
 """Sessions: who is signed in, for how long, and how often somebody may try.
 
-An account is proven by the brokers: they answer a request that is signed with its secret, and
-refuse the same request signed with another one. The secret is kept in memory, for the requests of
-the session, and is nowhere else.
+An account is proven by the brokers (`proofs.py`): they answer a request that is signed with its
+secret, and refuse the same request signed with another one. The secret is kept in memory, for the
+requests of the session, and is nowhere else.
 """
 
 import asyncio
@@ -14,16 +14,12 @@ from typing import Final
 
 from ledgermq import __version__
 from ledgermq.client.config import ClientConfig
-from ledgermq.client.errors import RefusedError, UnreachableError
 from ledgermq.console.identity import Identity
-from ledgermq.console.remote import Remote
+from ledgermq.console.proofs import Verdict, role_of, verdicts_of
 from ledgermq.console.shapes.session import Role, SignIn
 from ledgermq.console.shapes.session import Session as SessionShape
-from ledgermq.console.tally import FAILURES, reason_of
+from ledgermq.console.tally import Tally
 from ledgermq.http.replies import RequestError
-from ledgermq.protocol import lenient_json
-from ledgermq.protocol.codes import RequestCode
-from ledgermq.protocol.route import MASTER_ID, ClusterInfo
 from ledgermq.protocol.signature import Credentials
 
 COOKIE: Final = "ledgermq_session"
@@ -140,13 +136,12 @@ class Sessions:
         if self._asks_account is not None and now_s - self._asks_account[0] < _MINUTE_S:
             return self._asks_account[1]
         for remote in self.open_session().identity.remotes:
-            try:
-                asks = not await _is_let_in(remote)
-            except FAILURES:
-                # Nobody is there to tell; what is not signed shows nothing that it may not.
-                continue
-            self._asks_account = (now_s, asks)
-            return asks
+            verdicts = await verdicts_of(remote)
+            # With all silent nobody is there to tell; what is not signed shows nothing then.
+            if any(one is not Verdict.SILENT for one in verdicts):
+                asks = Verdict.REFUSED in verdicts
+                self._asks_account = (now_s, asks)
+                return asks
         return False
 
     async def sign_in(self, wanted: SignIn, peer: str) -> Session:
@@ -258,45 +253,35 @@ class Sessions:
             if sight is None:
                 raise RequestError(401, _WRONG)
             remotes = [sight.view.remote]
-        failure = "no broker is registered"
+        tally = Tally()
         for remote in remotes:
+            wrong = Credentials(access_key=access_key, secret_key=secrets.token_urlsafe(16))
+            config = replace(self._config, credentials=wrong)
+            other = Identity([remote.name_servers], config, self._now_ms)
             try:
-                address = await _a_broker(remote)
-                await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-                if not await self._is_refused(remote.name_servers, address, access_key):
+                role = await role_of(remote, other.remotes[0], access_key, tally)
+            finally:
+                await other.close()
+            match role:
+                case Verdict.REFUSED:
+                    raise RequestError(401, _WRONG)
+                case Verdict.LET_IN:
                     message = "the brokers of this cluster ask for no account: there are none"
                     raise RequestError(401, message)
-                return await _role_of(remote, address, access_key)
-            except RefusedError as error:
-                raise RequestError(401, _WRONG) from error
-            except FAILURES as error:
-                failure = reason_of(error)
+                case Verdict.SILENT:
+                    continue
+                case _:
+                    return role
+        silent = tally.answers().silent
+        failure = silent[0].reason if silent else "no broker is registered"
         raise RequestError(502, f"no broker can tell whether the account is right: {failure}")
-
-    async def _is_refused(self, name_servers: str, address: str, access_key: str) -> bool:
-        """Tells whether a wrong secret is refused; where it is not, a right one proves nothing."""
-        wrong = Credentials(access_key=access_key, secret_key=secrets.token_urlsafe(16))
-        config = replace(self._config, credentials=wrong)
-        other = Identity([name_servers], config, self._now_ms)
-        try:
-            await other.remotes[0].call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-        except RefusedError:
-            return True
-        finally:
-            await other.close()
-        return False
 
     async def _still_proven(self, session: Session) -> bool:
         session.proven_s = _now_s()
         for remote in session.identity.remotes:
-            try:
-                address = await _a_broker(remote)
-                await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-            except RefusedError:
-                return False
-            except FAILURES:
-                continue
-            return True
+            verdicts = await verdicts_of(remote)
+            if any(one is not Verdict.SILENT for one in verdicts):
+                return Verdict.REFUSED not in verdicts
         return True
 
 
@@ -307,44 +292,3 @@ def _now_s() -> float:
 def is_token(session: Session, told: str) -> bool:
     """Tells whether a request carries the session's token."""
     return hmac.compare_digest(session.csrf.encode(), told.encode("utf-8", "replace"))
-
-
-async def _a_broker(remote: Remote) -> str:
-    """Returns the address of a broker that may be asked.
-
-    Raises:
-        ClientError: there is none.
-    """
-    answer = await remote.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-    info = ClusterInfo.decode(answer.body)
-    found = [
-        broker.broker_addrs.get(MASTER_ID) or min(broker.broker_addrs.values())
-        for broker in info.broker_addr_table.values()
-        if broker.broker_addrs
-    ]
-    if not found:
-        raise UnreachableError("no broker is registered", retriable=True)
-    return sorted(found)[0]
-
-
-async def _is_let_in(remote: Remote) -> bool:
-    try:
-        address = await _a_broker(remote)
-        await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-    except RefusedError:
-        return False
-    return True
-
-
-async def _role_of(remote: Remote, address: str, access_key: str) -> Role:
-    """admin when the brokers say so, or show the rules to none but admins."""
-    try:
-        answer = await remote.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-    except RefusedError:
-        return "user"
-    document = lenient_json.read(answer.body)
-    accounts = document.get("plainAccessConfigs") if isinstance(document, dict) else None
-    for account in accounts if isinstance(accounts, list) else ():
-        if isinstance(account, dict) and account.get("accessKey") == access_key:
-            return "admin" if account.get("admin") is True else "user"
-    return "user"

@@ -1,0 +1,131 @@
+"""Proofs: what the brokers that name servers know say of an account; all of them are asked.
+
+Who may register a broker may register one that lets everybody in. So one that lets somebody in
+proves nothing while another one refuses, and one that refuses no wrong secret proves nothing at
+all. What stays open is an hour in which no other broker answers (docs/security.md).
+"""
+
+import asyncio
+import enum
+from collections.abc import Sequence
+from typing import Final
+
+from ledgermq.client.errors import RefusedError
+from ledgermq.console.remote import Remote
+from ledgermq.console.shapes.session import Role
+from ledgermq.console.tally import FAILURES, Tally
+from ledgermq.protocol import lenient_json
+from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.route import MASTER_ID, ClusterInfo
+
+# Brokers that are asked at the same time.
+_ASKED_AT_ONCE: Final = 32
+# Refusals that say nothing about the account.
+_BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
+
+
+class Verdict(enum.Enum):
+    """What a broker says of somebody."""
+
+    LET_IN = "let in"
+    REFUSED = "refused"
+    # It does not answer, or has no time.
+    SILENT = "silent"
+
+
+async def verdicts_of(remote: Remote) -> Sequence[Verdict]:
+    """Returns what each broker says of who asks, or what the name servers say, which may show their
+    brokers to accounts only; nothing when none of them answers.
+    """
+    tally = Tally()
+    found = await _brokers(remote, tally)
+    return [found] if isinstance(found, Verdict) else await _each(remote, found, tally)
+
+
+async def role_of(remote: Remote, wrong: Remote, access_key: str, tally: Tally) -> Role | Verdict:
+    """Returns the role of an account that is proven.
+
+    Args:
+        remote: asks with the account.
+        wrong: asks the same name servers and brokers with a wrong secret.
+        access_key: of the account.
+        tally: told who is silent.
+
+    Returns:
+        its role, of which no broker says less; REFUSED when a broker refuses it; LET_IN when no
+        broker tells it from a wrong one; SILENT when none answers.
+    """
+    addresses = await _brokers(remote, tally)
+    if isinstance(addresses, Verdict):
+        return addresses
+    verdicts = await _each(remote, addresses, tally)
+    if Verdict.REFUSED in verdicts:
+        return Verdict.REFUSED
+    answering = [
+        address
+        for address, verdict in zip(addresses, verdicts, strict=True)
+        if verdict is Verdict.LET_IN
+    ]
+    controls = await _each(wrong, answering, tally)
+    judges = [
+        address
+        for address, verdict in zip(answering, controls, strict=True)
+        if verdict is Verdict.REFUSED
+    ]
+    if not judges:
+        return Verdict.LET_IN if Verdict.LET_IN in controls else Verdict.SILENT
+    admins = await asyncio.gather(*(_is_admin(remote, one, access_key) for one in judges))
+    return "admin" if all(admins) else "user"
+
+
+async def _brokers(remote: Remote, tally: Tally) -> list[str] | Verdict:
+    """Returns the address of one broker of each name; a verdict when they are not told."""
+    try:
+        answer = await remote.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        info = ClusterInfo.decode(answer.body)
+    except FAILURES as error:
+        tally.failed("name server", remote.name_servers, error)
+        return _verdict(error)
+    return sorted(
+        {
+            broker.broker_addrs.get(MASTER_ID) or min(broker.broker_addrs.values())
+            for broker in info.broker_addr_table.values()
+            if broker.broker_addrs
+        }
+    )
+
+
+async def _each(remote: Remote, addresses: Sequence[str], tally: Tally) -> list[Verdict]:
+    room = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def one(address: str) -> Verdict:
+        async with room:
+            try:
+                await remote.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            except FAILURES as error:
+                tally.failed("broker", address, error)
+                return _verdict(error)
+            return Verdict.LET_IN
+
+    return await asyncio.gather(*(one(address) for address in addresses))
+
+
+def _verdict(error: Exception) -> Verdict:
+    is_refusal = isinstance(error, RefusedError) and error.code not in _BUSY
+    return Verdict.REFUSED if is_refusal else Verdict.SILENT
+
+
+async def _is_admin(remote: Remote, address: str, access_key: str) -> bool:
+    """True when the broker says so; it shows the rules to none but admins."""
+    try:
+        answer = await remote.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
+    except FAILURES:
+        return False
+    document = lenient_json.read(answer.body)
+    accounts = document.get("plainAccessConfigs") if isinstance(document, dict) else None
+    return any(
+        isinstance(account, dict)
+        and account.get("accessKey") == access_key
+        and account.get("admin") is True
+        for account in (accounts if isinstance(accounts, list) else ())
+    )
