@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
+from weakref import WeakSet
 
 import msgspec
 from twisted.logger import Logger
@@ -29,6 +30,8 @@ from ledgermq.protocol.errors import ProtocolError
 
 _log = Logger()
 _STREAMS_MAX: Final = 64
+# Of one account, whatever its sessions: a quarter, so that one cannot shut out the others.
+_ACCOUNT_STREAMS_MAX: Final = 16
 _RETRY_MS: Final = 3_000
 # A comment keeps proxies from closing the stream.
 _BEAT_S: Final = 15.0
@@ -53,7 +56,9 @@ class TabStreams:
 
     def __init__(self, read_query: ReadQuery) -> None:
         self._read_query = read_query
-        self._streams: set[_TabStream] = set()
+        # From when they are made, so that what is asked for at once is counted. One whose reply is
+        # never written, as its viewer has gone, is held by nobody.
+        self._streams: WeakSet[_TabStream] = WeakSet()
 
     def open(self, call: Call, renew: Renew) -> Reply:
         """Returns a stream as a reply.
@@ -67,16 +72,25 @@ class TabStreams:
         """
         query = call.asks(StreamQuery)
         names = words_of(query.parts, "parts", _PARTS)
-        if len(self._streams) >= _STREAMS_MAX:
-            message = f"{_STREAMS_MAX} streams of events are open; close another page"
-            raise RequestError(503, message, field="streams", limit=_STREAMS_MAX)
+        self._check_room(call.account)
         parts = {name: (_PARTS[name][0], self._call(name, call, query)) for name in sorted(names)}
-        stream = _TabStream(self._streams, parts, renew, query.every_s)
+        stream = _TabStream(self._streams, call.account, parts, renew, query.every_s)
         return Reply(
             body=stream,
             content_type="text/event-stream; charset=utf-8",
             headers=(("X-Accel-Buffering", "no"),),
         )
+
+    def _check_room(self, account: str) -> None:
+        """Where nobody signs in, all share the whole: nothing tells them apart behind a proxy."""
+        count = len(self._streams)
+        if count >= _STREAMS_MAX:
+            message = f"{count} streams of events are open; close another page"
+            raise RequestError(503, message, field="streams", value=count, limit=_STREAMS_MAX)
+        own = sum(stream.account == account for stream in self._streams)
+        if account and own >= _ACCOUNT_STREAMS_MAX:
+            message = f"{own} streams of events are open for this account; close another page"
+            raise RequestError(503, message, field="streams", value=own, limit=_ACCOUNT_STREAMS_MAX)
 
     def close(self) -> None:
         """Ends all streams."""
@@ -107,23 +121,24 @@ class _TabStream:
 
     def __init__(
         self,
-        streams: "set[_TabStream]",
+        streams: "WeakSet[_TabStream]",
+        account: str,
         parts: Mapping[str, tuple[Handler, Call]],
         renew: Renew,
         every_s: float,
     ) -> None:
-        self._streams, self._parts = streams, parts
+        self._streams, self.account, self._parts = streams, account, parts
         self._renew, self._every_s = renew, every_s
         self._outlet: Outlet | None = None
         self._task: asyncio.Task[None] | None = None
         # What each part was when it was sent last.
         self._sent: dict[str, bytes] = {}
         self._last_id = 0
+        streams.add(self)
 
     def opened(self, outlet: Outlet) -> None:
         """The head is out."""
         self._outlet = outlet
-        self._streams.add(self)
         outlet.write(f"retry: {_RETRY_MS}\n\n".encode())
         self._task = asyncio.get_running_loop().create_task(self._serve())
 
