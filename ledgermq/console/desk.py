@@ -91,7 +91,9 @@ class Desk:
         try:
             session = await self.sessions.sign_in(wanted, request.peer_host)
         except RequestError as error:
-            self._note("sign_in", wanted.access_key, request, "refused", error.message)
+            # A try too many was none; as lines they would drive out what others did.
+            if error.status != 429:
+                self._note("sign_in", wanted.access_key, request, "refused", error.message)
             raise
         self._note("sign_in", wanted.access_key, request, "done", session.role)
         cookie = f"{COOKIE}={session.id}; HttpOnly; SameSite=Strict; Path=/"
