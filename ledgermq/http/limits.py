@@ -8,7 +8,7 @@ class Limits:
     """Bounds of one port.
 
     Attributes:
-        connections_max: open connections; more are closed as they come.
+        connections_max: open connections; one more closes the one that waits longest, if any does.
         body_bytes_max: of one request.
         bodies_bytes_max: of all requests that arrive or are answered, together; what comes on top
             is refused with 503, but for small bodies.
