@@ -137,12 +137,13 @@ class Sessions:
             return self._asks_account[1]
         for remote in self.open_session().identity.remotes:
             verdicts = await verdicts_of(remote)
-            # With all silent nobody is there to tell; what is not signed shows nothing then.
             if any(one is not Verdict.SILENT for one in verdicts):
                 asks = Verdict.REFUSED in verdicts
                 self._asks_account = (now_s, asks)
                 return asks
-        return False
+        # Nobody is there to tell. The brokers show nothing then, but the console has logs and audit
+        # of its own: who asked for accounts before goes on to.
+        return self._asks_account is not None and self._asks_account[1]
 
     async def sign_in(self, wanted: SignIn, peer: str) -> Session:
         """Begins a session.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ledgermq.client.config import ClientConfig
+from ledgermq.console import sessions
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import ClusterInfo
 from tests.attack.closed_broker import ROOT, SHOP, closed_broker
@@ -76,3 +80,29 @@ def test_broker_without_accounts_opens_nothing(closed: str, tmp_path: Path) -> N
             api.sign_in(ROOT.access_key, "secret-of-a-thief")
         assert refused.value.status == 401
         assert api.sign_in(ROOT.access_key, ROOT.secret_key).role == "admin"
+
+
+def test_cluster_that_stops_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What was found out counts for a minute; here it is asked for anew at once.
+    monkeypatch.setattr(sessions, "_MINUTE_S", 0.0)
+
+    async def check() -> None:
+        with contextlib.ExitStack() as stack:
+            address = stack.enter_context(name_server(tmp_path))
+            one = sessions.Sessions(
+                [address],
+                ClientConfig(),
+                lambda: time.time_ns() // 1_000_000,
+                must_sign_in=False,
+                read_only=False,
+                readers=frozenset(),
+            )
+            program = stack.enter_context(closed_broker(tmp_path, f"namesrvAddr={address}"))
+            program.wait_until_serving()
+            wait_until(lambda: registered(address), what="the broker at the name server")
+            assert await one.needs_account()
+        assert await one.needs_account()
+        assert await one.find(None) is None
+        await one.close()
+
+    asyncio.run(check())
