@@ -83,9 +83,12 @@ def test_probes_of_a_group_that_loses_its_majority(tmp_path: Path) -> None:
 
 
 def broker(folder: Path, port: int, *settings: str) -> LiveProgram:
+    # The ledger's own default is a port that any connection of this machine may have.
+    [ledger_port] = free_ports(1)
     words = [
         "broker", "--json", f"listenPort={port}", "brokerIP1=127.0.0.1", "brokerName=alone",
-        f"storePathRootDir={folder / 'store'}", *SMALL_STORE, *settings,
+        f"storePathRootDir={folder / 'store'}", f"dLegerPeers=n0-127.0.0.1:{ledger_port}",
+        *SMALL_STORE, *settings,
     ]  # fmt: skip
     return LiveProgram(words, folder / "broker.log")
 
