@@ -101,6 +101,27 @@ def test_batches_are_committed_once_and_files_replaced(
     assert numbers(kind, place) == ["0", "1", "10", "11"]
 
 
+def test_files_that_another_engine_named_by_topic_are_replaced(tmp_path: Path) -> None:
+    """The log writes their names as in a URL: one that is not found again stays, with its rows."""
+    place = TablePlace("delta", Storage("--path", str(tmp_path / "lake"), StoreKeys()))
+    storage, table = place.storage, open_table(place, create=True)
+    DeltaTable(storage.directory).alter.set_table_properties(
+        {"delta.enableDeletionVectors": "false"}
+    )
+    for batch in range(2):
+        (tmp_path / f"lake/data/w-{batch}/slot=AB").mkdir(parents=True)
+        path = f"data/w-{batch}/slot=AB/part-{batch}.parquet"
+        put(storage, path, rows(batch, topic="%RETRY%g h"))
+        table.add("w", batch, look(storage, f"data/w-{batch}"))
+    DeltaTable(storage.directory).optimize.compact()
+    [file] = table.files()
+    assert (tmp_path / "lake" / file.path).is_file() and file.topic == "%RETRY%g h"
+    (tmp_path / "lake/data/joined").mkdir()
+    put(storage, "data/joined/part-9.parquet", rows(0, 1, topic="%RETRY%g h"))
+    table.replace([file], look(storage, "data/joined"))
+    assert numbers("delta", place) == ["0", "1"]
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("what", ["adds", "joins"])
 def test_who_commits_between_a_look_and_a_commit_is_seen(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -131,12 +132,13 @@ class DeltaArchive:
         settings = self._table.metadata().configuration
         features = set(self._table.protocol().reader_features or ())
         for name, setting in _REFUSED.items():
-            if settings.get(setting, "none") != "none" or name in features:
+            if settings.get(setting, "none") not in ("none", "false") or name in features:
                 raise TableFormatError(self._where, f"uses {name}, which a replay cannot read")
         actions = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
         return [
             TableFile(
-                path=action["path"],
+                # As in a URL; the library writes it so again when the file is to go.
+                path=unquote(action["path"]),
                 size_bytes=action["size_bytes"],
                 modified_ms=action["modification_time"],
                 rows=action["num_records"] or 0,

@@ -111,10 +111,10 @@ def _described(storage: Storage, file: StoredFile) -> TableFile:
     if not ranges:
         return TableFile(*file, 0, "", date.min, {})
     for name in PARTITIONED_BY:
-        least, largest = ranges.pop(name)
+        least, largest = ranges[name]
         if least != largest:
             raise CorruptDataError(file.path, f"holds {name} {least!r} to {largest!r}, must be one")
-    topic, day = (_range(footer, name, file.path)[0] for name in PARTITIONED_BY)
+    topic, day = (ranges.pop(name)[0] for name in PARTITIONED_BY)
     return TableFile(*file, footer.num_rows, topic, day, ranges)
 
 
