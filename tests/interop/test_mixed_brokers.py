@@ -26,7 +26,7 @@ from tests.e2e.wire_client import WireClient
 from tests.interop.closed import broker_settings, java_broker_keys, wire
 from tests.interop.mqadmin import CLUSTER_NAME
 from tests.interop.programs import PROGRAMS
-from tests.interop.replicas import compare
+from tests.interop.replicas import Comparison, compare
 from tests.interop.stock_broker import JavaCluster, JavaClusterPlan
 from tests.interop.test_stock_clients import Round, require_clean
 from tests.processes import LiveProgram
@@ -134,17 +134,17 @@ def wait_until_equal(cluster: JavaCluster) -> None:
     """Waits until the checkpoints of all members say that the same is committed; compares it."""
     stores = stores_of(cluster)
 
-    def is_noted() -> bool:
+    def comparison() -> Comparison | None:
         try:
             result = compare(stores)
         except (struct.error, AssertionError, FileNotFoundError):
-            # Of a member that has no entry yet, or that noted no checkpoint yet: Java's does each
-            # three seconds, and a leader of ours serves sooner.
-            return False
-        return result.compared_bytes > 0 and len(set(result.committed.values())) == 1
+            # Of a member that has no entry yet, or no checkpoint: Java's notes it each three
+            # seconds, and for a moment there is none while it is replaced.
+            return None
+        is_noted = result.compared_bytes > 0 and len(set(result.committed.values())) == 1
+        return result if is_noted else None
 
-    wait_until(is_noted, what="equal checkpoints", deadline_s=60.0)
-    result = compare(stores)
+    result = wait_until(comparison, what="equal checkpoints", deadline_s=60.0)
     print(f"{result.compared_bytes} bytes of log compared, {result.committed}")
     assert result.first_difference is None
 
