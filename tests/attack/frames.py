@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from ledgermq.broker.ha.frames import encode_report
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
+from ledgermq.dledger.replica.greeting_bodies import WIRE_VERSION
+from ledgermq.dledger.replica.wire_binary import BinaryCode
 from ledgermq.protocol import headers
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand, encode

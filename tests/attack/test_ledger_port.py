@@ -29,8 +29,9 @@ from ledgermq.dledger.messages import (
     TruncateRequest,
     VoteRequest,
 )
-from ledgermq.dledger.replica import wire_binary
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode, Hello
+from ledgermq.dledger.replica import greeting_bodies, wire_binary
+from ledgermq.dledger.replica.greeting_bodies import WIRE_VERSION, Hello
+from ledgermq.dledger.replica.wire_binary import BinaryCode
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
@@ -82,7 +83,7 @@ def hello(target: str, sender: str, nonce: str = "") -> bytes:
     body = Hello(
         group=GROUP, sender=sender, target=target, segment_bytes=SEGMENT_BYTES, nonce=nonce
     )
-    return request(BinaryCode.HELLO, wire_binary.encode_hello(body))
+    return request(BinaryCode.HELLO, greeting_bodies.encode_hello(body))
 
 
 def binary(message: Message) -> bytes:
@@ -221,12 +222,12 @@ class LedgerPortAttacks(ClosedGroup):
         for make in makers:
             attacker = await self.attack(victim, hello(target, sender, nonce))
             await self.group.wait(lambda one=attacker: one.answers, "a challenge", PATIENCE_S)
-            told = wire_binary.decode_hello_answer(attacker.answers[0].body)
+            told = greeting_bodies.decode_hello_answer(attacker.answers[0].body)
             challenge = Challenge(
                 f"ledger {WIRE_VERSION}", GROUP, sender, target, nonce, told.nonce
             )
             proof = make(challenge, told.proof)
-            attacker.send(request(BinaryCode.PROOF, wire_binary.encode_proof(proof)))
+            attacker.send(request(BinaryCode.PROOF, greeting_bodies.encode_proof(proof)))
             await self.end_of(attacker)
             self.assertEqual([answer.code for answer in attacker.answers], [0, 401])
         self.assertIn(

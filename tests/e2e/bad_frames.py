@@ -7,7 +7,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
+from ledgermq.dledger.replica.greeting_bodies import WIRE_VERSION
+from ledgermq.dledger.replica.wire_binary import BinaryCode
 from ledgermq.protocol.batch import BatchMessage, encode_batch
 from ledgermq.protocol.codes import RequestCode
 from tests.e2e.wire_client import frame, pull_fields, request, send_fields

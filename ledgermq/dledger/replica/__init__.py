@@ -3,7 +3,8 @@
 Replica takes what arrived in one turn of the reactor to the core and does what the core answers, in
 the order that `Ready` prescribes. Between LedgerMQ members it speaks binary frames, to others
 DLedger's JSON; both on one port. Read driver.py first, then durability.py and applying.py; the wire
-is in peers.py (outgoing), listener.py (incoming), wire_binary.py and wire_json.py.
+is in peers.py (outgoing), listener.py (incoming), greeting_bodies.py, wire_binary.py and
+wire_json.py.
 """
 
 from ledgermq.dledger.replica.applying import Applier

@@ -10,8 +10,8 @@ from typing import Final
 from ledgermq.dledger.addresses import parse_java_members, parse_networks
 from ledgermq.dledger.messages import JsonCode
 from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.greeting_bodies import WIRE_VERSION
 from ledgermq.dledger.replica.member_addresses import MemberAddresses, address_of
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION
 from ledgermq.protocol.member_proof import Challenge
 from ledgermq.protocol.transport import CommandProtocol
 

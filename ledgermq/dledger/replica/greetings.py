@@ -23,7 +23,7 @@ from twisted.logger import Logger
 
 from ledgermq.dledger.entry import EntryId
 from ledgermq.dledger.messages import DLedgerCode
-from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica import greeting_bodies
 from ledgermq.dledger.replica.admission import (
     ANOTHER_SECRET,
     GREETING_BYTES_MAX,
@@ -32,10 +32,10 @@ from ledgermq.dledger.replica.admission import (
     Admission,
 )
 from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.greeting_bodies import WIRE_VERSION, Hello
 from ledgermq.dledger.replica.json_bodies import RequestBody
 from ledgermq.dledger.replica.member_addresses import MemberAddresses
 from ledgermq.dledger.replica.peers import MemberEvents
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, Hello
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.member_proof import Challenge, Side, draw_nonce, is_nonce
@@ -148,7 +148,7 @@ class Greetings:
             self.close(connection, "HELLO came twice")
             return
         try:
-            hello = wire_binary.decode_hello(command.body)
+            hello = greeting_bodies.decode_hello(command.body)
         except RemoteProtocolError as error:
             self._refuse(connection, command, DLedgerCode.UNEXPECTED_ARGUMENT, str(error))
             return
@@ -227,7 +227,7 @@ class Greetings:
         challenge = admission.challenge(hello.sender, hello.target, hello.nonce, nonce)
         link.hello, link.challenge = hello, challenge
         proof = challenge.proof(admission.key, Side.ANSWERER)
-        body = wire_binary.encode_hello_answer(self._events.formats.own, nonce, proof)
+        body = greeting_bodies.encode_hello_answer(self._events.formats.own, nonce, proof)
         connection.send(command.response(_SUCCESS, body=body))
 
     def proof(self, connection: CommandProtocol, command: RemotingCommand) -> None:
@@ -239,7 +239,7 @@ class Greetings:
             self.close(connection, "PROOF before HELLO")
             return
         try:
-            proof = wire_binary.decode_proof(command.body)
+            proof = greeting_bodies.decode_proof(command.body)
         except RemoteProtocolError as error:
             self._refuse(connection, command, DLedgerCode.UNEXPECTED_ARGUMENT, str(error))
             return
@@ -257,7 +257,7 @@ class Greetings:
     def _welcome(self, connection: CommandProtocol, command: RemotingCommand, hello: Hello) -> None:
         """Takes a member for one, unless one of the two does not read what the other has."""
         formats = self._events.formats
-        told = wire_binary.encode_hello_answer(formats.own)
+        told = greeting_bodies.encode_hello_answer(formats.own)
         mismatch = formats.asked_by(hello.sender, hello.formats)
         if mismatch is not None:
             self._complain(connection, mismatch)

@@ -48,15 +48,14 @@ from ledgermq.dledger.replica.admission import (
     Admission,
 )
 from ledgermq.dledger.replica.config import ReplicaConfig
-from ledgermq.dledger.replica.link_watch import LinkWatch
-from ledgermq.dledger.replica.wire_binary import (
-    PING_FRAME,
-    BinaryCode,
+from ledgermq.dledger.replica.greeting_bodies import (
     Hello,
     decode_hello_answer,
     encode_hello,
     encode_proof,
 )
+from ledgermq.dledger.replica.link_watch import LinkWatch
+from ledgermq.dledger.replica.wire_binary import PING_FRAME, BinaryCode
 from ledgermq.dledger.replica.wire_json import MemberRequest
 from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand

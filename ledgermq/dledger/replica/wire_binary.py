@@ -10,11 +10,8 @@ code can say so; its header is constant for each code, its body is
 No Base64, no work for each entry: the run goes out as the leader encoded it, in its own piece, and
 is not copied. All frames but HELLO are one-way; answers travel back on the connection on which the
 requests came, as frames of their own codes. Who sends and who is meant is settled once, by HELLO,
-which opens a connection: it names group, both members, the format's version and the segment size,
-and tells what the sender's applier reads of the log and needs (`formats.py`); so does its answer.
-Where both have the group's secret, its answer is a challenge, and PROOF follows before anything
-else (`protocol/member_proof.py`). PING is answered on the connection on which it came, by the
-connection's owner and not by the core.
+which opens a connection (`greeting_bodies.py`). PING is answered on the connection on which it
+came, by the connection's owner and not by the core.
 A Java peer answers HELLO with "not supported", and the connection goes on in JSON.
 
 `decode` takes any bytes and gives a message or raises RemoteProtocolError. No I/O.
@@ -23,14 +20,11 @@ A Java peer answers HELLO with "not supported", and the connection goes on in JS
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
-from typing import Annotated, Any, Final, NoReturn
-
-import msgspec
+from typing import Any, Final, NoReturn
 
 from ledgermq.dledger.birth import Birth, Standing
 from ledgermq.dledger.entry import HEAD_BYTES, EntryCodec, EntryId, EntrySlice, read_head
 from ledgermq.dledger.errors import CorruptEntryError
-from ledgermq.dledger.formats import FORMAT_MAX, OLDEST, Formats
 from ledgermq.dledger.messages import (
     AppendRequest,
     BirthReport,
@@ -56,9 +50,6 @@ from ledgermq.protocol.codes import ONE_WAY_FLAG, LanguageCode
 from ledgermq.protocol.command import RemotingCommand, encode_parts
 from ledgermq.protocol.errors import RemoteProtocolError
 
-# Of this format. A peer with another one is refused; both sides then stay with JSON.
-WIRE_VERSION: Final = 3
-
 
 class BinaryCode(IntEnum):
     """Request codes of the frames; no other program is known to use this range."""
@@ -81,50 +72,6 @@ class BinaryCode(IntEnum):
     PROOF = 52016
     READ_INDEX = 52017
     READ_INDEX_ANSWER = 52018
-
-
-_Format = Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT_MAX)]
-
-
-class Hello(msgspec.Struct, kw_only=True):
-    """Who opens a connection to whom; the body of HELLO, as JSON."""
-
-    version: int = WIRE_VERSION
-    group: str
-    sender: str
-    target: str
-    segment_bytes: int
-    reads: _Format = OLDEST
-    needs: _Format = OLDEST
-    # Empty: the sender has no secret.
-    nonce: str = ""
-
-    @property
-    def formats(self) -> Formats:
-        """What the sender's applier reads and needs."""
-        return Formats(self.reads, self.needs)
-
-
-class HelloAnswer(msgspec.Struct, kw_only=True):
-    """What the member that HELLO came to tells of itself, refused or not, as JSON."""
-
-    reads: _Format = OLDEST
-    needs: _Format = OLDEST
-    # Its challenge, and its proof; both empty where one of the two has no secret.
-    nonce: str = ""
-    proof: str = ""
-
-    @property
-    def formats(self) -> Formats:
-        """What the applier of who answers reads and needs."""
-        return Formats(self.reads, self.needs)
-
-
-class Proof(msgspec.Struct, kw_only=True):
-    """What the opener of a connection answers to a challenge; the body of PROOF, as JSON."""
-
-    # Empty: the other end did not prove itself, so that it gets none.
-    proof: str
 
 
 # Tells the chain checksum of an entry that the receiver holds, or None when it does not know.
@@ -180,67 +127,10 @@ PING_ANSWER_FRAME: Final = (
     _LENGTH.pack(len(_HEADER[BinaryCode.PING_ANSWER])) + _HEADER[BinaryCode.PING_ANSWER]
 )
 
-_encode_hello = msgspec.json.Encoder().encode
-_decode_hello = msgspec.json.Decoder(Hello).decode
-_decode_hello_answer = msgspec.json.Decoder(HelloAnswer).decode
-_decode_proof = msgspec.json.Decoder(Proof).decode
-
 _VOTE_RESULTS: Final = {int(result): result for result in VoteResult}
 _CODES: Final = {int(code): code for code in DLedgerCode}
 _KINDS: Final = {int(kind): kind for kind in PushKind}
 _STANDINGS: Final = {int(standing): standing for standing in Standing}
-
-
-def encode_hello(hello: Hello) -> bytes:
-    """Returns the body of HELLO."""
-    return _encode_hello(hello)
-
-
-def decode_hello(body: bytes) -> Hello:
-    """Reads the body of HELLO.
-
-    Raises:
-        RemoteProtocolError: it is not a JSON object with these members.
-    """
-    try:
-        return _decode_hello(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise RemoteProtocolError("body of HELLO", str(error), "a JSON object") from error
-
-
-def encode_hello_answer(formats: Formats, nonce: str = "", proof: str = "") -> bytes:
-    """Returns the body of an answer to HELLO or PROOF."""
-    answer = HelloAnswer(reads=formats.reads, needs=formats.needs, nonce=nonce, proof=proof)
-    return _encode_hello(answer)
-
-
-def decode_hello_answer(body: bytes) -> HelloAnswer:
-    """Reads the body of an answer to HELLO or PROOF; one that is empty tells nothing.
-
-    Raises:
-        RemoteProtocolError: it is not a JSON object with these members.
-    """
-    try:
-        return _decode_hello_answer(body) if body else HelloAnswer()
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise RemoteProtocolError("answer to HELLO", str(error), "a JSON object") from error
-
-
-def encode_proof(proof: str) -> bytes:
-    """Returns the body of PROOF."""
-    return _encode_hello(Proof(proof=proof))
-
-
-def decode_proof(body: bytes) -> str:
-    """Reads the body of PROOF.
-
-    Raises:
-        RemoteProtocolError: it is not a JSON object with these members.
-    """
-    try:
-        return _decode_proof(body).proof
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise RemoteProtocolError("body of PROOF", str(error), "a JSON object") from error
 
 
 def encode(message: LinkMessage) -> list[bytes | memoryview]:

@@ -21,12 +21,12 @@ from ledgermq.dledger.messages import (
     PushResponse,
     VoteRequest,
 )
-from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica import greeting_bodies, wire_binary
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
+from ledgermq.dledger.replica.greeting_bodies import Hello
 from ledgermq.dledger.replica.listener import Listener
 from ledgermq.dledger.replica.member_addresses import MemberAddresses
-from ledgermq.dledger.replica.wire_binary import Hello
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.transfer import Transfer
 from ledgermq.protocol.checksum import crc32c
@@ -159,7 +159,7 @@ class Caller:
 
     def send_greeting(self, sender: str = "n1", **changes: Any) -> None:
         fields = {"group": "g", "target": "n0", "segment_bytes": SEGMENT_BYTES} | changes
-        hello = wire_binary.encode_hello(Hello(sender=sender, **fields))
+        hello = greeting_bodies.encode_hello(Hello(sender=sender, **fields))
         self.send(encode(RemotingCommand(code=52001, body=hello, opaque=7)))
 
 

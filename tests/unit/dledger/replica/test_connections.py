@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 from ledgermq.dledger.entry import EntryCodec
 from ledgermq.dledger.formats import GroupFormats
 from ledgermq.dledger.messages import Message, PeerDialect
-from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica import greeting_bodies
 from ledgermq.dledger.replica.client_requests import ClientRequests
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.connections import Connections
@@ -71,8 +71,10 @@ class Rig:
         """A connection that n1 makes."""
         protocol = self.clock.tcpServers[0][1].buildProtocol(None)
         protocol.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.1", 5)))
-        hello = wire_binary.Hello(group="g", sender="n1", target="n0", segment_bytes=SEGMENT_BYTES)
-        body = wire_binary.encode_hello(hello)
+        hello = greeting_bodies.Hello(
+            group="g", sender="n1", target="n0", segment_bytes=SEGMENT_BYTES
+        )
+        body = greeting_bodies.encode_hello(hello)
         protocol.dataReceived(encode(RemotingCommand(code=52001, body=body, opaque=1)))
         return protocol
 

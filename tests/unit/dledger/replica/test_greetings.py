@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from ledgermq.dledger.messages import DLedgerCode, JsonCode
-from ledgermq.dledger.replica import wire_binary
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode, HelloAnswer
+from ledgermq.dledger.replica import greeting_bodies, wire_binary
+from ledgermq.dledger.replica.greeting_bodies import WIRE_VERSION, HelloAnswer
+from ledgermq.dledger.replica.wire_binary import BinaryCode
 from ledgermq.protocol.command import RemotingCommand, encode
 from ledgermq.protocol.group_secret import GroupSecret
 from ledgermq.protocol.member_proof import Challenge, Side
@@ -28,11 +29,11 @@ def challenge_of(told: HelloAnswer, sender: str = "n1", nonce: str = NONCE) -> C
 def hello(caller: Caller, sender: str = "n1", nonce: str = NONCE) -> HelloAnswer:
     answer = caller.greet(sender, nonce=nonce)
     assert answer.code == 0
-    return wire_binary.decode_hello_answer(answer.body)
+    return greeting_bodies.decode_hello_answer(answer.body)
 
 
 def prove(caller: Caller, proof: str) -> list[RemotingCommand]:
-    return caller.ask(BinaryCode.PROOF, wire_binary.encode_proof(proof))
+    return caller.ask(BinaryCode.PROOF, greeting_bodies.encode_proof(proof))
 
 
 def is_closed(caller: Caller) -> bool:

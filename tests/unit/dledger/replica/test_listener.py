@@ -32,7 +32,7 @@ from ledgermq.dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from ledgermq.dledger.replica import wire_binary, wire_json
+from ledgermq.dledger.replica import greeting_bodies, wire_json
 from tests.unit.dledger.replica.callers import (
     CODEC,
     COMMIT,
@@ -478,7 +478,7 @@ def test_a_greeting_is_answered_with_what_this_member_reads() -> None:
     rig.member.own_formats = Formats(3, 2)
     answer = rig.connect().greet(reads=2)
     assert answer.code == 0
-    assert wire_binary.decode_hello_answer(answer.body).formats == Formats(3, 2)
+    assert greeting_bodies.decode_hello_answer(answer.body).formats == Formats(3, 2)
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_members_of_which_one_does_not_read_the_other_are_not_joined(
     caller = rig.connect()
     answer = caller.greet(**told)
     assert answer.code == DLedgerCode.UNSUPPORTED and reason in (answer.remark or "")
-    assert wire_binary.decode_hello_answer(answer.body).formats == own
+    assert greeting_bodies.decode_hello_answer(answer.body).formats == own
     assert not rig.listener.is_connected("n1")
     assert reason in (rig.member.formats.alarm or "")
     caller.send(binary(COMMIT))

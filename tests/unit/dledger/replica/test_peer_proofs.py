@@ -6,8 +6,9 @@ import pytest
 
 from ledgermq.dledger.formats import Formats
 from ledgermq.dledger.messages import PeerDialect
-from ledgermq.dledger.replica import wire_binary
-from ledgermq.dledger.replica.wire_binary import WIRE_VERSION, BinaryCode
+from ledgermq.dledger.replica import greeting_bodies, wire_binary
+from ledgermq.dledger.replica.greeting_bodies import WIRE_VERSION
+from ledgermq.dledger.replica.wire_binary import BinaryCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.group_secret import GroupSecret
 from ledgermq.protocol.member_proof import Challenge, Side
@@ -25,10 +26,12 @@ def closed(**changes: Any) -> Rig:
 def answer_hello(rig: Rig, key: bytes = KEY, side: Side = Side.ANSWERER) -> Challenge:
     """The peer's challenge and proof."""
     hello = rig.connect()
-    nonce = wire_binary.decode_hello(hello.body).nonce
+    nonce = greeting_bodies.decode_hello(hello.body).nonce
     challenge = Challenge(f"ledger {WIRE_VERSION}", "g", "n0", "n1", nonce, NONCE)
     proof = challenge.proof(key, side)
-    rig.receive(hello.response(0, body=wire_binary.encode_hello_answer(Formats(), NONCE, proof)))
+    rig.receive(
+        hello.response(0, body=greeting_bodies.encode_hello_answer(Formats(), NONCE, proof))
+    )
     return challenge
 
 
@@ -41,7 +44,7 @@ def test_a_peer_that_proves_itself_gets_a_proof_and_is_spoken_to_when_it_was_tak
     challenge = answer_hello(rig)
     (proof,) = rig.sent()
     assert proof.code == BinaryCode.PROOF and rig.told == []
-    assert challenge.is_proven(KEY, Side.OPENER, wire_binary.decode_proof(proof.body))
+    assert challenge.is_proven(KEY, Side.OPENER, greeting_bodies.decode_proof(proof.body))
     rig.peer.send(COMMIT)
     assert rig.sent() == [] and rig.peer.dropped_count == 1
     rig.receive(proof.response(0))
@@ -65,7 +68,7 @@ def test_each_connection_has_a_nonce_of_its_own() -> None:
     rig = closed()
     nonces = set()
     for _ in range(5):
-        nonces.add(wire_binary.decode_hello(rig.connect().body).nonce)
+        nonces.add(greeting_bodies.decode_hello(rig.connect().body).nonce)
         rig.lose()
         rig.clock.advance(2)
     assert len(nonces) == 5
@@ -104,7 +107,7 @@ def test_a_member_on_its_way_speaks_to_all_and_names_who_proves_nothing() -> Non
     answer_hello(rig, b"o" * 32)
     (proof,) = rig.sent()
     # Who may be anybody gets no proof that could serve elsewhere.
-    assert wire_binary.decode_proof(proof.body) == ""
+    assert greeting_bodies.decode_proof(proof.body) == ""
     rig.receive(proof.response(0))
     assert rig.told == [OPEN] and texts(rig) == ["let in: another group secret"]
 

@@ -23,7 +23,7 @@ from ledgermq.dledger.messages import (
     PushResponse,
     VoteRequest,
 )
-from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica import greeting_bodies, wire_binary
 from ledgermq.dledger.replica.config import ReplicaConfig
 from ledgermq.dledger.replica.peers import Peer
 from ledgermq.protocol.checksum import crc32c
@@ -128,7 +128,7 @@ def log_lines() -> Iterator[list[str]]:
 def test_connection_begins_with_hello() -> None:
     hello = Rig().connect()
     assert hello.code == 52001
-    assert wire_binary.decode_hello(hello.body) == wire_binary.Hello(
+    assert greeting_bodies.decode_hello(hello.body) == greeting_bodies.Hello(
         group="g", sender="n0", target="n1", segment_bytes=4096
     )
 
@@ -457,9 +457,9 @@ def test_a_greeting_and_its_answer_tell_what_members_read() -> None:
     rig = Rig()
     rig.own_formats = Formats(3, 2)
     hello = rig.connect()
-    assert wire_binary.decode_hello(hello.body).formats == Formats(3, 2)
+    assert greeting_bodies.decode_hello(hello.body).formats == Formats(3, 2)
     assert rig.formats.read_by_all() == 1
-    rig.receive(hello.response(0, body=wire_binary.encode_hello_answer(Formats(2, 1))))
+    rig.receive(hello.response(0, body=greeting_bodies.encode_hello_answer(Formats(2, 1))))
     assert rig.formats.read_by_all() == 2
     assert rig.told == [("n1", PeerDialect.LEDGERMQ)]
 
@@ -475,19 +475,19 @@ def test_a_peer_that_does_not_read_what_is_needed_is_not_spoken_to(log_lines: li
     """Also when it does not see that itself."""
     rig = Rig()
     rig.own_formats = Formats(2, 2)
-    rig.receive(rig.connect().response(0, body=wire_binary.encode_hello_answer(Formats(1, 1))))
+    rig.receive(rig.connect().response(0, body=greeting_bodies.encode_hello_answer(Formats(1, 1))))
     assert rig.told == [] and not rig.peer.is_open
     assert "n1 reads formats up to 1" in (rig.formats.alarm or "")
     assert any("do not work together" in line for line in log_lines)
     rig.lose()
     rig.clock.advance(1)
-    rig.receive(rig.connect().response(0, body=wire_binary.encode_hello_answer(Formats(2, 1))))
+    rig.receive(rig.connect().response(0, body=greeting_bodies.encode_hello_answer(Formats(2, 1))))
     assert rig.peer.is_open and rig.formats.alarm is None
 
 
 def test_a_peer_that_refuses_tells_what_this_member_lacks() -> None:
     rig = Rig()
-    answer = wire_binary.encode_hello_answer(Formats(2, 2))
+    answer = greeting_bodies.encode_hello_answer(Formats(2, 2))
     rig.receive(rig.connect().response(303, "no", body=answer))
     assert not rig.peer.is_open
     assert "n0 reads formats up to 1, and the state of n1 is in format 2" in rig.formats.alarm

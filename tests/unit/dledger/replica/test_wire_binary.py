@@ -29,7 +29,7 @@ from ledgermq.dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from ledgermq.dledger.replica import wire_binary
+from ledgermq.dledger.replica import greeting_bodies, wire_binary
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.command import decode as decode_command
@@ -271,8 +271,8 @@ def test_damaged_entry_is_never_accepted() -> None:
 
 
 def test_hello_comes_back_equal_and_garbage_is_refused() -> None:
-    hello = wire_binary.Hello(group="g", sender="n0", target="n1", segment_bytes=1 << 30)
-    assert wire_binary.decode_hello(wire_binary.encode_hello(hello)) == hello
+    hello = greeting_bodies.Hello(group="g", sender="n0", target="n1", segment_bytes=1 << 30)
+    assert greeting_bodies.decode_hello(greeting_bodies.encode_hello(hello)) == hello
     for body in (b"", b"{}", b"[" * 100_000, b"\xff\xfe", b'{"group":1}'):
         with pytest.raises(RemoteProtocolError):
-            wire_binary.decode_hello(body)
+            greeting_bodies.decode_hello(body)
