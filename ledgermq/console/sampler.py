@@ -68,7 +68,8 @@ class Sampler:
         await asyncio.sleep(STEP_S)
 
     def _add_gap(self) -> None:
-        for name in ("in_per_s", "out_per_s", "in_bytes_per_s", "out_bytes_per_s", "lag_messages"):
+        for name in ("in_per_s", "out_per_s", "in_bytes_per_s", "out_bytes_per_s", "lag_messages",
+                     "put_p99_ms"):  # fmt: skip
             self.view.history.add(name, "", self._now_ms(), None)
 
     async def sample(self) -> None:
@@ -94,10 +95,12 @@ class Sampler:
         outwards: list[float] = []
         paces: list[float] = []
         out_paces: list[float] = []
+        put_times: list[float | None] = []
         for group, members in looks.groups.items():
             for look in members:
                 figures, name = look.figures, f"{group}/{look.name}"
                 add("answer_ms", name, now_ms, look.answer_ms)
+                put_times.append(self._keep_put_time(look, name, now_ms))
                 if figures is None:
                     continue
                 add("disk_used_ratio", name, now_ms, figures.disk_used_ratio)
@@ -107,7 +110,6 @@ class Sampler:
                     # Followers give messages, too.
                     out_paces.append(out_pace)
                 if look.leads:
-                    add("put_p99_ms", name, now_ms, figures.put_p99_ms)
                     inwards.append(figures.in_per_s or 0.0)
                     outwards.append(figures.out_per_s or 0.0)
                     if pace is not None:
@@ -120,6 +122,16 @@ class Sampler:
         add("out_per_s", "", now_ms, sum(outwards) if outwards else None)
         add("in_bytes_per_s", "", now_ms, sum(paces) if paces else None)
         add("out_bytes_per_s", "", now_ms, sum(out_paces) if out_paces else None)
+        slowest = max((one for one in put_times if one is not None), default=None)
+        add("put_p99_ms", "", now_ms, slowest)
+
+    def _keep_put_time(self, look: Look, name: str, now_ms: int) -> float | None:
+        """Keeps how long messages take at a leader; who leads no more has one gap, then nothing."""
+        history, figures = self.view.history, look.figures
+        put_time = figures.put_p99_ms if look.leads and figures is not None else None
+        if put_time is not None or history.last("put_p99_ms", name) is not None:
+            history.add("put_p99_ms", name, now_ms, put_time)
+        return put_time
 
     def _pace_of(self, address: str, kind: str, total: int | None) -> float | None:
         """Bytes of messages a second, since the look before."""

@@ -259,10 +259,13 @@ def history(cluster: str, query: dict[str, str]) -> dict[str, Any]:
         series("out_per_s", "1/s", 9500, 1),
         series("in_bytes_per_s", "B/s", 9e6, 0),
         series("lag_messages", "1", 2e6, 4),
+        series("put_p99_ms", "ms", 4, 2),
     ]
     names = query.get("series", "")
     for i in range(3 if names else 0):
         every.append(series("answer_ms", "ms", 2 + i, i, f"broker-a/n{i}"))
         every.append(series("behind_bytes", "B", i * 4000, i, f"broker-a/n{i}"))
+    if names:
+        every.append(series("put_p99_ms", "ms", 4, 2, "broker-a/n0"))
     every = [one for one in every if not names or one["name"] in names]
     return {"series": every, "step_s": 10.0, "longer": ""}

@@ -267,7 +267,7 @@ class Series(Shape, frozen=True, kw_only=True):
     """One figure over time."""
 
     # in_per_s, out_per_s, in_bytes_per_s, out_bytes_per_s, lag_messages, put_p99_ms, answer_ms,
-    # disk_used_ratio, behind_bytes
+    # disk_used_ratio, behind_bytes; of the whole cluster put_p99_ms is that of its slowest leader
     name: str
     # Member it is about; empty: the whole cluster.
     member: str

@@ -54,6 +54,27 @@ def test_bytes_out_and_put_times_are_kept_as_series() -> None:
     assert history.last("out_bytes_per_s", "") == 2100
     assert history.last("put_p99_ms", "a/n1") == 7.0
     assert history.last("put_p99_ms", "a/n2") is None
+    assert history.last("put_p99_ms", "") == 7.0
+
+
+def test_put_times_of_one_who_leads_no_more_end_with_a_gap() -> None:
+    async def story() -> History:
+        view: Any = SimpleNamespace(history=History())
+        sampler = Sampler(view, lambda: 0)
+        roles = (("LEADER", "FOLLOWER"), ("FOLLOWER", "LEADER"), ("FOLLOWER", "LEADER"))
+        for at_ms, (first, second) in enumerate(roles):
+            members = look(first, 1, putLatency99="3.0"), look(second, 2, putLatency99="5.0")
+            sampler._keep(looks_of(*members), at_ms)
+        kept: History = view.history
+        return kept
+
+    history = asyncio.run(story())
+    series = history.read(frozenset({"put_p99_ms"}), 0, members=True)
+    assert {one.member: one.values for one in series} == {
+        "": [3.0, 5.0, 5.0],
+        "a/n1": [3.0, None],
+        "a/n2": [5.0, 5.0],
+    }
 
 
 def test_what_a_broker_does_not_tell_is_a_gap() -> None:

@@ -72,8 +72,9 @@ function detail(group) {
       sheet(t("durable"), { class: "third" }, h("div", { class: "body stack" }, durability(group))),
       h("div", { class: "sheet two-thirds" }, plot({ id: "behind", title: t("behind"), format: bytes, factor: 2, series: series(group, "behind_bytes") }))),
     h("div", { class: "columns" },
-      h("div", { class: "sheet half" }, plot({ id: "answer", title: t("answer"), format: (ms) => span(ms), series: series(group, "answer_ms") })),
-      sheet(t("timeline"), { class: "half", note: h("small", {}, t("timeline.since")) }, events(group.timeline, t("timeline.none")))),
+      h("div", { class: "sheet third" }, plot({ id: "put", title: t("put.p99"), format: span, series: series(group, "put_p99_ms") })),
+      h("div", { class: "sheet third" }, plot({ id: "answer", title: t("answer"), format: span, series: series(group, "answer_ms") })),
+      sheet(t("timeline"), { class: "third", note: h("small", {}, t("timeline.since")) }, events(group.timeline, t("timeline.none")))),
     sheet(t("log.members"), {}, h("div", { class: "body" }, h("div", { class: "columns" }, group.members.map((m) => h("div", { class: "third", key: m.member + m.address }, h("h3", {}, visible(m.member)),
       facts([[t("log.range"), m.log_end == null ? null : `${count(m.log_begin)} – ${count(m.log_end)}`], [t("dispatch"), bytes(m.dispatch_behind_bytes)], [t("oldest"), moment(m.oldest_ms)], [t("started"), m.started_ms ? ago(m.started_ms) : null],
         [t("state"), visible(m.repair || "–")], m.alarms.length && [t("alarms"), m.alarms.map((a) => h("p", {}, visible(a)))], m.reason && [t("reason"), visible(m.reason)]], "rows")))))),
@@ -82,7 +83,7 @@ function detail(group) {
 
 /** A figure of each member over the last hour. */
 function series(group, name) {
-  const { data } = use(api("history"), { series: "answer_ms,behind_bytes" }, { every: 10_000 });
+  const { data } = use(api("history"), { series: "answer_ms,behind_bytes,put_p99_ms" }, { every: 10_000 });
   return group.members.map((m, i) => {
     const found = data?.series.find((s) => s.name === name && s.member === `${group.name}/${m.member}`);
     return { name: m.member, points: found ? found.at_ms.map((at, n) => [at, found.values[n]]) : [], tone: (i % 5) + 1 };
