@@ -136,10 +136,15 @@ _SHOWS_PAIRS: Final = Row(
     "any right; shows the groups and topics that the account has a right to", needs.of_anybody
 )
 _SEND: Final = Row(
-    "PUB on the topic; SUB on the group of a retry topic, and on the topic that the retry names",
+    "PUB on the topic and on light queues that are named; SUB on the group of a retry topic, and on"
+    " the topic that a retry or a dead letter names",
     needs.send,
 )
-_REPLY: Final = Row("any right for the reply topic of the cluster, else as a send", needs.reply)
+_REPLY: Final = Row(
+    "any right for the reply topic of the cluster, PUB on light queues that are named; else as a"
+    " send",
+    needs.reply,
+)
 _PULL: Final = _read_as(
     PullMessageRequestHeader, lambda header: (header.topic, header.consumer_group)
 )

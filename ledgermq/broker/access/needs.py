@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from ledgermq.broker.access.rights import Need, group_needs, topic_needs
 from ledgermq.broker.access.rules import Permission
 from ledgermq.broker.records.visible_records import VisibleRecord, VisibleRecords
+from ledgermq.commitlog import named_queues
+from ledgermq.protocol.batch import decode_batch
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
     LockBatchRequestBody,
@@ -24,13 +26,14 @@ from ledgermq.protocol.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
+    SendMessageRequestHeader,
     ViewBrokerStatsDataRequestHeader,
     ViewMessageRequestHeader,
     decode_send_header,
 )
 from ledgermq.protocol.heartbeat import HeartbeatData
-from ledgermq.protocol.names import RETRY_PREFIX
-from ledgermq.protocol.properties import RETRY_TOPIC, parse_properties
+from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ledgermq.protocol.properties import INNER_MULTI_DISPATCH, RETRY_TOPIC, parse_properties
 from ledgermq.state.errors import AccessDeniedError
 
 
@@ -47,6 +50,10 @@ class Surroundings(NamedTuple):
 Touches = Callable[[RemotingCommand, Surroundings], Iterable[Need] | None]
 _STATS_OF_TOPICS: Final = frozenset(("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"))
 _STATS_OF_GROUPS: Final = frozenset(("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"))
+# Topics of copies, which say where they came from.
+_COPIED_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+# Properties of messages that name topics or light queues.
+_NAMING: Final = (INNER_MULTI_DISPATCH.encode(), RETRY_TOPIC.encode())
 
 
 def _found(found: VisibleRecord | None, place: int | str) -> Iterator[Need]:
@@ -58,12 +65,40 @@ def _found(found: VisibleRecord | None, place: int | str) -> Iterator[Need]:
 
 
 def send(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
-    """A send, of one message or a batch; a retry says which topic it came from."""
+    """A send, of one message or a batch, to its topic and to the light queues that it names; a
+    retry or a dead letter says which topic it came from.
+    """
+    yield from topic_needs(decode_send_header(command).topic, Permission.PUB)
+    yield from _named_in_messages(command)
+
+
+def _named_in_messages(command: RemotingCommand) -> Iterator[Need]:
+    """What the properties of messages name: others go by it."""
     header = decode_send_header(command)
-    yield from topic_needs(header.topic, Permission.PUB)
-    if header.topic.startswith(RETRY_PREFIX):
-        origin = parse_properties(header.properties or "").get(RETRY_TOPIC)
-        yield from topic_needs(origin, Permission.SUB)
+    for text in _properties_of(command, header):
+        properties = parse_properties(text)
+        if header.topic.startswith(_COPIED_PREFIXES):
+            # Nothing of these goes into light queues.
+            yield from topic_needs(properties.get(RETRY_TOPIC), Permission.SUB)
+        else:
+            # Where a name is that of no light queue, none of them counts.
+            names = named_queues(properties.get(INNER_MULTI_DISPATCH, "")) or ()
+            for name in dict.fromkeys(names):
+                yield from topic_needs(name, Permission.PUB)
+
+
+def _properties_of(command: RemotingCommand, header: SendMessageRequestHeader) -> Iterator[str]:
+    """The properties of those messages of a send that may name something."""
+    if command.code != RequestCode.SEND_BATCH_MESSAGE and not header.batch:
+        if any(mark.decode() in (header.properties or "") for mark in _NAMING):
+            yield header.properties or ""
+        return
+    if not any(mark in command.body for mark in _NAMING):
+        return
+    for message in decode_batch(command.body):
+        if any(mark in message.properties for mark in _NAMING):
+            # As its processor reads them.
+            yield message.properties.decode("utf-8", "replace")
 
 
 def reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
@@ -71,6 +106,8 @@ def reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
     topic = decode_send_header(command).topic
     if topic != around.reply_topic:
         yield from send(command, around)
+    else:
+        yield from _named_in_messages(command)
 
 
 def send_back(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
