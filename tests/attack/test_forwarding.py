@@ -60,6 +60,17 @@ def test_admin_who_looks_at_a_consumer_gives_it_no_signature(program: LiveProgra
         assert "Need admin permission" in str(settings.remark)
 
 
+def test_look_at_a_broker_is_no_key_to_all_accounts(program: LiveProgram) -> None:
+    """Whoever registers a broker is asked by an admin's tools how it is: a request without fields,
+    whose stock signature is that of every other one without fields.
+    """
+    seen = ROOT.signed({}, b"", RequestCode.GET_BROKER_RUNTIME_INFO)
+    with WireClient(program.address) as thief:
+        told = thief.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG.value, seen)
+    assert told.code == 0 and b"thief-app" in told.body
+    assert b"secret" not in told.body
+
+
 @pytest.mark.parametrize("form", ["stock", "strong"])
 def test_question_has_all_but_what_proves_who_asked(program: LiveProgram, form: str) -> None:
     who = replace(ROOT, form=form)  # type: ignore[arg-type]

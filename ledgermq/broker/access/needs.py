@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 from ledgermq.broker.access.rights import Need, group_needs, topic_needs
 from ledgermq.broker.access.rules import Permission
+from ledgermq.broker.records.namings import namings_of
 from ledgermq.broker.records.visible_records import VisibleRecord, VisibleRecords
-from ledgermq.commitlog import named_queues
-from ledgermq.protocol.batch import decode_batch
 from ledgermq.protocol.bodies import (
     CheckClientRequestBody,
     LockBatchRequestBody,
@@ -26,14 +25,11 @@ from ledgermq.protocol.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
-    SendMessageRequestHeader,
     ViewBrokerStatsDataRequestHeader,
     ViewMessageRequestHeader,
     decode_send_header,
 )
 from ledgermq.protocol.heartbeat import HeartbeatData
-from ledgermq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ledgermq.protocol.properties import INNER_MULTI_DISPATCH, RETRY_TOPIC, parse_properties
 from ledgermq.state.errors import AccessDeniedError
 
 
@@ -50,10 +46,6 @@ class Surroundings(NamedTuple):
 Touches = Callable[[RemotingCommand, Surroundings], Iterable[Need] | None]
 _STATS_OF_TOPICS: Final = frozenset(("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"))
 _STATS_OF_GROUPS: Final = frozenset(("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"))
-# Topics of copies, which say where they came from.
-_COPIED_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-# Properties of messages that name topics or light queues.
-_NAMING: Final = (INNER_MULTI_DISPATCH.encode(), RETRY_TOPIC.encode())
 
 
 def _found(found: VisibleRecord | None, place: int | str) -> Iterator[Need]:
@@ -73,32 +65,9 @@ def send(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:
 
 
 def _named_in_messages(command: RemotingCommand) -> Iterator[Need]:
-    """What the properties of messages name: others go by it."""
-    header = decode_send_header(command)
-    for text in _properties_of(command, header):
-        properties = parse_properties(text)
-        if header.topic.startswith(_COPIED_PREFIXES):
-            # Nothing of these goes into light queues.
-            yield from topic_needs(properties.get(RETRY_TOPIC), Permission.SUB)
-        else:
-            # Where a name is that of no light queue, none of them counts.
-            names = named_queues(properties.get(INNER_MULTI_DISPATCH, "")) or ()
-            for name in dict.fromkeys(names):
-                yield from topic_needs(name, Permission.PUB)
-
-
-def _properties_of(command: RemotingCommand, header: SendMessageRequestHeader) -> Iterator[str]:
-    """The properties of those messages of a send that may name something."""
-    if command.code != RequestCode.SEND_BATCH_MESSAGE and not header.batch:
-        if any(mark.decode() in (header.properties or "") for mark in _NAMING):
-            yield header.properties or ""
-        return
-    if not any(mark in command.body for mark in _NAMING):
-        return
-    for message in decode_batch(command.body):
-        if any(mark in message.properties for mark in _NAMING):
-            # As its processor reads them.
-            yield message.properties.decode("utf-8", "replace")
+    for naming in dict.fromkeys(namings_of(command)):
+        permission = Permission.SUB if naming.is_origin else Permission.PUB
+        yield from topic_needs(naming.topic, permission)
 
 
 def reply(command: RemotingCommand, around: Surroundings) -> Iterator[Need]:

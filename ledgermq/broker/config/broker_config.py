@@ -74,6 +74,7 @@ class BrokerConfig:
     is_acl_on: bool
     acl_file: Path
     signature_wanted: str
+    shows_secret_keys: bool
     log_form: str
     tls_file: str
     tls_mode: str

@@ -89,6 +89,12 @@ _IDENTITY: Final = (
         "Forms of signatures under access control; strong: what only LedgerMQ's clients give.",
         ("any", "strong"),
     ),
+    switch(
+        "aclShowSecretKeys",
+        "shows_secret_keys",
+        False,
+        "Whether an admin who asks for the accounts (54) gets their secret keys, as upstream's do.",
+    ),
     text_key(
         "logFormat",
         "log_form",
