@@ -11,7 +11,8 @@ disk: the files hold at least that much. What they hold beyond is made again fro
 """
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ledgermq.commitlog.index_file import IndexHeader
@@ -130,6 +131,29 @@ class Checkpoints:
         times = STORE_CHECKPOINT.pack(mark.timestamp, mark.timestamp, mark.index_timestamp)
         self._file_system.replace(self._upstream_path, times.ljust(STORE_CHECKPOINT_BYTES, b"\0"))
         self._file_system.replace(self._mark_path, encode_mark(mark))
+
+    def disown(self, starts: Mapping[tuple[str, int], int]) -> None:
+        """Has the mark call queues empty whose files are about to be replaced; durable on return.
+
+        Their numbering goes on at the end that the mark names. What was dispatched behind that
+        entry is made again from the log, as ever.
+
+        Args:
+            starts: queue offset at which the first replaced file of a queue begins. Files behind
+                the end of the queue are none that the mark speaks of.
+
+        Raises:
+            OSError: the former mark is still good.
+        """
+        mark = self.read()
+        if mark is None:
+            return
+        queues = [
+            (topic, queue_id, high if starts.get((topic, queue_id), high) < high else low, high)
+            for topic, queue_id, low, high in mark.queues
+        ]
+        if queues != mark.queues:
+            self.write(replace(mark, queues=queues, is_clean=False))
 
     def discard(self) -> None:
         """Remove our file, durably: the next opening makes everything again from the log."""

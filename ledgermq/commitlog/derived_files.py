@@ -16,11 +16,14 @@ as while a store opens; where some are, `is_behind` says that no more messages s
 
 Changes that found no room are taken back, and become a part of the next ones: what was done of
 them is done once more, with the same result.
+
+A file whose removal was asked for, and which the same changes make anew, may be one that the mark
+on disk calls whole: `disown` takes its word back first.
 """
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Final, Protocol
 
@@ -48,6 +51,8 @@ RENEW: Final = 3
 REMOVE: Final = 4
 Bytes = bytes | bytearray | memoryview
 Operation = tuple[int, str, int, Bytes]
+# Makes durable that nothing is promised of files with these paths any more; in the keeper's thread.
+Disown = Callable[[Collection[str]], None]
 
 
 class Owner(Protocol):
@@ -71,8 +76,8 @@ class Changes:
     only that do not change meanwhile.
     """
 
-    def __init__(self, file_system: FileSystem) -> None:
-        """Begins without any."""
+    def __init__(self, file_system: FileSystem, disown: Disown) -> None:
+        """Begins without any; `disown` is told which former files are about to be replaced."""
         # Who has asked for them, each once.
         self.owners: dict[Owner, None] = {}
         # What they ask for, in their order.
@@ -87,6 +92,7 @@ class Changes:
         # Handles that were opened on the way.
         self.opened: dict[str, File] = {}
         self._file_system = file_system
+        self._disown = disown
         # Directories with new names.
         self._directories: set[str] = set()
 
@@ -98,9 +104,12 @@ class Changes:
         known then. After either, what is in the files may be done once more, from the first step.
         """
         files: dict[str, list[Operation]] = {}
+        replaced: set[str] = set()
         self.removals.clear()
         for operation in self.operations:
             kind, path, _, _ = operation
+            if kind == MAKE and path in self.removals:
+                replaced.add(path)
             if kind in (MAKE, REMOVE):
                 # What was asked for before was asked of a file that is gone.
                 files.pop(path, None)
@@ -109,6 +118,8 @@ class Changes:
                 self.removals.add(path)
             else:
                 files.setdefault(path, []).append(operation)
+        if replaced:
+            yield partial(self._disown, replaced)
         for path, operations in files.items():
             yield partial(self._write, path, operations)
         for directory in sorted(self._directories):
@@ -207,6 +218,8 @@ class DerivedFiles:
         self.held_max = HELD_MAX
         # Told of a file that cannot be read, before the read fails.
         self.on_damage: Callable[[DamagedFileError], None] = lambda damage: None
+        # Given to the changes.
+        self.disown: Disown = lambda paths: None
 
     @property
     def open_count(self) -> int:
@@ -278,7 +291,7 @@ class DerivedFiles:
         """Hand out all that is only in memory; `landed` or `take_back` must follow."""
         assert self._under_way is None, "changes are under way"
         self.lease += 1
-        changes = self._taken_back or Changes(self._file_system)
+        changes = self._taken_back or Changes(self._file_system, self.disown)
         self._taken_back = None
         changes.open_files = dict(self._open)
         changes.spare = max(0, self._open_max - len(self._open))
@@ -303,7 +316,7 @@ class DerivedFiles:
         for owner in changes.owners:
             owner.landed(changes)
         for path, file in changes.opened.items():
-            if path not in self._removals:
+            if path not in self._removals and path not in changes.removals:
                 self._keep(path, file)
 
     def take_back(self) -> None:

@@ -7,7 +7,7 @@ path: `is_queue_name` admits what upstream's check of topics admits.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ledgermq.commitlog.consume_queue import ConsumeQueue
@@ -72,6 +72,29 @@ class ConsumeQueues:
     def topics(self) -> list[str]:
         """Return the topics that have a queue, sorted."""
         return sorted(self._topics)
+
+    def bounds(self) -> list[tuple[str, int, int, int]]:
+        """Return topic, queue id, min and max offset of each queue that has had a message."""
+        return [
+            (queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)
+            for queue in self
+            if queue.max_offset
+        ]
+
+    def offsets_of(self, paths: Iterable[str]) -> dict[tuple[str, int], int]:
+        """Return the first offset of those of these files that are a queue's, the lowest of each.
+
+        Knows no more than names do: any thread may ask.
+        """
+        found: dict[tuple[str, int], int] = {}
+        folder = f"{self._directory}/"
+        for path in paths:
+            if path.startswith(folder):
+                topic, queue_name, name = path.removeprefix(folder).split("/")
+                queue = (topic, int(queue_name))
+                offset = int(name) // QUEUE_UNIT_BYTES
+                found[queue] = min(offset, found.get(queue, offset))
+        return found
 
     def load(self) -> None:
         """Take up all folders that are named as a queue is; each queue must be restored then."""

@@ -204,9 +204,14 @@ class Recovery:
             (topic, queue_id): low if was_cut else high
             for topic, queue_id, low, high in mark.queues
         }
+        lows = {(topic, queue_id): low for topic, queue_id, low, _ in mark.queues}
         for queue in queues:
+            name = (queue.topic, queue.queue_id)
             # None of its records is in the log any more: only the numbering goes on. It goes back
             # to the first of them when they went with the log's end.
             if queue.max_offset == 0:
-                end = ends[(queue.topic, queue.queue_id)]
-                queue.restore(end, end)
+                queue.restore(ends[name], ends[name])
+            # The log still has what a topic held that was deleted and made again.
+            low = min(lows[name], queue.max_offset)
+            if queue.min_offset < low:
+                queue.restore(low, queue.max_offset, wipe=False)

@@ -17,7 +17,7 @@ a flush is final for this replica.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ledgermq.commitlog.checkpoint import Checkpoints, DispatchMark
@@ -126,6 +126,7 @@ class MessageStore:
             store, read_at, self._dispatcher, self._queues, self._key_index, config, plain_end
         )
         self._checkpoints = Checkpoints(file_system, config.root)
+        self._files.disown = self._disown
         self._queue_offsets = QueueOffsets(self._queues, self._row_maker)
         self._commit_log: MessageWriter | None = None
         self._flushed_at_ms = 0
@@ -499,14 +500,13 @@ class MessageStore:
             end_position=dispatcher.dispatched_position,
             timestamp=dispatcher.dispatched_timestamp,
             is_clean=is_clean,
-            queues=[
-                (queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)
-                for queue in self._queues
-                if queue.max_offset
-            ],
+            queues=self._queues.bounds(),
             key_index=self._key_index.mark(),
             index_timestamp=self._key_index.full_timestamp,
         )
+
+    def _disown(self, paths: Collection[str]) -> None:
+        self._checkpoints.disown(self._queues.offsets_of(paths))
 
     def is_full_at(self, disk_percent: int) -> bool:
         """Tell what `is_disk_full` would become by this use of the disk."""
