@@ -150,6 +150,7 @@ soak: $(STAMP)
 SPARK_FAULTS := none,executor,worker
 spark-cluster: $(STAMP)
 	@$(BIN)/python -m tests.spark.cluster_faults --faults $(SPARK_FAULTS)
+	@$(BIN)/python -m tests.spark.once_faults
 
 spark-lake: EVENTS ?= 1000000
 spark-lake: $(STAMP)

@@ -140,6 +140,9 @@ class ProducerConfig:
     # is set up to (FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE), as stock clients
     # do; False sends it again.
     accept_unsafe_store: bool = False
+    # True never sends again what was written to a broker: a send that is not acknowledged fails,
+    # and its program looks whether it is stored before it sends it once more.
+    written_once: bool = False
 
     def __post_init__(self) -> None:
         _check("timeout_s", self.timeout_s, 0.01, 86_400)

@@ -190,7 +190,7 @@ class SendRoad:
         retry = retry_after_code(
             code, answer.remark, send.attempts, self._left_ms(send), random.random()
         )
-        self._again_or_not(send, refused, retry)
+        self._again_or_not(send, refused, None if self._config.written_once else retry)
 
     def answered_late(self, send: Send, queue: MessageQueue, answer: RemotingCommand) -> None:
         """Takes the answer to a try whose time was over.
@@ -230,7 +230,9 @@ class SendRoad:
     def lost(self, send: Send, error: ClientError) -> None:
         """Takes the news that the last try will have no answer."""
         retry = None
-        if error.retriable and not self._is_closed:
+        # Only a try that was written has a number.
+        is_last = self._config.written_once and send.opaque > 0
+        if error.retriable and not self._is_closed and not is_last:
             retry = retry_after_loss(max(1, send.attempts), self._left_ms(send), random.random())
         self._again_or_not(send, error, retry)
 

@@ -117,7 +117,7 @@ def range_batches(
             fails_on_data_loss=options.fails_on_data_loss,
         )
         for run in pull.runs():
-            records = _records(wanted, run, is_whole=not options.tags)
+            records = records_of(wanted, run, is_whole=not options.tags)
             mask = row_mask(records, options)
             if mask is not None:
                 records = records.select(mask)
@@ -173,7 +173,7 @@ def mean_record_bytes(
     return max(1.0, size / max(1, wanted.count))
 
 
-def _records(wanted: QueueRange, run: Run, *, is_whole: bool) -> RecordColumns:
+def records_of(wanted: QueueRange, run: Run, *, is_whole: bool) -> RecordColumns:
     """Returns the records of a run that belong to the range, which must be all of them."""
     name = queue_name(wanted.queue)
 

@@ -18,6 +18,11 @@ from ledgermq.client import MessageQueue
 from ledgermq.client.errors import code_name
 from ledgermq.client.retry import ROUTE_CODES, is_access_refused
 from ledgermq.client.routes import TopicRoute, route_of
+from ledgermq.protocol.bodies import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
@@ -191,6 +196,37 @@ class Cluster:
         )
         self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
+    def lock(self, at: MessageQueue, name: str, group: str, client_id: str) -> bool:
+        """Takes or renews a lock for a client; False when another one has it.
+
+        A broker keeps a lock for a minute from the last time that its client asked for it.
+
+        Args:
+            at: a queue whose broker keeps the lock.
+            name: of the lock, which need not be one of a queue.
+            group: the consumer group in whose name the broker answers.
+            client_id: who asks.
+
+        Raises:
+            ClusterError: it cannot be had from that broker.
+        """
+        wanted = MessageQueue(at.topic, name, 0)
+        body = LockBatchRequestBody(group, client_id, [wanted]).encode()
+        answer = self._ask(at, RequestCode.LOCK_BATCH_MQ, None, body)
+        try:
+            return wanted in LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+        except RemoteProtocolError as error:
+            raise ClusterError(f"the lock {name}", f"unreadable answer: {error}") from error
+
+    def unlock(self, at: MessageQueue, name: str, group: str, client_id: str) -> None:
+        """Gives a lock back.
+
+        Raises:
+            ClusterError: nobody was told: it is free a minute after it was taken or renewed.
+        """
+        body = UnlockBatchRequestBody(group, client_id, [MessageQueue(at.topic, name, 0)])
+        self._ask(at, RequestCode.UNLOCK_BATCH_MQ, None, body.encode())
+
     def wire_to_master(self, queue: MessageQueue) -> Wire:
         """Returns the connection to the broker that serves a queue now.
 
@@ -213,13 +249,15 @@ class Cluster:
         if route is not None:
             self._drop(route.masters.get(queue.broker_name, ""))
 
-    def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> RemotingCommand:
+    def _ask(
+        self, queue: MessageQueue, code: RequestCode, header: Header | None, body: bytes = b""
+    ) -> RemotingCommand:
         what = f"{code.name} for {queue_name(queue)}"
 
         def ask() -> RemotingCommand:
             try:
                 wire = self.wire_to_master(queue)
-                answer = wire.request(RemotingCommand.request(code, header))
+                answer = wire.request(RemotingCommand.request(code, header, body=body))
                 if may_pass(answer):
                     raise PassingError(refusal(wire.address, answer))
             except (PassingError, LostError):

@@ -71,6 +71,18 @@ def read_offsets(text: str) -> str | dict[MessageQueue, int]:
         raise ValueError("nested too deep") from error
 
 
+def offsets_of_queues(text: str) -> dict[MessageQueue, int]:
+    """Reads the value of an option that is a document.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = read_offsets(text)
+    if isinstance(found, str):
+        raise ValueError(text)
+    return found
+
+
 def backlog(start: Offsets, end: Offsets) -> int:
     """Returns how many messages lie between two ends; both name the same queues."""
     return sum(end[queue] - start[queue] for queue in end)

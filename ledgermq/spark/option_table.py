@@ -76,6 +76,13 @@ def word(text: str) -> str:
     return text
 
 
+def write_id(text: str) -> str:
+    """Reads the id of a write, which stands in the names of locks."""
+    if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", text):
+        raise ValueError(text)
+    return text
+
+
 def words(text: str) -> tuple[str, ...]:
     """Reads a comma list of texts, each once."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

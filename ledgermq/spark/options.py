@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ledgermq.client import MessageQueue
 from ledgermq.spark.access import ACCESS_OPTIONS, Access, access_of
 from ledgermq.spark.errors import OptionError
-from ledgermq.spark.offsets import FORM, read_offsets
+from ledgermq.spark.offsets import FORM, offsets_of_queues, read_offsets
 from ledgermq.spark.option_table import (
     MOMENT_ALLOWED,
     Option,
@@ -25,6 +25,7 @@ from ledgermq.spark.option_table import (
     whole_number,
     word,
     words,
+    write_id,
 )
 from ledgermq.spark.schema import COLUMN_NAMES, VALUE_COLUMNS, chosen_columns
 from ledgermq.spark.values.value_options import (
@@ -89,6 +90,10 @@ _WRITE: Final[Mapping[str, Option]] = {
     "rowIdProperty": Option(word, "the name of a property", "SPARK_ROW_ID"),
     "sendTimeoutMs": Option(whole_number(100, 86_400_000), "100 to 86400000", 60_000),
     "rowsPerSecond": Option(whole_number(1, _COUNT_MAX), "1 or more, for each task"),
+    "once": Option(truth, "true or false", False),
+    "onceTopics": Option(words, "the topics of the rows, with commas between"),
+    "onceSince": Option(offsets_of_queues, f"JSON {FORM}"),
+    "writeId": Option(write_id, "letters, digits and -, 64 at most"),
     **WRITE_VALUE_OPTIONS,
 }
 
@@ -148,6 +153,14 @@ class WriteOptions:
     timeout_s: float
     # Of each task; None: as fast as it goes.
     rows_per_second: int | None
+    # Whether a task that runs again leaves out what is stored.
+    is_once: bool = False
+    # Topics that rows may name then; empty: that of the option.
+    once_topics: tuple[str, ...] = ()
+    # Where their queues ended before the write; None: as they end when it is planned.
+    once_since: dict[MessageQueue, int] | None = None
+    # None: a new one.
+    write_id: str | None = None
     value: ValueOptions = ValueOptions()
 
 
@@ -244,8 +257,20 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         row_id_property=values["rowIdProperty"],
         timeout_s=values["sendTimeoutMs"] / 1000,
         rows_per_second=values["rowsPerSecond"],
+        is_once=_is_once(values),
+        once_topics=values["onceTopics"] or (),
+        once_since=values["onceSince"],
+        write_id=values["writeId"],
         value=value_options(values, (topic,) if topic else (), is_write=True),
     )
+
+
+def _is_once(values: Mapping[str, Any]) -> bool:
+    """Tells whether rows are stored once; what belongs to that is for nothing else."""
+    for name in ("onceTopics", "onceSince", "writeId"):
+        if values[name] is not None and not values["once"]:
+            raise OptionError("once", "false", f"true where {name} is given")
+    return bool(values["once"])
 
 
 def with_tags(options: ReadOptions, tags: frozenset[str]) -> ReadOptions:

@@ -15,6 +15,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ledgermq.spark.errors import OptionError
+from ledgermq.spark.once.plan import plan_once
 from ledgermq.spark.options import column_options, read_options, write_options
 from ledgermq.spark.reader import FilteringReader, RangeReader
 from ledgermq.spark.schema import message_schema
@@ -55,11 +57,13 @@ class RocketMQDataSource(DataSource):
         options = write_options(self.options)
         plan = plan_values(options.value, options.timeout_s)
         check_write(schema, options, plan, overwrite=overwrite)
-        return RowWriter(options, schema, plan)
+        return RowWriter(options, schema, plan, plan_once(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming write."""
         options = write_options(self.options)
+        if options.is_once:
+            raise OptionError("once", "true", "false for a stream: its rows are sent at least once")
         plan = plan_values(options.value, options.timeout_s)
         check_write(schema, options, plan, overwrite=overwrite)
         return StreamRowWriter(options, schema, plan)

@@ -1,6 +1,7 @@
 """Writes: rows become messages, all of them acknowledged before a task says that it is done.
 
-At least once: a task that fails is run again and sends its rows again, with the same ids. The id of
+At least once, unless a batch write has the option `once` (ledgermq.spark.once): a task that fails
+is run again and sends its rows again, with the same ids. The id of
 a row (a property) is made of the write, the partition and what the row says (`RowNames`); of a
 stream, of query, batch, partition and row, so that also a batch that is run again after a crash
 repeats its ids. Who must not see a message twice drops those whose id it has seen.
@@ -23,8 +24,13 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from ledgermq.client import ClientError, MessageError, Producer, ProducerConfig
+from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import ClusterError, OptionError, RowError
 from ledgermq.spark.message_rows import RowNames, messages_of
+from ledgermq.spark.once.plan import OncePlan
+from ledgermq.spark.once.sender import OnceSender, producer_config
+from ledgermq.spark.once.stored_rows import StoredRows
+from ledgermq.spark.once.turn import Turn, turn_name
 from ledgermq.spark.options import WriteOptions
 from ledgermq.spark.schema import VALUE, check_write_schema
 from ledgermq.spark.values.rows import BodyWriter, check_value_column
@@ -86,12 +92,24 @@ class RowWriter(DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(
-        self, options: WriteOptions, schema: StructType, plan: ValuePlan | None = None
+        self,
+        options: WriteOptions,
+        schema: StructType,
+        plan: ValuePlan | None = None,
+        once: OncePlan | None = None,
     ) -> None:
-        """Gives the write its id; made once, on the driver."""
+        """Gives the write its id; made once, on the driver.
+
+        Args:
+            options: of the write.
+            schema: of the rows.
+            plan: how values are encoded; None: rows have bodies.
+            once: by which each row is stored once; None: at least once.
+        """
         self._options = options
         self._contents = Contents(schema, plan)
-        self._write_id = uuid.uuid4().hex
+        self._once = once
+        self._write_id = uuid.uuid4().hex if once is None else once.write_id
 
     def write(self, iterator: Iterator[Any]) -> SentRows:
         """Sends the rows of one task.
@@ -100,7 +118,11 @@ class RowWriter(DataSourceArrowWriter):
             RowError: a row is no message.
             ClusterError: a message was not acknowledged in time.
         """
-        prefix = f"{self._write_id}-{_task().partitionId()}"
+        task = _task().partitionId()
+        prefix = f"{self._write_id}-{task}"
+        if self._once is not None:
+            sending = _send_once(iterator, self._options, self._contents, self._once, task)
+            return SentRows(asyncio.run(sending))
         return SentRows(asyncio.run(_send(iterator, self._options, self._contents, prefix)))
 
 
@@ -169,6 +191,34 @@ async def _send(
         # The producer is closed: all have ended, and the first failure speaks for the others.
         for sent in sends:
             _ = sent.done() and not sent.cancelled() and sent.exception()
+    return count
+
+
+async def _send_once(
+    batches: Iterator[Any], options: WriteOptions, contents: Contents, plan: OncePlan, task: int
+) -> int:
+    """Sends the rows that are not stored yet; returns the number of all that the task has."""
+    prefix = f"{plan.write_id}-{task}"
+    row_names, encoder = RowNames(prefix), contents.encoder()
+    count = 0
+    name_servers, group = ";".join(options.name_servers), options.producer_group
+    with Cluster(options.name_servers, options.timeout_s, options.access) as cluster:
+        try:
+            async with Producer(name_servers, group, config=producer_config(options)) as producer:
+                turn = Turn(cluster, plan.turns_at, turn_name(plan.write_id, task))
+                stored = StoredRows(cluster, plan.topics, plan.since, options.row_id_property)
+                sender = OnceSender(producer, turn, stored, options, plan.topics)
+                try:
+                    for batch in batches:
+                        rows = messages_of(
+                            batch, options.topic, options.row_id_property, row_names, count, encoder
+                        )
+                        await sender.send(rows)
+                        count += batch.num_rows
+                finally:
+                    sender.close()
+        except ClientError as error:
+            raise ClusterError(f"rows {prefix}-0 to {count}", str(error)) from error
     return count
 
 

@@ -1,4 +1,6 @@
-"""A write whose tasks fail at first: python -m tests.spark.retried_write NAME_SERVER TOPIC FAILURE
+"""A write whose tasks fail at first, with or without the option `once`:
+
+    python -m tests.spark.retried_write NAME_SERVER TOPIC FAILURE WAREHOUSE ONCE
 
 The rows of a task come in another order at each try, as after a shuffle. FAILURE is `kill` (the
 Python process that makes the rows is killed when half of them are in the topic) or `refuse` (half
@@ -59,7 +61,7 @@ def holds_some(name_server: str, topic: str) -> bool:
         return sum(consumer.max_offset(queue) for queue in queues) >= ROWS // 4
 
 
-def main(name_server: str, topic: str, failure: str, warehouse: Path) -> None:
+def main(name_server: str, topic: str, failure: str, warehouse: Path, once: str) -> None:
     spark = make_session(
         {
             # Two cores, and two tries for each task.
@@ -74,9 +76,9 @@ def main(name_server: str, topic: str, failure: str, warehouse: Path) -> None:
     rows = spark.sparkContext.parallelize(range(TASKS), TASKS).mapPartitions(make)
     frame = spark.createDataFrame(rows, SCHEMA)
     writer = frame.write.format("rocketmq").mode("append")
-    writer.options(nameServer=name_server, topic=topic).save()
+    writer.options(nameServer=name_server, topic=topic, once=once).save()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], Path(sys.argv[4]))
+    main(*sys.argv[1:4], Path(sys.argv[4]), sys.argv[5])

@@ -1,10 +1,13 @@
-"""Sending rows to topics exactly once, over any number of starts of a job.
+"""Sending rows to topics exactly once, over any number of starts of a job and tries of its tasks.
 
 Before the first row is sent, the ends of the target topics are written to a state file. Each row
 has an id of its own, which it takes along as a property. A later start reads the targets from those
 ends on, and sends only the rows whose ids are not there. What counts as sent is what is committed;
 so a killed job that is started again leaves each row once, as long as one job at a time sends with
-this state file.
+this state file. Tasks that Spark runs again leave out what is stored (`ledgermq.spark.once`).
+
+Each start notes the id of its write and the number of its tasks, too. The next one waits until
+none of these tasks, which may have outlived their driver, can send any more.
 
 Each task of a write opens connections of its own, so there is one for each core, whatever number of
 pieces the rows come in. Rows are put in order last: leaving out what was sent shuffles them.
@@ -12,15 +15,21 @@ pieces the rows come in. Rows are put in order last: leaving out what was sent s
 
 import json
 import os
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
+from ledgermq.client import MessageQueue
+from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import UnknownTopicError
 from ledgermq.spark.jobs.cluster_arguments import ClusterArguments
-from ledgermq.spark.offsets import to_document
+from ledgermq.spark.offsets import Offsets, from_document, to_document
+from ledgermq.spark.once.plan import end_offsets_of, place_of_turns
+from ledgermq.spark.once.turn import Turn, turn_name
 
 ROW_ID = "SPARK_ROW_ID"
 
@@ -49,11 +58,22 @@ def send_once(
         How many rows were sent now.
     """
     topics = sorted(row.topic for row in rows.select("topic").distinct().collect())
-    is_first = not state.is_file()
-    starts = _starts(state, cluster, topics)
-    left = rows
-    for topic in [] if is_first else topics:
-        found = _sent_ids(spark, cluster, topic, starts)
+    if not topics:
+        return 0
+    document = _read_state(state)
+    with cluster.open() as opened:
+        if document is not None:
+            _end_former_write(opened, document)
+        # Rows that are taken for unsent are sent twice: better to wait for a topic.
+        unknown_s = 0 if document is None else opened.timeout_s
+        since = end_offsets_of(opened, topics, unknown_s=unknown_s)
+        turns_at = place_of_turns(opened, since)
+    if document is None:
+        document = to_document(since)
+    # Rows that came into a topic of letters meanwhile may name others.
+    left = rows.where(col("topic").isin(topics))
+    for topic in topics:
+        found = _sent_ids(spark, cluster, topic, document["topics"].get(topic), since)
         if found is not None:
             left = left.join(found, "rowId", "left_anti")
     cores = spark.sparkContext.defaultParallelism
@@ -65,11 +85,17 @@ def send_once(
     left = left.cache()
     try:
         count = left.count()
+        tasks = max(1, left.rdd.getNumPartitions())
+        write_id = uuid.uuid4().hex
+        at = [turns_at.topic, turns_at.broker_name, turns_at.queue_id]
+        write = {"id": write_id, "tasks": tasks, "turns_at": at}
+        _write_state(state, {**document, "write": write})
         if count:
             writer = left.write.format("rocketmq").mode("append")
             writer = writer.options(**cluster.source_options(), rowIdProperty=ROW_ID)
+            writer = writer.options(once="true", onceTopics=",".join(topics), writeId=write_id)
+            writer = writer.option("onceSince", json.dumps(to_document(since)))
             if rows_per_second is not None:
-                tasks = max(1, left.rdd.getNumPartitions())
                 writer = writer.option("rowsPerSecond", max(1, rows_per_second // tasks))
             writer.save()
     finally:
@@ -77,21 +103,15 @@ def send_once(
     return count
 
 
-def _starts(state: Path, arguments: ClusterArguments, topics: list[str]) -> dict[str, object]:
-    """Returns where each target ended before the first start, and writes it down at that one."""
-    if state.is_file():
-        found: dict[str, object] = json.loads(state.read_text())["topics"]
-        return found
-    ends = {}
-    with arguments.open() as cluster:
-        for topic in topics:
-            try:
-                # One that is just being made is read from its beginning, which is right as well.
-                queues = cluster.queues([topic], unknown_s=0)
-            except UnknownTopicError:
-                continue
-            ends.update({queue: cluster.max_offset(queue) for queue in queues})
-    document = to_document(ends)
+def _read_state(state: Path) -> dict[str, Any] | None:
+    """Returns what the starts before have noted; None at the first one."""
+    if not state.is_file():
+        return None
+    found: dict[str, Any] = json.loads(state.read_text())
+    return found
+
+
+def _write_state(state: Path, document: dict[str, Any]) -> None:
     state.parent.mkdir(parents=True, exist_ok=True)
     temporary = state.with_name(state.name + ".tmp")
     with open(temporary, "w") as file:
@@ -99,28 +119,45 @@ def _starts(state: Path, arguments: ClusterArguments, topics: list[str]) -> dict
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(state)
-    topics_of: dict[str, object] = document["topics"]
-    return topics_of
+
+
+def _end_former_write(cluster: Cluster, document: dict[str, Any]) -> None:
+    """Waits until no task of the start before can send any more."""
+    write = document.get("write")
+    if write is not None:
+        for number in range(write["tasks"]):
+            place = MessageQueue(*write["turns_at"])
+            Turn(cluster, place, turn_name(write["id"], number)).hold()
 
 
 def _sent_ids(
-    spark: SparkSession, arguments: ClusterArguments, topic: str, starts: dict[str, object]
+    spark: SparkSession,
+    arguments: ClusterArguments,
+    topic: str,
+    first: dict[str, Any] | None,
+    since: Offsets,
 ) -> DataFrame | None:
-    """Returns the ids of the rows that are in a topic already; None where there is no topic yet.
+    """Returns the ids of the rows that are in a topic already; None where there can be none.
+
+    Args:
+        spark: reads.
+        arguments: where the topic is.
+        topic: its name.
+        first: where it ended before the first start, by broker and queue; None: nothing is known.
+        since: where the topics end now.
 
     Raises:
         UnknownTopicError: there was one at the first start.
     """
-    with arguments.open() as cluster:
-        try:
-            # Rows that are taken for unsent are sent twice: better to wait.
-            cluster.queues([topic], unknown_s=cluster.timeout_s)
-        except UnknownTopicError:
-            if topic in starts:
-                raise
-            return None
+    ends = {queue: offset for queue, offset in since.items() if queue.topic == topic}
+    starts = from_document({topic: first or {}})
+    if starts == ends:
+        return None
+    if not ends:
+        raise UnknownTopicError(topic, arguments.name_server)
     reader = spark.read.format("rocketmq").options(**arguments.source_options())
     reader = reader.options(topic=topic, columns="properties")
-    if topic in starts:
-        reader = reader.option("startingOffsets", json.dumps({topic: starts[topic]}))
+    reader = reader.option("endingOffsets", json.dumps(to_document(ends)))
+    if starts:
+        reader = reader.option("startingOffsets", json.dumps(to_document(starts)))
     return reader.load().select(col("properties")[ROW_ID].alias("rowId")).where("rowId is not null")

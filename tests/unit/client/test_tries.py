@@ -99,6 +99,34 @@ def test_slow_broker_gets_copies_ever_more_rarely() -> None:
     run(scenario)
 
 
+def test_what_was_written_once_is_never_written_again() -> None:
+    """Whoever sent it looks first: it may be stored, as here."""
+
+    async def scenario(net: Net) -> None:
+        slow = Slow(net.listen(ADDRESS), 1000.0)
+        config = ProducerConfig(timeout_s=60.0, attempt_timeout_s=3.0, written_once=True)
+        async with Producer(ADDRESS, config=config) as producer:
+            with pytest.raises(SendError) as caught:
+                await producer.send(Message("T", b"x"))
+        assert len(slow.came) == 1 and caught.value.attempts == 1
+        assert caught.value.retriable
+
+    run(scenario)
+
+
+def test_a_connection_that_is_not_there_yet_is_waited_for_all_the_same() -> None:
+    async def scenario(net: Net) -> None:
+        config = ProducerConfig(timeout_s=60.0, written_once=True)
+        async with Producer(ADDRESS, config=config) as producer:
+            sent = await producer.submit(Message("T", b"x"))
+            await asyncio.sleep(2.0)
+            slow = Slow(net.listen(ADDRESS), 0.0)
+            await sent
+        assert len(slow.came) == 1
+
+    run(scenario)
+
+
 def test_no_try_begins_with_less_time_than_an_answer_needs() -> None:
     async def scenario(net: Net) -> None:
         slow = Slow(net.listen(ADDRESS), 1000.0)
