@@ -53,6 +53,7 @@ BROKER_ORDER: tuple[frozenset[str], ...] = (
     frozenset({"broker.offsets", "broker.waits", "broker.pulls"}),
     frozenset({"broker.registration", "broker.storage", "broker.admin"}),
     frozenset({"broker.ha", "broker.watching"}),
+    frozenset({"broker.telemetry"}),
     frozenset({"broker.service"}),
 )
 
@@ -143,15 +144,8 @@ ROOMS: dict[str, Room] = {
     "broker.clocks": Room(rooms=frozenset({"broker.clocks"}), packages=_TWISTED),
     "broker.clients": Room(
         rooms=BROKER_STATE
-        | {
-            "state",
-            "broker",
-            "broker.config",
-            "broker.selectors",
-            "broker.records",
-            "broker.clients",
-        }
-        | {"protocol"},
+        | {"state", "broker", "broker.config", "broker.selectors", "broker.records"}
+        | {"broker.clients", "protocol"},
         packages=_TWISTED,
     ),
     "broker.sends": Room(
@@ -162,15 +156,8 @@ ROOMS: dict[str, Room] = {
     ),
     "broker.offsets": Room(
         rooms=BROKER_STATE
-        | {
-            "state",
-            "broker",
-            "broker.config",
-            "broker.selectors",
-            "broker.clients",
-            "broker.offsets",
-        }
-        | {"commitlog", "protocol"},
+        | {"state", "broker", "broker.config", "broker.selectors", "broker.clients"}
+        | {"broker.offsets", "commitlog", "protocol"},
         packages=_TWISTED,
     ),
     "broker.waits": Room(
@@ -235,6 +222,12 @@ ROOMS: dict[str, Room] = {
     ),
     # What is told to probes and to Prometheus: pure, but for what views are made of.
     "broker.watching": Room(rooms=frozenset({"broker.watching", "http", "measures"})),
+    # What a collector of OpenTelemetry gets: needs the extra ledgermq[otel].
+    "broker.telemetry": Room(
+        rooms=frozenset({"broker.telemetry", "broker.watching", "commitlog", "measures"})
+        | {"protocol"},
+        packages=_TWISTED | {"opentelemetry"},
+    ),
     # The one room that knows all parts: it builds, binds, starts and stops them.
     "broker.service": Room(
         rooms=BROKER_STATE
@@ -248,7 +241,7 @@ ROOMS: dict[str, Room] = {
             "broker.waits",
         }
         | {"broker.pulls", "broker.registration", "broker.ha", "broker.storage", "broker.admin"}
-        | {"broker.watching", "http", "measures"}
+        | {"broker.watching", "broker.telemetry", "http", "measures"}
         | {"broker.service", "commitlog", "dledger", "dledger.store", "dledger.replica"}
         | {"protocol", "kernel"},
         packages=_TWISTED | {"cryptography"},

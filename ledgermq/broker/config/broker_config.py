@@ -20,6 +20,7 @@ from ledgermq.broker.config.ignored_keys import IGNORED_KEYS
 from ledgermq.broker.config.key import Key, Kind
 from ledgermq.broker.config.keys import KEY_BY_NAME, KEYS
 from ledgermq.broker.config.member_keys import derive_members
+from ledgermq.broker.config.otlp_keys import derive_otlp
 from ledgermq.dledger.addresses import ConfigValueError, parse_networks, parse_peers
 from ledgermq.protocol.properties_file import parse_properties_file
 from ledgermq.state.errors import ConfigError
@@ -195,6 +196,10 @@ class BrokerConfig:
     http_host_names: tuple[str, ...]
     metric_labels: str
     metric_series_max: int
+    # What a collector of OpenTelemetry gets.
+    otlp_endpoint: str
+    otlp_metrics_s: int
+    otlp_spans_per_s: int
     # Master and slave without a ledger.
     broker_id: int
     ha_host: str
@@ -267,6 +272,7 @@ def load_broker_config(
     derive_members(values)
     _derive_replication(values)
     derive_http(values)
+    derive_otlp(values)
     values["wants_plain_log"] = not values["is_group_member"] and (
         bool(entries.get("enableDLegerCommitLog")) or values["broker_role"] in _PLAIN_ROLES
     )

@@ -21,6 +21,7 @@ from ledgermq.broker.config.key import (
     text_key,
 )
 from ledgermq.broker.config.member_keys import MEMBER_KEYS
+from ledgermq.broker.config.otlp_keys import OTLP_KEYS
 from ledgermq.broker.config.replication_keys import REPLICATION_KEYS
 from ledgermq.broker.config.store_keys import LEDGER_KEYS, STORE_KEYS
 from ledgermq.protocol.tls.contexts import SERVER_MODES
@@ -486,6 +487,7 @@ KEYS: Final[tuple[Key, ...]] = (
     *_LIMITS,
     *COST_KEYS,
     *HTTP_KEYS,
+    *OTLP_KEYS,
     *AUDIT_KEYS,
     *STORE_KEYS,
     *LEDGER_KEYS,

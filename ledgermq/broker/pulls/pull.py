@@ -9,7 +9,7 @@ because the queue may only be behind. Source: `PullMessageProcessor.java`.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -113,6 +113,24 @@ class Reader(Protocol):
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
 
+class GivenWatcher(Protocol):
+    """Who wants to know what pulls found."""
+
+    def clock_ms(self) -> float:
+        """Returns monotonic time."""
+
+    def gave(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        count: int,
+        parts: Sequence[bytes | memoryview],
+        begun_ms: float,
+    ) -> None:
+        """So many messages were found, whole records in `parts`, since a time."""
+
+
 # Gets group, topic, queue, the offset that was asked for and the one to go on with.
 OnOffsetMoved = Callable[[str, str, int, int, int], None]
 
@@ -160,6 +178,8 @@ class PullProcessor:
         self._memory_bytes = memory_bytes
         self._statistics = statistics
         self._on_offset_moved = on_offset_moved
+        # Makes spans of sampled messages; None: nobody asked for any.
+        self.spans: GivenWatcher | None = None
         self._soon = soon
         # Woken pulls that no turn had time for, and whether a call for them is due.
         self._woken: deque[ParkedPull] = deque()
@@ -268,6 +288,8 @@ class PullProcessor:
         status = result.status
         if status is GetMessageStatus.FOUND:
             self.count_found(header.topic, group.name, result.message_count, result.bytes)
+            if self.spans is not None:
+                self._tell_spans(self.spans, header, result, matching_end_ms - _MATCHING_MS_MAX)
             fields = self._fields_of(header, group, result)
             if command.serialize_type:
                 answer = command.response(ResponseCode.SUCCESS, "FOUND", fields)
@@ -305,6 +327,12 @@ class PullProcessor:
         ):
             return None
         return command.response(code, status.name, self._fields_of(header, group, result))
+
+    def _tell_spans(
+        self, spans: GivenWatcher, header: PullMessageRequestHeader, found: Found, begun_ms: float
+    ) -> None:
+        topic, group, queue_id = header.topic, header.consumer_group, header.queue_id
+        spans.gave(topic, group, queue_id, found.message_count, found.parts, begun_ms)
 
     def _moved(self, header: PullMessageRequestHeader, next_offset: int) -> ResponseCode:
         """What a pull outside of its queue is answered with."""

@@ -127,6 +127,8 @@ class QuickPulls:
         group, topic, queue, commits_offset, pulled = known
         if queue is None:
             return False
+        spans = self._pulls.spans
+        begun_ms = 0.0 if spans is None else spans.clock_ms()
         try:
             run = self._find_run(queue, offset, min(max(count, 1), COUNT_MAX))
             if run is None:
@@ -152,6 +154,9 @@ class QuickPulls:
             return False
         pulled[queue.queue_id] = offset + found_count
         self._pulls.count_found(topic, group.name, found_count, found_bytes)
+        if spans is not None:
+            records = memoryview(answer)[len(answer) - found_bytes :]
+            spans.gave(topic, group.name, queue.queue_id, found_count, [records], begun_ms)
         connection.send_frame(answer)
         return True
 

@@ -81,6 +81,26 @@ class Connection(Protocol):
     def send_frame(self, frame: bytes) -> None: ...
 
 
+class SendWatcher(Protocol):
+    """Who wants to know of each turn; all in the reactor's thread."""
+
+    def appended(
+        self,
+        messages: Sequence[AppendMessage],
+        results: Sequence[AppendResult],
+        read_ms: float,
+        checked_ms: float,
+        now_ms: float,
+    ) -> None:
+        """They are in the log now; times as in `SlowTurn`."""
+
+    def committed(self, end_index: int) -> None:
+        """What is below an index is stored."""
+
+    def failed(self, error: str) -> None:
+        """What waits is lost, or its outcome is not known."""
+
+
 class Limits(NamedTuple):
     """How much may wait for its commit, and how long."""
 
@@ -138,6 +158,8 @@ class Proposals:
         self.make_room: Callable[[], Deferred[None]] = _no_room_is_made
         # Told of messages that took long: turn, a client, its message id, when all were answered.
         self.on_slow: Callable[[SlowTurn, str, str, float], None] = _nobody_is_told
+        # Makes spans of sampled messages; None: nobody asked for any.
+        self.spans: SendWatcher | None = None
         self._messages: list[AppendMessage] = []
         self._requests: list[Request] = []
         # When the first of them had been read, and when all had been checked; 0: they are not.
@@ -316,6 +338,9 @@ class Proposals:
             if not requests:
                 return
         self._wait_for(requests, results)
+        if self.spans is not None:
+            now_ms = self._clock_ms()
+            self.spans.appended(messages, results, self._read_ms, self._checked_ms, now_ms)
         self.on_appended()
 
     def _wait_for_room(self, messages: list[AppendMessage], requests: list[Request]) -> None:
@@ -358,6 +383,8 @@ class Proposals:
             slow = self.times.committed(end_index, self._clock_ms())
             # Who waits longest; it is gone when all are answered.
             first = None if slow is None else next(_with_client(self._waiting), None)
+            if self.spans is not None:
+                self.spans.committed(end_index)
         if self._without_slaves:
             self._answer(self._without_slaves, end_index)
         self._answer(self._waiting, end_index)
@@ -407,6 +434,8 @@ class Proposals:
             code: SLAVE_NOT_AVAILABLE or FLUSH_SLAVE_TIMEOUT.
             remark: why.
         """
+        if self.spans is not None:
+            self.spans.committed(end_index)
         while self._waiting and self._waiting[0][0] < end_index:
             entry = Waiting(*self._waiting.popleft())
             self.count -= entry.message_count
@@ -437,6 +466,8 @@ class Proposals:
         """Fails everything that is gathered or waits; used when leadership is lost."""
         requests = self._requests
         self.times.forget()
+        if self.spans is not None:
+            self.spans.failed(str(error))
         self._messages, self._requests = [], []
         self._fail_unappended(requests, error)
         waiting = [*self._waiting, *self._without_slaves]

@@ -91,7 +91,9 @@ class BrokerService:
         self._serving: Serving | None = None
         # What it is doing, for people: a step of start or stop, or "started".
         self._step = "has not begun"
-        self._http = self._find_http()
+        self._http, self._otlp = self._find_http(), None
+        if config.otlp_endpoint:
+            self._otlp = self._find_otlp()
         self._stopped: Deferred[None] | None = None
 
     def _find_http(self) -> Any:
@@ -100,6 +102,12 @@ class BrokerService:
             return None
         module = importlib.import_module("ledgermq.broker.service.http_side")
         return module.HttpSide(self._ground, lambda: self._serving, lambda: self._step)
+
+    def _find_otlp(self) -> Any:
+        """What sends to a collector; it is loaded only where there is one."""
+        module = importlib.import_module("ledgermq.broker.service.otlp_side")
+        sources = None if self._http is None else self._http.sources
+        return module.OtlpSide(self._ground, lambda: self._serving, sources)
 
     # What others may ask.
 
@@ -172,6 +180,8 @@ class BrokerService:
         self.messages.on_damage(self._damage_found)
         if self._http is not None:
             self._http.watch()
+        if self._otlp is not None:
+            self._otlp.watch(serving)
         started: Deferred[Any] = serving.start_member()
         started.addCallback(self._ground.ports.start_vip)
         started.addCallback(serving.start_replication)
@@ -234,6 +244,7 @@ class BrokerService:
             lambda: None if ground.audit is None else ground.audit.close(),
             ground.storage.close,
             lambda: None if self._http is None else self._http.stop(),
+            lambda: None if self._otlp is None else self._otlp.stop(),
         ):
             steps.addBoth(next_step, step)
         steps.addBoth(self._finish)

@@ -45,7 +45,11 @@ _LIMITS: Final = Limits(connections_max=64, body_bytes_max=4096)
 
 
 class HttpSide:
-    """The port and its views; for composition only."""
+    """The port and its views; for composition only.
+
+    Attributes:
+        sources: of metrics.
+    """
 
     def __init__(
         self, ground: Ground, serving: Callable[[], Serving | None], step: Callable[[], str]
@@ -68,7 +72,7 @@ class HttpSide:
         routes = Routes()
         add_health(routes, self.facts)
         self._pulse = Pulse(ground.reactor)
-        self._sources = MetricSources(ground, serving, self._pulse)
+        self.sources = MetricSources(ground, serving, self._pulse)
         routes.add("GET", "/metrics", self._metrics)
         routes.add("GET", "/metrics/exporter", self._exporter_metrics)
         names = (config.address_host, *config.http_host_names)
@@ -103,12 +107,12 @@ class HttpSide:
         return self._port.stop()
 
     def _metrics(self, request: Request) -> Reply:
-        sources, is_open = self._sources, _likes_open(request)
+        sources, is_open = self.sources, _likes_open(request)
         parts = write_page(sources.groups(), sources.common, is_open=is_open)
         return self._page(request, parts)
 
     def _exporter_metrics(self, request: Request) -> Reply:
-        sources = self._sources
+        sources = self.sources
         parts = write_page(
             sources.exporter.groups(),
             sources.common,

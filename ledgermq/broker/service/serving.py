@@ -64,6 +64,7 @@ class Serving:
         config, messages, storage = ground.config, ground.messages, ground.storage
         self._ground = ground
         self._store_host, self.port = (resolved(config.address_host), port), port
+        self.store_host_hex = hex_of(self._store_host)
         self.proposals = Proposals(
             messages,
             limits=Limits(
@@ -71,7 +72,7 @@ class Serving:
             ),
             call_at_end_of_turn=ground.schedule.soon,
             clock_ms=ground.clock_ms,
-            store_host_hex=hex_of(self._store_host),
+            store_host_hex=self.store_host_hex,
             region_id=config.region_id,
             is_trace_on=config.is_trace_on,
             refuse=ground.dispatcher.refuse,
