@@ -22,12 +22,13 @@
 #   make console-test   the console's page in a real Chromium (Debian's, node, npm)
 #   make console-screenshots   the pictures of docs/console.md, made anew
 #   make fuzz           CASES (100,000) frames that are almost right for each port, sanitized, too
+#   make floods         a closed cluster under each flood (FLOODS), with a client beside (20 minutes)
 #   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth lint \
 	clean console-test console-screenshots \
-	apache-tests crash-states faults power-cuts soak fuzz spark-cluster spark-lake
+	apache-tests crash-states faults power-cuts soak fuzz floods spark-cluster spark-lake
 
 BIN := .venv/bin
 # What a broker needs is there; so is its bytecode; so is what the tests need.
@@ -193,6 +194,11 @@ fuzz: $(STAMP)
 	@LEDGERMQ_PURE=1 $(BIN)/python -m tests.attack.fuzz --cases $(CASES) --seed $(SEED) --closed
 	@$(BIN)/python -m tests.attack.fuzz --cases $(CASES) --seed $(SEED)
 	@$(BIN)/python -m tests.attack.sanitized_loops --cases $(CASES) --seed $(SEED)
+
+# Names of floods; all without. Exit code 1 where a client beside is not served as it must be.
+FLOODS :=
+floods: $(STAMP)
+	@$(BIN)/python -m tests.attack.closed_floods $(FLOODS)
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench

@@ -1,30 +1,55 @@
 """A well-behaved client beside an attack, in its own process: one message, its answer, a pause.
 
-`python -m tests.attack.bystander ADDRESS TOPIC FIRST PID` sends messages whose bodies are numbers
-from FIRST on until its standard input ends, and prints what became of them as JSON. PID is the
-broker's process.
+`python -m tests.attack.bystander WAY` asks until its standard input ends, and prints what became of
+it as JSON. WAY is a `Way` as JSON: usually messages are sent whose bodies are numbers.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import yaml
+
+from ledgermq.client import load_client_tls
+from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.signature import Credentials
 from tests.e2e.wire_client import WireClient
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PAUSE_S: Final = 0.005
 _PATIENCE_S: Final = 300.0
 _BODY_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What a bystander asks, and whom."""
+
+    address: str
+    # Processes whose waiting for a processor does not count in `Seen.free_ms`.
+    pids: tuple[int, ...]
+    # "send": a message to the topic; "route": where it is, of a name server; "page": a page of an
+    # HTTP port, on a new connection, as probes ask.
+    kind: str = "send"
+    topic: str = ""
+    page: str = "/livez"
+    # Number of the first message.
+    first: int = 0
+    # A tls.properties and the keys of an account; empty without TLS and accounts.
+    tls_file: str = ""
+    keys_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,10 +84,9 @@ class Seen:
 class Bystander:
     """The process, from the beginning to the end of a `with` block."""
 
-    def __init__(self, address: str, topic: str, first: int, pid: int) -> None:
-        """Starts it; the first body is `first`, the broker's process `pid`."""
-        module = "tests.attack.bystander"
-        words = [sys.executable, "-m", module, address, topic, str(first), str(pid)]
+    def __init__(self, way: Way) -> None:
+        """Starts it."""
+        words = [sys.executable, "-m", "tests.attack.bystander", json.dumps(asdict(way))]
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT
         )
@@ -103,32 +127,69 @@ def _stood_s(pid: int) -> float:
     return stood_ns / 1e9
 
 
-def _send_until_told(address: str, topic: str, first: int, pid: int) -> Seen:
+def credentials(keys_file: Path | str) -> Credentials:
+    """Reads an account as tools have it."""
+    keys = yaml.safe_load(Path(keys_file).read_text())
+    return Credentials(access_key=keys["accessKey"], secret_key=keys["secretKey"])
+
+
+@contextmanager
+def _asking(way: Way) -> Iterator[Callable[[int], bool]]:
+    """Gives what asks once, with the number of the question, and tells whether that was done."""
+    if way.kind == "page":
+        host, _, port = way.address.rpartition(":")
+
+        def page(number: int) -> bool:
+            # Whoever looks for health connects anew each time.
+            plain = http.client.HTTPConnection(host, int(port), timeout=_PATIENCE_S)
+            plain.request("GET", way.page)
+            status = plain.getresponse().status
+            plain.close()
+            return status == 200
+
+        yield page
+        return
+    who = credentials(way.keys_file) if way.keys_file else None
+    tls = load_client_tls(way.tls_file) if way.tls_file else None
+    with WireClient(way.address, _PATIENCE_S, who=who, tls=tls) as client:
+        if way.kind == "route":
+            code, fields = RequestCode.GET_ROUTEINFO_BY_TOPIC.value, {"topic": way.topic}
+            yield lambda number: client.ask(code, fields).code == 0
+        else:
+            yield (
+                lambda number: (
+                    client.send(way.topic, 0, str(number).encode().ljust(_BODY_BYTES)).code == 0
+                )
+            )
+
+
+def _ask_until_told(way: Way) -> Seen:
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     waits_ms: list[float] = []
     free_ms: list[float] = []
-    own = os.getpid()
+    pids = (os.getpid(), *way.pids)
     acknowledged: list[int] = []
-    number = first
-    with WireClient(address, timeout_s=_PATIENCE_S) as client:
+    number = way.first
+    with _asking(way) as ask:
         while not ended.is_set():
-            stood_s = _stood_s(own) + _stood_s(pid)
+            stood_s = sum(map(_stood_s, pids))
             begun_s = time.perf_counter()
-            answer = client.send(topic, 0, str(number).encode().ljust(_BODY_BYTES))
+            is_done = ask(number)
             waits_ms.append((time.perf_counter() - begun_s) * 1000)
-            stood_s = _stood_s(own) + _stood_s(pid) - stood_s
+            stood_s = sum(map(_stood_s, pids)) - stood_s
             free_ms.append(max(waits_ms[-1] - stood_s * 1000, 0.0))
-            if answer.code == 0:
+            if is_done:
                 acknowledged.append(number)
-            if number == first:
+            if number == way.first:
                 sys.stdout.write("begun\n")
                 sys.stdout.flush()
             number += 1
             ended.wait(_PAUSE_S)
-    return Seen(waits_ms, free_ms, acknowledged, number - first - len(acknowledged))
+    return Seen(waits_ms, free_ms, acknowledged, number - way.first - len(acknowledged))
 
 
 if __name__ == "__main__":
-    seen = _send_until_told(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    told = Way(**json.loads(sys.argv[1]))
+    seen = _ask_until_told(replace(told, pids=tuple(told.pids)))
     sys.stdout.write(json.dumps(vars(seen)))

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Final
 
 from ledgermq.protocol.codes import RequestCode
-from tests.attack.victim import Effect, Flood, Victim
-from tests.e2e.wire_client import half_fields, pull_fields, request, send_fields
+from tests.attack.victim import Effect, Flood, Target, Victim
+from tests.e2e.wire_client import half_fields, pull_fields, send_fields
 
 _MIB: Final = 1 << 20
 _ONE_WAY: Final = 2
@@ -69,7 +69,7 @@ def quiet(size: Size) -> Flood:
 def held_pulls(size: Size) -> Flood:
     """Pulls that wait for messages, a hundred of each of 8 queues on each connection."""
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         with ExitStack() as stack:
             with victim.connect() as client:
                 assert client.send("held", 0, b"x", defaultTopicQueueNums="8").code == 0
@@ -80,7 +80,7 @@ def held_pulls(size: Size) -> Flood:
                     pull_fields("held", number % 8, 1, sysFlag="6", suspendTimeoutMillis="100000")
                     for number in range(first, min(first + 800, size.held_pulls))
                 ]
-                client.write(_pipelined(RequestCode.PULL_MESSAGE, fields))
+                client.write(_pipelined(victim, RequestCode.PULL_MESSAGE, fields))
             _wait(size.seconds)
 
     return flood
@@ -99,11 +99,11 @@ def new_sql(size: Size) -> Flood:
 def _sql_pulls(size: Size, conditions: Sequence[str]) -> Flood:
     assert max(map(len, conditions)) <= 4096
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         properties = "".join(f"{name}\x01{'77'}\x02" for name in ("a", "b", "c"))
         with victim.connect() as client:
             sends = [send_fields("sql", 0, properties=properties, defaultTopicQueueNums="1")] * 2000
-            client.write(_pipelined(RequestCode.SEND_MESSAGE, sends, b"body"))
+            client.write(_pipelined(victim, RequestCode.SEND_MESSAGE, sends, b"body"))
             for _ in sends:
                 client.read()
         fields = [
@@ -113,7 +113,8 @@ def _sql_pulls(size: Size, conditions: Sequence[str]) -> Flood:
             )
             for number in range(1000)
         ]  # fmt: skip
-        _pipeline_for(victim, size.seconds, [_pipelined(RequestCode.PULL_MESSAGE, fields)] * 4)
+        pulls = _pipelined(victim, RequestCode.PULL_MESSAGE, fields)
+        pipeline_for(victim, size.seconds, [pulls] * 4)
 
     return flood
 
@@ -121,7 +122,7 @@ def _sql_pulls(size: Size, conditions: Sequence[str]) -> Flood:
 def idle_connections(size: Size) -> Flood:
     """Connections that say nothing."""
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         with ExitStack() as stack:
             for _ in range(size.connections):
                 stack.enter_context(victim.connect())
@@ -144,12 +145,14 @@ def delayed_messages(size: Size) -> Flood:
 
 def tls_handshakes(size: Size) -> Flood:
     """Handshakes, one after the other, on four threads."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    curious = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    curious.check_hostname, curious.verify_mode = False, ssl.CERT_NONE
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
+        context = victim.tls or curious
+
         def shake(end_s: float) -> None:
-            host, _, port = victim.program.address.rpartition(":")
+            host, _, port = victim.address.rpartition(":")
             while time.monotonic() < end_s:
                 try:
                     with socket.create_connection((host, int(port)), timeout=30) as plain:
@@ -165,15 +168,19 @@ def tls_handshakes(size: Size) -> Flood:
 
 def one_way(size: Size, connection_count: int = 4) -> Flood:
     """Sends, requests for lists and unknown requests that want no answer."""
-    body = bytes(100)
-    data = b"".join(
-        request(310, {"a": "g", "b": "ways", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1",
-                      "h": "0", "i": "", "j": "0", "k": "false"}, body, flag=_ONE_WAY)
-        + request(RequestCode.GET_ALL_TOPIC_CONFIG.value, {}, flag=_ONE_WAY)
-        + request(9999, {}, flag=_ONE_WAY)
-        for _ in range(1000)
-    )  # fmt: skip
-    return lambda victim: _pipeline_for(victim, size.seconds, [data] * connection_count)
+    fields = {"a": "g", "b": "ways", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1",
+              "h": "0", "i": "", "j": "0", "k": "false"}  # fmt: skip
+
+    def flood(victim: Target) -> None:
+        data = b"".join(
+            victim.request(310, fields, bytes(100), flag=_ONE_WAY)
+            + victim.request(RequestCode.GET_ALL_TOPIC_CONFIG.value, {}, flag=_ONE_WAY)
+            + victim.request(9999, {}, flag=_ONE_WAY)
+            for _ in range(1000)
+        )
+        pipeline_for(victim, size.seconds, [data] * connection_count)
+
+    return flood
 
 
 def one_way_of_many(size: Size) -> Flood:
@@ -185,7 +192,7 @@ def unfinished_frames(size: Size) -> Flood:
     """Frames of 15 MiB of which the last byte never comes."""
     begun = struct.pack(">i", 15 * _MIB) + bytes(15 * _MIB - 1)
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         with ExitStack() as stack:
             for _ in range(size.frames):
                 stack.enter_context(victim.connect()).write(begun)
@@ -197,7 +204,7 @@ def unfinished_frames(size: Size) -> Flood:
 def slow_loris(size: Size) -> Flood:
     """Frames that come byte by byte."""
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         with ExitStack() as stack:
             clients = [stack.enter_context(victim.connect()) for _ in range(size.connections)]
             for client in clients:
@@ -214,8 +221,8 @@ def slow_loris(size: Size) -> Flood:
 def list_requests(size: Size) -> Flood:
     """Requests for lists in a pipeline, of connections that close without reading."""
 
-    def flood(victim: Victim) -> None:
-        with victim.connect() as client:
+    def flood(victim: Target) -> None:
+        with victim.connect(is_admin=True) as client:
             for number in range(size.topics):
                 client.ask_later(
                     RequestCode.UPDATE_AND_CREATE_TOPIC.value,
@@ -225,12 +232,12 @@ def list_requests(size: Size) -> Flood:
                 )  # fmt: skip
             for _ in range(size.topics):
                 client.read()
-        lists = _pipelined(RequestCode.GET_ALL_TOPIC_CONFIG, [{}] * 3000)
+        lists = _pipelined(victim, RequestCode.GET_ALL_TOPIC_CONFIG, [{}] * 3000)
         for _ in range(10):
             with victim.connect() as client:
                 client.write(lists)
         # They read a little, and slowly.
-        _pipeline_for(victim, size.seconds, [lists] * 4)
+        pipeline_for(victim, size.seconds, [lists] * 4)
 
     return flood
 
@@ -238,8 +245,8 @@ def list_requests(size: Size) -> Flood:
 def stands_of_groups(size: Size) -> Flood:
     """Requests for where all groups stand, of hundreds with places in 32 queues, in a pipeline."""
 
-    def flood(victim: Victim) -> None:
-        with victim.connect() as client:
+    def flood(victim: Target) -> None:
+        with victim.connect(is_admin=True) as client:
             assert client.send("stands", 0, b"x", defaultTopicQueueNums="32").code == 0
             for number in range(size.topics):
                 group = f"stands-{number}"
@@ -252,8 +259,8 @@ def stands_of_groups(size: Size) -> Flood:
                 for _ in range(33):
                     client.read()
         asked = [{"isOrder": "false"}] * 100
-        stands = _pipelined(RequestCode.GET_BROKER_CONSUME_STATS, asked)
-        _pipeline_for(victim, size.seconds, [stands] * 4)
+        stands = _pipelined(victim, RequestCode.GET_BROKER_CONSUME_STATS, asked)
+        pipeline_for(victim, size.seconds, [stands] * 4)
 
     return flood
 
@@ -261,7 +268,7 @@ def stands_of_groups(size: Size) -> Flood:
 def heart_beats(size: Size) -> Flood:
     """Heart beats of 3.8 MB, each with 20,000 groups of its own."""
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         with victim.connect() as client:
             for number in range(3):
                 groups = [
@@ -283,7 +290,7 @@ def many_keys(size: Size) -> Flood:
     keys = " ".join(f"{number:03x}" for number in range(7900))
     sends = [send_fields("keyed", 0, properties=f"KEYS\x01{keys}\x02")] * 100
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         _sends(sends)(victim)
         _wait(size.seconds)
 
@@ -301,9 +308,12 @@ def _wait(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _pipelined(code: RequestCode, fields: Sequence[dict[str, str]], body: bytes = b"") -> bytes:
+def _pipelined(
+    victim: Target, code: RequestCode, fields: Sequence[dict[str, str]], body: bytes = b""
+) -> bytes:
     return b"".join(
-        request(code.value, given, body, opaque=number) for number, given in enumerate(fields)
+        victim.request(code.value, given, body, opaque=number)
+        for number, given in enumerate(fields)
     )
 
 
@@ -321,18 +331,18 @@ def _in_threads(count: int, function: object, *arguments: object) -> None:
 def _sends(fields: Sequence[dict[str, str]]) -> Flood:
     """Sends of one connection, a hundred at a time."""
 
-    def flood(victim: Victim) -> None:
+    def flood(victim: Target) -> None:
         with victim.connect() as client:
             for first in range(0, len(fields), 100):
                 some = fields[first : first + 100]
-                client.write(_pipelined(RequestCode.SEND_MESSAGE, some, b"body"))
+                client.write(_pipelined(victim, RequestCode.SEND_MESSAGE, some, b"body"))
                 for _ in some:
                     client.read()
 
     return flood
 
 
-def _pipeline_for(victim: Victim, seconds: float, floods: Sequence[bytes]) -> None:
+def pipeline_for(victim: Target, seconds: float, floods: Sequence[bytes]) -> None:
     """Writes bytes again and again, each on a connection of its own, and reads little."""
     end_s = time.monotonic() + seconds
 
@@ -343,7 +353,7 @@ def _pipeline_for(victim: Victim, seconds: float, floods: Sequence[bytes]) -> No
                 try:
                     at = (at + plain.send(data[at : at + 65_536])) % len(data)
                     plain.recv(4096)
-                except (BlockingIOError, TimeoutError):
+                except (BlockingIOError, TimeoutError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                     _wait(0.01)
                 except OSError:
                     return
@@ -355,11 +365,10 @@ def _pipeline_for(victim: Victim, seconds: float, floods: Sequence[bytes]) -> No
         thread.join()
 
 
-def _stubborn(victim: Victim) -> socket.socket:
-    host, _, port = victim.program.address.rpartition(":")
-    plain = socket.create_connection((host, int(port)), timeout=30)
-    plain.setblocking(False)
-    return plain
+def _stubborn(victim: Target) -> socket.socket:
+    opened = victim.open()
+    opened.setblocking(False)
+    return opened
 
 
 def is_fair(effect: Effect, quiet_ms: float) -> bool:

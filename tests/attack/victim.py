@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from ledgermq.protocol.codes import RequestCode
-from tests.attack.bystander import Bystander, Seen
+from tests.attack.bystander import Bystander, Seen, Way
 from tests.certificate_files import write_tls_file
-from tests.e2e.wire_client import WireClient, pull_fields
+from tests.e2e.wire_client import WireClient, pull_fields, request
 from tests.free_ports import free_ports
 from tests.processes import SMALL_STORE, LiveProgram
 from tests.waiting import wait_until
@@ -37,7 +39,37 @@ SPARE_MB: Final = 40.0
 _RETURN_S: Final = 60.0
 _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 
-Flood = Callable[["Victim"], None]
+
+class Target(Protocol):
+    """What a flood needs to know of whom it floods.
+
+    Attributes:
+        address: where it listens.
+        tls: what a client connects with; None: in plain.
+    """
+
+    address: str
+    tls: ssl.SSLContext | None
+
+    def connect(self, *, is_admin: bool = False) -> WireClient:
+        """Opens a connection that asks and is answered; `is_admin`: to make what is needed."""
+
+    def open(self) -> socket.socket:
+        """Opens a connection for bytes."""
+
+    def request(
+        self,
+        code: int,
+        fields: dict[str, Any],
+        body: bytes = b"",
+        *,
+        opaque: int = 1,
+        flag: int = 0,
+    ) -> bytes:
+        """Returns the bytes of a request, as the one who floods may ask it."""
+
+
+Flood = Callable[[Target], None]
 
 
 @dataclass(frozen=True)
@@ -70,8 +102,17 @@ class Effect:
         return 0.0
 
 
+def cpu_s_of(pid: int) -> float:
+    """Processor time that a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / _TICKS_S
+
+
 class Victim:
     """A broker that is alone in its group."""
+
+    # It takes TLS, and asks nobody for it.
+    tls: ssl.SSLContext | None = None
 
     def __init__(
         self, folder: Path, *settings: str, tree: Path | None = None, has_shares: bool = True
@@ -115,15 +156,36 @@ class Victim:
             sql = pull_fields(TOPIC, 0, 1, subscription="a = 1", expressionType="SQL92")
             client.ask(RequestCode.PULL_MESSAGE, sql)
 
-    def connect(self) -> WireClient:
-        """Opens a connection."""
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self.program.address
+
+    def connect(self, *, is_admin: bool = False) -> WireClient:
+        """Opens a connection; everybody is an admin."""
         return WireClient(self.program.address, timeout_s=120)
+
+    def open(self) -> socket.socket:
+        """Opens a connection for bytes."""
+        host, _, port = self.address.rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=30)
+
+    def request(
+        self,
+        code: int,
+        fields: dict[str, Any],
+        body: bytes = b"",
+        *,
+        opaque: int = 1,
+        flag: int = 0,
+    ) -> bytes:
+        """Returns the bytes of a request."""
+        return request(code, fields, body, opaque=opaque, flag=flag)
 
     @property
     def cpu_s(self) -> float:
         """Processor time that it has used."""
-        words = Path(f"/proc/{self.program.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / _TICKS_S
+        return cpu_s_of(self.program.pid)
 
     def watch(self, flood: Flood) -> Effect:
         """Floods it, with a client beside, and waits for its memory to come back."""
@@ -139,7 +201,8 @@ class Victim:
         sampler.start()
         try:
             program, first = self.program, self._sent_count
-            with Bystander(program.address, TOPIC, first, program.pid) as bystander:
+            way = Way(address=program.address, topic=TOPIC, first=first, pids=(program.pid,))
+            with Bystander(way) as bystander:
                 flood(self)
             seconds, cpu_s = time.monotonic() - begun_s, self.cpu_s - cpu_s
         finally:

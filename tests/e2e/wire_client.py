@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -116,12 +117,20 @@ class WireClient:
     """One connection to one address; closed at the end of its `with` block."""
 
     def __init__(
-        self, address: str, timeout_s: float = ANSWER_S, *, who: Credentials | None = None
+        self,
+        address: str,
+        timeout_s: float = ANSWER_S,
+        *,
+        who: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connects; `who` signs what it asks, None: nobody."""
+        """Connects, by TLS if `tls` says how; `who` signs what it asks, None: nobody."""
         self._who = who
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        if tls is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._decoder = FrameDecoder()
         self._frames: list[bytes] = []
         self._opaque = 1000
@@ -131,6 +140,10 @@ class WireClient:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+    def detach(self) -> socket.socket:
+        """Returns the connection itself, whose owner closes it."""
+        return self._socket
 
     def write(self, data: bytes) -> None:
         """Sends bytes as they are; a connection that is closed meanwhile is no error."""
