@@ -1,12 +1,13 @@
-"""HttpPort: the socket. The only file that knows twisted.web, so import it where a port opens.
+"""HttpPort: the socket. It and `exchange.py` know twisted.web, so import it where a port opens.
 
 When there are too many connections, the one that waits for a whole request for longest is closed
 for a new one; when all are being answered, the new one is. Requests of a connection come one after
-the other; head and body are bounded in bytes and in time. No request is written to a log.
+the other, and all of a turn together have a bounded part of it, in which those who ask for little
+come first; head and body are bounded in bytes and in time. No request is written to a log.
 """
 
+import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -15,20 +16,23 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from twisted.web import http
 
-from ledgermq.http.application import Application, refusal
+from ledgermq.http.application import Application
+from ledgermq.http.exchange import Exchange, reason_of
 from ledgermq.http.limits import Limits
-from ledgermq.http.outlets import PartsOutlet, StreamOutlet
 from ledgermq.http.replies import Reply, RequestError
-from ledgermq.http.requests import Request, read_target
 from ledgermq.protocol.tcp_times import ACCEPTED_TIMES, set_tcp_times
+from ledgermq.protocol.tls.contexts import ServerTls
+from ledgermq.protocol.transport.tls_link import TlsLink
+from ledgermq.protocol.transport.turn_shares import Share, TurnShares
 
 _HEAD_BYTES_MAX: Final = 16_384
 _HEADERS_MAX: Final = 100
-# A body that is too large is read to its end, so that the refusal can be; beyond this it is cut.
-_DISCARDED_BYTES_MAX: Final = 8 << 20
-# A body up to this size is taken whatever others hold: connections are bounded, too.
-_SMALL_BODY_BYTES: Final = 16_384
 _BACKLOG: Final = 128
+# Seconds of a turn, as TurnShares takes them: a small page takes 0.2 ms, and whoever looks for
+# health waits for some turns.
+_SHARE_S: Final = 0.002
+_TURN_S: Final = 0.004
+_CROWDED_S: Final = 0.002
 
 # Runs what a view gives back later. Under asyncio's reactor a coroutine may wait for its futures.
 Run = Callable[[Awaitable[Reply]], "Deferred[Reply]"]
@@ -60,6 +64,7 @@ class HttpPort:
         port: int,
         limits: Limits | None = None,
         run: Run = run_coroutine,
+        tls: ServerTls | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -70,7 +75,10 @@ class HttpPort:
             port: 0 for any.
             limits: None for the usual ones.
             run: runs awaitables of views.
+            tls: certificates; whoever connects in plain is closed. None: no TLS.
         """
+        assert tls is None or tls.refuses_plain, "nobody could tell which way a request came"
+        self.tls = tls
         self.reactor, self.application = reactor, application
         self.limits, self.run = limits or Limits(), run
         self._host, self.port = host, port
@@ -80,6 +88,13 @@ class HttpPort:
         self._waiting: dict[_Connection, None] = {}
         self.refused_count = 0
         self.body_bytes = 0
+        self.shares = TurnShares(
+            reactor,
+            share_s=_SHARE_S,
+            turn_s=_TURN_S,
+            crowded_s=_CROWDED_S,
+            processor_s=time.thread_time,
+        )
 
     @property
     def connection_count(self) -> int:
@@ -102,6 +117,7 @@ class HttpPort:
         stopped = maybeDeferred(lambda: None if listening is None else listening.stopListening())
         for connection in list(self._connections):
             connection.abort()
+        self.shares.stop()
         return stopped
 
     def take(self, connection: "_Connection") -> None:
@@ -146,12 +162,13 @@ class _Factory(Factory):
     def __init__(self, port: HttpPort) -> None:
         self._port = port
 
-    def buildProtocol(self, addr: object) -> "_Connection | None":
-        if not self._port.make_room():
+    def buildProtocol(self, addr: object) -> "_Connection | TlsLink | None":
+        port = self._port
+        if not port.make_room():
             return None
-        connection = _Connection(self._port)
-        self._port.take(connection)
-        return connection
+        connection = _Connection(port)
+        port.take(connection)
+        return connection if port.tls is None else TlsLink(connection, server=port.tls)
 
 
 class _Connection(http.HTTPChannel):
@@ -169,16 +186,40 @@ class _Connection(http.HTTPChannel):
         self.port = port
         self.timeOut = port.limits.idle_s
         self.callLater = port.reactor.callLater
-        self.requestFactory = cast(Any, _Exchange)
+        self.requestFactory = cast(Any, Exchange)
         # A request was begun in this turn; those behind it in the same chunk wait for the next.
         self._turn: Any = None
+        self._share = Share(port.shares)
+        # What stands in the line for a part of a turn; a connection has one request at a time.
+        self._next: Callable[[], None] | None = None
         # Rings when a request has not arrived in time; runs from its first byte to its last.
         self._arrival: Any = None
         self.is_lost = False
 
     def connectionMade(self) -> None:
-        set_tcp_times(self.transport.socket, ACCEPTED_TIMES)
+        if isinstance(self.transport, TlsLink):
+            self.transport.set_tcp_times(ACCEPTED_TIMES)
+        else:
+            set_tcp_times(self.transport.socket, ACCEPTED_TIMES)
         super().connectionMade()
+
+    # What TlsLink asks for besides.
+
+    @property
+    def peer(self) -> str:
+        address = self.transport.getPeer()
+        return f"{address.host}:{address.port}"
+
+    def use(self, transport: Any) -> None:
+        """Nobody goes on in plain."""
+        raise AssertionError("a port with TLS refuses plain connections")
+
+    def close(self, reason: str) -> None:
+        """TLS ended, or cannot go on."""
+        self.loseConnection()
+
+    def isSecure(self) -> bool:
+        return self.port.tls is not None
 
     def dataReceived(self, data: bytes) -> None:
         if self._arrival is None and not self._handlingRequest:
@@ -186,18 +227,29 @@ class _Connection(http.HTTPChannel):
         super().dataReceived(data)
 
     def begin(self, function: Callable[[], None]) -> None:
-        """Calls a function now, or in the next turn when this connection had its share of this one:
-        a chunk may hold a thousand requests, and nobody else is served between two of a turn.
+        """Calls a function now, or in a later turn when this connection had its share of this one,
+        or all together have used it: a chunk may hold a thousand requests, and nobody else is
+        served between two of a turn.
         """
+        reactor = self.port.reactor
+        if self._turn is None and self._share.begin(reactor.seconds()):
+            self._call(function)
+        else:
+            self._next = function
+            self.port.shares.wait(self, self._share)
+
+    def go_on(self) -> None:
+        """Its turn has come, in the line."""
+        function, self._next = self._next, None
+        if function is not None and not self.is_lost:
+            self._share.begin_anew(self.port.reactor.seconds())
+            self._call(function)
+
+    def _call(self, function: Callable[[], None]) -> None:
         if self._turn is None:
             self._turn = self.callLater(0, self._turn_over)
-            function()
-        else:
-            self.callLater(0, self._begin_later, function)
-
-    def _begin_later(self, function: Callable[[], None]) -> None:
-        if not self.is_lost:
-            self.begin(function)
+        function()
+        self._share.end(self.port.reactor.seconds())
 
     def _turn_over(self) -> None:
         self._turn = None
@@ -233,7 +285,7 @@ class _Connection(http.HTTPChannel):
         self._arrived()
         body = error.reply().body
         assert isinstance(body, bytes)
-        status = f"{error.status} {_reason(error.status)}"
+        status = f"{error.status} {reason_of(error.status)}"
         head = (
             f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: application/json\r\n"
             f"X-Content-Type-Options: nosniff\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -257,172 +309,3 @@ class _Connection(http.HTTPChannel):
             self._turn = None
         self.port.drop(self)
         super().connectionLost(reason)
-
-
-class _Exchange(http.Request):
-    """One request and its reply."""
-
-    channel: _Connection
-
-    def __init__(self, channel: _Connection, queued: object = False) -> None:
-        super().__init__(channel, queued)
-        self._port = channel.port
-        self._parts: list[bytes] = []
-        self._body_bytes = 0
-        # Of them, those that are held, here or by the view.
-        self._held_bytes = 0
-        self._outlet: PartsOutlet | StreamOutlet | None = None
-        self._is_gone = False
-
-    # What Twisted calls while the request arrives.
-
-    def parseCookies(self) -> None:
-        """Request reads them when it is asked."""
-
-    def gotLength(self, length: int | None) -> None:
-        """The head is there: a body that is announced as far too large is not waited for."""
-        if length is not None and length > _DISCARDED_BYTES_MAX:
-            self._refuse_body(length)
-
-    def handleContentChunk(self, data: bytes) -> None:
-        self._body_bytes += len(data)
-        port, limits = self._port, self._port.limits
-        if self._is_gone:
-            return
-        if self._body_bytes > limits.body_bytes_max:
-            self._let_go()
-            if self._body_bytes > _DISCARDED_BYTES_MAX:
-                self._refuse_body(self._body_bytes)
-            return
-        is_small = self._body_bytes <= _SMALL_BODY_BYTES
-        if not is_small and port.body_bytes + len(data) > limits.bodies_bytes_max:
-            self._break_off(
-                RequestError(
-                    503,
-                    f"bodies of requests have {port.body_bytes} bytes together; come back later",
-                    field="body",
-                    limit=limits.bodies_bytes_max,
-                )
-            )
-            return
-        self._parts.append(data)
-        self._held_bytes += len(data)
-        port.body_bytes += len(data)
-
-    def _let_go(self) -> None:
-        """The body is needed no more."""
-        self._parts.clear()
-        self._port.body_bytes -= self._held_bytes
-        self._held_bytes = 0
-
-    def _refuse_body(self, length: int) -> None:
-        if not self._is_gone:
-            self._break_off(self._too_large(length))
-
-    def _break_off(self, error: RequestError) -> None:
-        self._is_gone = True
-        self._let_go()
-        self.channel.refuse(error)
-
-    def finish(self) -> None:
-        self._let_go()
-        super().finish()
-
-    def _too_large(self, length: int) -> RequestError:
-        limit = self._port.limits.body_bytes_max
-        message = f"the body has {length} bytes, {limit} are allowed"
-        return RequestError(413, message, field="body", value=length, limit=limit)
-
-    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """All of it is there."""
-        self.method, self.uri, self.clientproto = command, path, version
-        if not self._is_gone:
-            self.channel.begin(partial(self._answer, command, path))
-
-    def _answer(self, command: bytes, path: bytes) -> None:
-        request = Request(method=command.decode("latin-1"), peer_host=self.client.host)
-        try:
-            if self._body_bytes > self._port.limits.body_bytes_max:
-                raise self._too_large(self._body_bytes)
-            request = self._read(command, path)
-        except RequestError as error:
-            self._reply(refusal(error, request))
-            return
-        reply = self._port.application.answer(request)
-        if isinstance(reply, Reply):
-            self._reply(reply)
-            return
-        later = self._port.run(reply)
-        later.addTimeout(self._port.limits.answer_s, self._port.reactor)
-        self.notifyFinish().addErrback(lambda _: later.cancel())
-        later.addCallbacks(self._reply, self._not_answered, errbackArgs=(request,))
-        later.addErrback(self._not_written, request)
-
-    def _read(self, command: bytes, path: bytes) -> Request:
-        segments, query = read_target(path)
-        headers = {}
-        for name, values in self.requestHeaders.getAllRawHeaders():
-            key = name.decode("latin-1").lower()
-            if key == "host" and len(values) != 1:
-                raise RequestError(400, "a request has one Host", field="Host", limit=1)
-            headers[key] = ", ".join(value.decode("utf-8", "replace") for value in values)
-        return Request(
-            method=command.decode("latin-1"),
-            segments=segments,
-            query=query,
-            headers=headers,
-            body=b"".join(self._parts),
-            peer_host=self.client.host,
-            is_secure=bool(self.isSecure()),
-        )
-
-    # The reply.
-
-    def _not_answered(self, failure: Failure, request: Request) -> None:
-        self._reply(refusal(cast(Exception, failure.value), request))
-
-    def _not_written(self, failure: Failure, request: Request) -> None:
-        """A reply that cannot be written is a fault of ours."""
-        refusal(cast(Exception, failure.value), request)
-        self.abort()
-
-    def _reply(self, reply: Reply) -> None:
-        if self._is_gone:
-            closed: Callable[[], None] = getattr(reply.body, "close", lambda: None)
-            closed()
-            return
-        self.setResponseCode(reply.status, _reason(reply.status).encode())
-        self.responseHeaders.setRawHeaders("Content-Type", [reply.content_type])
-        for name, value in reply.headers:
-            self.responseHeaders.addRawHeader(name, value)
-        body, port = reply.body, self._port
-        if isinstance(body, bytes):
-            if reply.status not in http.NO_BODY_CODES:
-                self.responseHeaders.setRawHeaders("Content-Length", [str(len(body))])
-            self.write(b"" if self.method == b"HEAD" else body)
-            self.finish()
-        elif self.method == b"HEAD":
-            self.write(b"")
-            self.finish()
-        elif hasattr(body, "opened"):
-            # The head goes out before the first event.
-            self.write(b"")
-            self._outlet = StreamOutlet(self, port.reactor, port.limits, cast(Any, body))
-        else:
-            self._outlet = PartsOutlet(self, port.reactor, port.limits, cast(Any, body))
-
-    def abort(self) -> None:
-        """Ends the connection in the middle of the reply."""
-        if not self._is_gone:
-            self.channel.abort()
-
-    def connectionLost(self, reason: Failure) -> None:
-        self._is_gone = True
-        self._let_go()
-        if self._outlet is not None:
-            self._outlet.lost()
-        super().connectionLost(reason)
-
-
-def _reason(status: int) -> str:
-    return http.RESPONSES.get(status, b"Error").decode()

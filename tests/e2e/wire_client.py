@@ -149,7 +149,7 @@ class WireClient:
         """Sends bytes as they are; a connection that is closed meanwhile is no error."""
         try:
             self._socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             return
 
     def end_writing(self) -> None:

@@ -77,7 +77,7 @@ ROOMS: dict[str, Room] = {
     "access": Room(rooms=frozenset({"access"}), packages=frozenset({"yaml"})),
     # One HTTP port for whoever has views; it knows neither brokers nor consoles.
     "http": Room(rooms=frozenset({"http"}), packages=_TWISTED | {"msgspec"}),
-    "http.port": Room(rooms=frozenset({"http", "protocol.tcp_times"}), packages=_TWISTED),
+    "http.port": Room(rooms=frozenset({"http", "protocol"}), packages=_TWISTED),
     "measures": Room(rooms=frozenset({"measures"})),
     # The pure core. Of the protocol it sees checksums alone: functions over buffers.
     "dledger": Room(

@@ -1,19 +1,22 @@
-"""TlsLink: TLS between a TCP connection and its CommandProtocol; a server finds out by itself.
+"""TlsLink: TLS between a TCP connection and its protocol; a server finds out by itself.
 
-    TCP transport <-> TlsLink <-> CommandProtocol
+    TCP transport <-> TlsLink <-> CommandProtocol, or that of another port
 
 A server waits for the first byte: a handshake begins TLS, anything else is a plain connection,
-which is refused or handed to the CommandProtocol for good, with nothing in between any more. A
+which is refused or handed to the inner protocol for good, with nothing in between any more. A
 client begins TLS at once. What is sent before the handshake ended waits here.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
+from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from ledgermq.protocol.tcp_times import TcpTimes, set_tcp_times
 from ledgermq.protocol.tls.contexts import ServerTls
@@ -25,10 +28,11 @@ _WAITING_BYTES_MAX: Final = 8 << 20
 _log = Logger()
 
 
-class _Inner(TypingProtocol):
-    """What is needed of a CommandProtocol."""
+class Inner(TypingProtocol):
+    """What is needed of the protocol inside."""
 
-    peer: str
+    @property
+    def peer(self) -> str: ...
 
     def makeConnection(self, transport: Any) -> None: ...
 
@@ -41,16 +45,17 @@ class _Inner(TypingProtocol):
     def close(self, reason: str) -> None: ...
 
 
+@implementer(IPushProducer)
 class TlsLink(Protocol):
-    """The protocol of a TCP transport, and the transport of a CommandProtocol."""
+    """The protocol of a TCP transport, and the transport of the inner protocol."""
 
     def __init__(
-        self, inner: _Inner, *, server: ServerTls | None = None, engine: TlsEngine | None = None
+        self, inner: Inner, *, server: ServerTls | None = None, engine: TlsEngine | None = None
     ) -> None:
         """Waits for its transport.
 
         Args:
-            inner: the CommandProtocol.
+            inner: the protocol that reads and writes plaintext.
             server: how to answer clients; None for the client's end.
             engine: of the client's end.
         """
@@ -157,6 +162,10 @@ class TlsLink(Protocol):
         else:
             self._send()
 
+    def writeSequence(self, parts: Iterable[bytes]) -> None:
+        """Encrypts and sends all parts as one."""
+        self.write(b"".join(parts))
+
     def loseConnection(self) -> None:
         """Closes when what was written has gone."""
         if self._engine is not None and not self._has_producer:
@@ -181,6 +190,10 @@ class TlsLink(Protocol):
     def pauseProducing(self) -> None:
         """Reads nothing more."""
         self._link.pauseProducing()
+
+    def stopProducing(self) -> None:
+        """Ends the connection: nobody reads what comes."""
+        self._link.loseConnection()
 
     def resumeProducing(self) -> None:
         """Reads again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Awaitable, Iterator
 from subprocess import run
 
@@ -51,6 +52,7 @@ class PortTests(TestCase):
         routes.add("PUT", "/topics/{topic}", self.change)
         routes.add("GET", "/later", self.later)
         routes.add("GET", "/held", self.hold)
+        routes.add("GET", "/costly", self.cost)
         routes.add("GET", "/parts", lambda request: Reply(body=self.parts()))
         routes.add("GET", "/fault", self.fault)
         routes.add("GET", "/events", lambda request: self.hub.stream({"news"}))
@@ -73,6 +75,14 @@ class PortTests(TestCase):
     async def later(self, request: Request) -> Reply:
         await turn()
         return text_reply("later")
+
+    def cost(self, request: Request) -> Reply:
+        """Takes a millisecond of the processor, whatever else the machine does."""
+        self.asked_count += 1
+        end_s = time.thread_time() + 0.001
+        while time.thread_time() < end_s:
+            pass
+        return text_reply("costly")
 
     def hold(self, request: Request) -> Awaitable[Reply]:
         self.asked_count += 1
@@ -123,6 +133,18 @@ class PortTests(TestCase):
         self.assertLessEqual(most, 2)
         browser.send(head.replace("/topics/a", "/hello").encode())
         self.assertEqual((await browser.until(b"hello")).count(b" 200 OK"), 301)
+
+    async def test_those_who_ask_for_much_leave_most_of_a_turn_to_a_newcomer(self) -> None:
+        for _ in range(30):
+            browser = await self.connected()
+            browser.send(b"GET /costly HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
+        while self.asked_count < 200:
+            await turn()
+        asked_count = self.asked_count
+        for _ in range(5):
+            self.assertEqual((await self.ask("/hello")).body, b"hello")
+        # A connection, its request, its reply and its end take some turns each time.
+        self.assertLess(self.asked_count - asked_count, 150)
 
     async def test_connection_that_ends_between_its_requests_is_forgotten(self) -> None:
         browser = await self.connected()
