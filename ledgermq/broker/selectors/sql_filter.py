@@ -9,7 +9,6 @@ are not looked at. Source: `LogicExpression.java`, `UnaryExpression.java`,
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from operator import ge, gt, le, lt
 from typing import Final, assert_never
 
@@ -42,19 +41,49 @@ Evaluate = Callable[[Properties], Value]
 PropertyMatcher = Callable[[Properties], bool]
 Compare = Callable[[float, float], bool]
 
-# Compiled expressions that are kept: heart beats bring the same ones again and again.
-_COMPILED_MAX: Final = 1024
+# Characters of the expressions that are kept compiled: heart beats bring the same ones again and
+# again. Compiled, a character takes about 25 bytes of memory.
+COMPILED_CHARS_MAX: Final = 262_144
 _SIGNS: Final[dict[str, Compare]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 _MIRRORED: Final = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 
-@lru_cache(_COMPILED_MAX)
-def compile_sql(expression: str) -> PropertyMatcher:
-    """Returns the function that tells whether properties match an expression.
+class CompiledExpressions:
+    """The expressions that were asked for last, up to so many characters together."""
 
-    Raises:
-        SubscriptionParseError: the expression is too long or does not parse.
-    """
+    def __init__(self, chars_max: int = COMPILED_CHARS_MAX) -> None:
+        """Begins empty."""
+        self._chars_max = chars_max
+        # The one that was asked for last stands last.
+        self._kept: dict[str, PropertyMatcher] = {}
+        self.char_count = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, expression: str) -> PropertyMatcher:
+        """Returns what tells whether properties match an expression.
+
+        Raises:
+            SubscriptionParseError: the expression is too long or does not parse.
+        """
+        matches = self._kept.pop(expression, None)
+        if matches is None:
+            matches = _compiled(expression)
+            self.char_count += len(expression)
+        self._kept[expression] = matches
+        while self.char_count > self._chars_max:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self.char_count -= len(oldest)
+        return matches
+
+
+_expressions: Final = CompiledExpressions()
+compile_sql: Final = _expressions.find
+
+
+def _compiled(expression: str) -> PropertyMatcher:
     evaluate = compile_node(parse_sql(expression))
 
     def matches(properties: Properties) -> bool:

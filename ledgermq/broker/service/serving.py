@@ -31,6 +31,8 @@ from ledgermq.broker.service.timers import Timers
 from ledgermq.broker.storage.applier import BrokerApplier
 from ledgermq.broker.storage.disk_care import DiskCare
 from ledgermq.broker.storage.plain_storage import PlainStorage
+from ledgermq.broker.watching.spare_memory import LOOK_MS as MEMORY_LOOK_MS
+from ledgermq.broker.watching.spare_memory import find_spare_memory
 from ledgermq.commitlog import opening_record
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.protocol.transport import LOOK_INTERVAL_MS, CertificateWatch
@@ -218,6 +220,9 @@ class Serving:
         ).start(schedule)
         if ground.audit is not None:
             schedule.every(_AUDIT_MS, ground.audit.log.tick)
+        memory = find_spare_memory()
+        if memory is not None:
+            schedule.every(MEMORY_LOOK_MS, memory.look)
         replication = self.replication
         ground.following.start(self.member, schedule, mirrors_tables=replication is not None)
         if replication is not None:

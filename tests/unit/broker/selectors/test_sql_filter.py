@@ -7,7 +7,7 @@ import pytest
 
 from ledgermq.broker.pulls.matching_reads import read_matching
 from ledgermq.broker.selectors.filters import find_property_matcher, subscription_of
-from ledgermq.broker.selectors.sql_filter import compile_node, compile_sql
+from ledgermq.broker.selectors.sql_filter import CompiledExpressions, compile_node, compile_sql
 from ledgermq.broker.selectors.sql_syntax import (
     DEPTH_MAX,
     EXPRESSION_BYTES_MAX,
@@ -184,3 +184,17 @@ def test_read_looks_at_a_bounded_number() -> None:
     result = read_matching(queue.read, 0, 32, compile_sql("n = 4999"))
     assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
     assert result.next_begin_offset == 800 and queue.reads == 25
+
+
+def test_compiled_expressions_are_kept_up_to_so_many_characters() -> None:
+    """A thousand long conditions, each compiled once, took a hundred megabytes for good."""
+    expressions = CompiledExpressions(chars_max=1000)
+    first = expressions.find("a = 1")
+    for number in range(100):
+        expressions.find(f"b{number:03} = '{'1' * 91}'")
+        # Asked for again and again, it stays.
+        assert expressions.find("a = 1") is first
+        assert expressions.char_count <= 1000
+    assert 5 <= len(expressions) <= 10
+    again = expressions.find(f"b099 = '{'1' * 91}'")
+    assert expressions.find(f"b099 = '{'1' * 91}'") is again
