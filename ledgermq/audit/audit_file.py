@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+# A pipe under the name is an error; without O_NONBLOCK it would be waited for.
+_FLAGS: Final = (
+    os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+)
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 
@@ -30,6 +33,29 @@ class AuditFile:
         self.path = path
         self._bytes_max = bytes_max
         self._files_max = files_max
+
+    @property
+    def former(self) -> Path:
+        """The file that was full last, there or not."""
+        return self._former(1)
+
+    def prepare(self) -> None:
+        """Makes the file when it is absent; ends a last line that a program has left cut.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        number = self._open()
+        try:
+            size = os.fstat(number).st_size
+            if size:
+                with self.path.open("rb") as file:
+                    file.seek(size - 1)
+                    is_cut = file.read(1) != b"\n"
+                if is_cut:
+                    _append(number, b"\n", size)
+        finally:
+            os.close(number)
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Adds lines, each with its end.

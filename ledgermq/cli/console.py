@@ -73,7 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask for no account on an address that others reach, when the brokers ask for none",
     )
     parser.add_argument(
-        "--audit-file", type=Path, metavar="FILE", help="receives what is done, as JSON lines"
+        "--audit-file",
+        type=Path,
+        metavar="FILE",
+        help="receives what is done, as JSON lines; FILE.1 to FILE.9 have what was before",
     )
     parser.add_argument(
         "--log-dir", type=Path, metavar="DIR", help="logs of brokers on this machine, *.log"

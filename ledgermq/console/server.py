@@ -170,7 +170,6 @@ class ConsoleServer:
         self._desk.searches.stop_all()
         await self._port.stop().asFuture(asyncio.get_running_loop())
         await self._sessions.close()
-        self._audit.close()
 
 
 def run_in_loop(reply: Awaitable[Reply]) -> "Deferred[Reply]":

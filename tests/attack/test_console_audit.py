@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from ledgermq.console.audit import Audit
+from ledgermq.console.shapes.brokers import AuditEntry
 from tests.attack.closed_broker import ROOT, write_rules
 from tests.e2e.console.api_client import Api
 from tests.e2e.up_cluster import UpCluster
@@ -26,3 +31,46 @@ def test_tries_that_are_not_made_are_no_lines(tmp_path: Path) -> None:
         assert lines.total <= 6
         assert [entry.outcome for entry in lines.entries].count("refused") >= 4
         assert lines.entries[-1].account == ROOT.access_key
+
+
+def entry(number: int) -> AuditEntry:
+    return AuditEntry(
+        at_ms=number, account="root-app", address="10.0.0.1", cluster="c", action="sign_in",
+        object="", outcome="done", detail="x" * 900, action_id="",
+    )  # fmt: skip
+
+
+def test_file_is_bounded_and_what_was_last_is_read_again(tmp_path: Path) -> None:
+    """Who may do something may do it for ever: the disk is not filled with it."""
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(path, file_bytes_max=10_000, files_max=3)
+    for number in range(100):
+        audit.add(entry(number))
+    sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
+    assert sorted(sizes) == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    assert max(sizes.values()) <= 10_000
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+    again = [one.at_ms for one in Audit(path, file_bytes_max=10_000, files_max=3).newest_first()]
+    # That of the last file, and of the one before it.
+    assert len(again) >= 10 and again == list(range(99, 99 - len(again), -1))
+
+
+def test_line_that_was_cut_takes_none_along(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    Audit(path).add(entry(1))
+    with path.open("ab") as file:
+        file.write(b'{"at_ms": 2, "acc')
+    Audit(path).add(entry(3))
+    assert [one.at_ms for one in Audit(path).newest_first()] == [3, 1]
+
+
+def test_file_is_not_written_by_way_of_a_link_or_a_pipe(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("of somebody else\n")
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(other)
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        with pytest.raises(OSError, match=path.name):
+            Audit(path)
+    assert other.read_text() == "of somebody else\n"

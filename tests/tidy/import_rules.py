@@ -255,7 +255,7 @@ ROOMS: dict[str, Room] = {
     "client": Room(rooms=frozenset({"client", "protocol"}), banned=frozenset({"multiprocessing"})),
     # A program that asks brokers as any tool does; it serves pages and programs over HTTP.
     "console": Room(
-        rooms=frozenset({"console", "client", "http", "protocol"}),
+        rooms=frozenset({"console", "audit", "client", "http", "protocol"}),
         packages=_TWISTED | {"msgspec"},
         banned=_THREADS | {"socket", "socketserver", "ssl", "selectors"},
     ),
