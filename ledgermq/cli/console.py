@@ -56,6 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an account that looks and changes nothing; may be given again",
     )
     parser.add_argument(
+        "--judge",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="a broker whose word counts who is let in; may be given again; default: all that the"
+        " name servers know, of which one that refuses everybody lets nobody in",
+    )
+    parser.add_argument(
         "--host-name",
         action="append",
         default=[],
@@ -97,6 +105,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         told = security.read_security(options)
         host, port = _place(options.listen)
+        judges = tuple(_judge(text) for text in options.judge)
+        if judges and len(options.namesrvAddr or ()) > 1:
+            raise ValueError("--judge: for one set of name servers only, start a console for each")
     except (security.SecurityError, ValueError) as error:
         return fail(str(error))
     use_private_files()
@@ -114,6 +125,7 @@ def run(options: argparse.Namespace) -> int:
         must_sign_in=not (_is_loopback(host) or options.insecure),
         read_only=options.read_only,
         readers=frozenset(options.reader),
+        judges=judges,
         host_names=tuple(options.host_name),
         behind_proxy=options.behind_proxy,
         audit_file=options.audit_file,
@@ -156,6 +168,19 @@ def _place(text: str) -> tuple[str, int]:
     if not host or not colon or not is_number or int(port) > 65_535:
         raise ValueError(f"--listen {text!r}: give address:port, the port from 0 to 65535")
     return host.strip("[]"), int(port)
+
+
+def _judge(text: str) -> str:
+    """Reads the address of a broker.
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, colon, port = text.rpartition(":")
+    is_number = port.isascii() and port.isdigit() and 0 < int(port[:6]) <= 65_535
+    if not host or not colon or not is_number:
+        raise ValueError(f"--judge {text!r}: give host:port, the port from 1 to 65535")
+    return text
 
 
 def _is_loopback(host: str) -> bool:

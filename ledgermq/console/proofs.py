@@ -2,7 +2,9 @@
 
 Who may register a broker may register one that lets everybody in. So one that lets somebody in
 proves nothing while another one refuses, and one that refuses no wrong secret proves nothing at
-all. What stays open is an hour in which no other broker answers (docs/security.md).
+all. What stays open is an hour in which no other broker answers, and that one which refuses
+everybody shuts the console (docs/security.md). Where the console was told whose word counts, by
+address, nobody else is asked.
 """
 
 import asyncio
@@ -31,18 +33,30 @@ class Verdict(enum.Enum):
     REFUSED = "refused"
     # It does not answer, or has no time.
     SILENT = "silent"
+    # Let in by one, refused by another.
+    DISPUTED = "disputed"
 
 
-async def verdicts_of(remote: Remote) -> Sequence[Verdict]:
+async def verdicts_of(remote: Remote, judges: Sequence[str] = ()) -> Sequence[Verdict]:
     """Returns what each broker says of who asks, or what the name servers say, which may show their
     brokers to accounts only; nothing when none of them answers.
+
+    Args:
+        remote: asks.
+        judges: addresses of brokers; empty: all that the name servers know.
     """
     tally = Tally()
-    found = await _brokers(remote, tally)
+    found = list(judges) or await _brokers(remote, tally)
     return [found] if isinstance(found, Verdict) else await _each(remote, found, tally)
 
 
-async def role_of(remote: Remote, wrong: Remote, access_key: str, tally: Tally) -> Role | Verdict:
+async def role_of(
+    remote: Remote,
+    wrong: Remote,
+    access_key: str,
+    tally: Tally,
+    judges: Sequence[str] = (),
+) -> Role | Verdict:
     """Returns the role of an account that is proven.
 
     Args:
@@ -50,17 +64,18 @@ async def role_of(remote: Remote, wrong: Remote, access_key: str, tally: Tally) 
         wrong: asks the same name servers and brokers with a wrong secret.
         access_key: of the account.
         tally: told who is silent.
+        judges: as in `verdicts_of`.
 
     Returns:
-        its role, of which no broker says less; REFUSED when a broker refuses it; LET_IN when no
-        broker tells it from a wrong one; SILENT when none answers.
+        its role, of which no broker says less; REFUSED when brokers refuse it, DISPUTED when only
+        some do; LET_IN when no broker tells it from a wrong one; SILENT when none answers.
     """
-    addresses = await _brokers(remote, tally)
+    addresses = list(judges) or await _brokers(remote, tally)
     if isinstance(addresses, Verdict):
         return addresses
     verdicts = await _each(remote, addresses, tally)
     if Verdict.REFUSED in verdicts:
-        return Verdict.REFUSED
+        return Verdict.DISPUTED if Verdict.LET_IN in verdicts else Verdict.REFUSED
     answering = [
         address
         for address, verdict in zip(addresses, verdicts, strict=True)

@@ -54,6 +54,8 @@ class ConsoleConfig:
     must_sign_in: bool
     read_only: bool
     readers: frozenset[str]
+    # Brokers whose word counts who is let in; empty: all that name servers know.
+    judges: tuple[str, ...]
     # Further names under which the console may be asked.
     host_names: tuple[str, ...]
     # Browsers come by TLS, through a proxy.
@@ -102,6 +104,7 @@ class ConsoleServer:
             must_sign_in=config.must_sign_in,
             read_only=config.read_only,
             readers=config.readers,
+            judges=config.judges,
         )
         self._streams = TabStreams(read_query)
         self._desk = Desk(self._sessions, self._audit, config.terms, self._streams, _now_ms)

@@ -3,6 +3,11 @@
 An account is proven by the brokers (`proofs.py`): they answer a request that is signed with its
 secret, and refuse the same request signed with another one. The secret is kept in memory, for the
 requests of the session, and is nowhere else.
+
+Requests are signed strongly where a broker knows that form: brokers of others may be among those
+that are asked, and a stock signature is as good as the account for who chooses the names that it
+is asked about. Only when nobody lets the strong form in, as in a cluster of Apache's, the stock form
+is tried: no broker can talk the console out of the strong one while another one takes it.
 """
 
 import asyncio
@@ -10,7 +15,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from ledgermq import __version__
 from ledgermq.client.config import ClientConfig
@@ -32,6 +37,8 @@ _ALL_TRIES_MAX: Final = 60
 _MINUTE_S: Final = 60.0
 # An account that was changed ends its sessions so soon.
 _PROVEN_S: Final = 60.0
+# The second is tried where nobody knows the first.
+_FORMS: Final[tuple[Literal["strong", "stock"], ...]] = ("strong", "stock")
 _WRONG: Final = "access key or secret key is wrong"
 
 
@@ -67,6 +74,7 @@ class Sessions:
         must_sign_in: bool,
         read_only: bool,
         readers: frozenset[str],
+        judges: tuple[str, ...] = (),
     ) -> None:
         """
         Args:
@@ -76,10 +84,12 @@ class Sessions:
             must_sign_in: True: without an account nothing is shown, whatever the brokers ask for.
             read_only: nobody changes anything.
             readers: accounts that change nothing.
+            judges: addresses of the brokers whose word counts; empty: of all that are registered.
         """
         self._name_servers, self._config, self._now_ms = name_servers, config, now_ms
         self._must_sign_in = must_sign_in
         self._read_only, self._readers = read_only, readers
+        self._judges = judges
         self._sessions: dict[str, Session] = {}
         # Address -> when it tried, by the loop's clock.
         self._tries: dict[str, list[float]] = {}
@@ -136,7 +146,7 @@ class Sessions:
         if self._asks_account is not None and now_s - self._asks_account[0] < _MINUTE_S:
             return self._asks_account[1]
         for remote in self.open_session().identity.remotes:
-            verdicts = await verdicts_of(remote)
+            verdicts = await verdicts_of(remote, self._judges)
             if any(one is not Verdict.SILENT for one in verdicts):
                 asks = Verdict.REFUSED in verdicts
                 self._asks_account = (now_s, asks)
@@ -152,13 +162,9 @@ class Sessions:
             RequestError: 401 the account is not known so, 429 too many tries, 502 nobody can tell.
         """
         begun_s = self._count_try(peer)
-        credentials = Credentials(access_key=wanted.access_key, secret_key=wanted.secret_key)
-        config = replace(self._config, credentials=credentials)
-        identity = Identity(self._name_servers, config, self._now_ms)
         try:
-            role = await self._prove(identity, wanted.access_key, wanted.cluster)
+            identity, credentials, role = await self._proven(wanted)
         except BaseException as error:
-            await identity.close()
             if not isinstance(error, RequestError) or error.status != 401:
                 self._was_no_guess(peer, begun_s)
             raise
@@ -246,8 +252,32 @@ class Sessions:
         if begun_s in mine:
             mine.remove(begun_s)
 
-    async def _prove(self, identity: Identity, access_key: str, cluster: str) -> Role:
-        """Returns the role of an account that the brokers know."""
+    async def _proven(self, wanted: SignIn) -> tuple[Identity, Credentials, Role]:
+        """Returns an account that the brokers know, ready to ask, and its role.
+
+        Raises:
+            RequestError: as `sign_in`.
+        """
+        for form in _FORMS:
+            credentials = Credentials(
+                access_key=wanted.access_key, secret_key=wanted.secret_key, form=form
+            )
+            config = replace(self._config, credentials=credentials)
+            identity = Identity(self._name_servers, config, self._now_ms)
+            try:
+                role = await self._prove(identity, credentials, wanted.cluster)
+            except BaseException:
+                await identity.close()
+                raise
+            if role is not None:
+                return identity, credentials, role
+            await identity.close()
+        raise RequestError(401, _WRONG)
+
+    async def _prove(
+        self, identity: Identity, credentials: Credentials, cluster: str
+    ) -> Role | None:
+        """Returns the role of an account that the brokers know; None when they refuse it so."""
         remotes = identity.remotes
         if cluster:
             sight = await identity.find(cluster)
@@ -256,15 +286,19 @@ class Sessions:
             remotes = [sight.view.remote]
         tally = Tally()
         for remote in remotes:
-            wrong = Credentials(access_key=access_key, secret_key=secrets.token_urlsafe(16))
+            wrong = replace(credentials, secret_key=secrets.token_urlsafe(16))
             config = replace(self._config, credentials=wrong)
             other = Identity([remote.name_servers], config, self._now_ms)
             try:
-                role = await role_of(remote, other.remotes[0], access_key, tally)
+                role = await role_of(
+                    remote, other.remotes[0], credentials.access_key, tally, self._judges
+                )
             finally:
                 await other.close()
             match role:
                 case Verdict.REFUSED:
+                    return None
+                case Verdict.DISPUTED:
                     raise RequestError(401, _WRONG)
                 case Verdict.LET_IN:
                     message = "the brokers of this cluster ask for no account: there are none"
@@ -280,7 +314,7 @@ class Sessions:
     async def _still_proven(self, session: Session) -> bool:
         session.proven_s = _now_s()
         for remote in session.identity.remotes:
-            verdicts = await verdicts_of(remote)
+            verdicts = await verdicts_of(remote, self._judges)
             if any(one is not Verdict.SILENT for one in verdicts):
                 return Verdict.REFUSED not in verdicts
         return True

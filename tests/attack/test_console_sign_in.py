@@ -1,4 +1,6 @@
-"""A broker of somebody else's at the name server of a console: it opens the console for nobody."""
+"""A broker of somebody else's at the name server of a console: it opens the console for nobody,
+and where the console knows whom to believe, it shuts it for nobody.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,14 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ledgermq.client.config import ClientConfig
 from ledgermq.console import sessions
+from ledgermq.console.shapes.session import SignIn
+from ledgermq.protocol import signature
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.route import ClusterInfo
 from tests.attack.closed_broker import ROOT, SHOP, closed_broker
@@ -27,6 +32,9 @@ accounts:
 """
 
 
+_STRANGE = "accounts:\n- {accessKey: nobody-here, secretKey: secret-of-nobody, admin: true}\n"
+
+
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The name server of a broker with accounts."""
@@ -40,12 +48,16 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def console_beside(address: str, folder: Path, *settings: str) -> Iterator[Api]:
+def console_beside(
+    address: str, folder: Path, *settings: str, judges: tuple[str, ...] = ()
+) -> Iterator[Api]:
     """Registers another broker, and begins a console afterwards."""
     with broker(folder, *settings, namesrv=address, name="other") as other:
         other.wait_until_serving()
         wait_until(lambda: len(registered(address)) == 2, what="both brokers at the name server")
         words = ["console", "--json", "-n", address, "--listen", "127.0.0.1:0"]
+        for judge in judges:
+            words += ["--judge", judge]
         with LiveProgram(words, folder / "console.log") as console:
             wait_until(lambda: console.status.get("url"), what="the console")
             yield Api(console.status["url"])
@@ -53,9 +65,75 @@ def console_beside(address: str, folder: Path, *settings: str) -> Iterator[Api]:
 
 
 def registered(address: str) -> list[str]:
+    return sorted(brokers_of(address))
+
+
+def brokers_of(address: str) -> dict[str, str]:
+    """Returns the address of each broker by its name."""
     with WireClient(address) as client:
         body = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO.value, {}).body
-    return sorted(ClusterInfo.decode(body).broker_addr_table)
+    table = ClusterInfo.decode(body).broker_addr_table
+    return {name: next(iter(one.broker_addrs.values())) for name, one in table.items()}
+
+
+def test_broker_that_refuses_everybody_shuts_nothing(closed: str, tmp_path: Path) -> None:
+    """Where the console was told whose word counts: what others say is not even heard."""
+    rules = tmp_path / "strange.yml"
+    rules.write_text(_STRANGE)
+    rules.chmod(0o600)
+    honest = brokers_of(closed)["broker-a"]
+    settings = ("aclEnable=true", f"aclFile={rules}")
+    with console_beside(closed, tmp_path, *settings, judges=(honest,)) as api:
+        assert api.call("get_session").sign_in_needed
+        for key, secret in (("nobody-here", "secret-of-nobody"), (ROOT.access_key, "wrong-one")):
+            with pytest.raises(Refused) as refused:
+                api.sign_in(key, secret)
+            assert refused.value.status == 401
+        assert api.sign_in(ROOT.access_key, ROOT.secret_key).role == "admin"
+        assert api.call("get_session").signed_in
+
+
+def test_broker_that_lets_everybody_in_is_not_heard_beside_a_judge(
+    closed: str, tmp_path: Path
+) -> None:
+    with console_beside(closed, tmp_path, judges=(brokers_of(closed)["broker-a"],)) as api:
+        assert api.call("get_session").sign_in_needed
+        with pytest.raises(Refused) as refused:
+            api.sign_in("nobody-here", "secret-of-nobody")
+        assert refused.value.status == 401
+
+
+def console_sessions(address: str) -> sessions.Sessions:
+    return sessions.Sessions(
+        [address],
+        ClientConfig(),
+        lambda: time.time_ns() // 1_000_000,
+        must_sign_in=False,
+        read_only=False,
+        readers=frozenset(),
+    )
+
+
+def test_console_signs_so_that_nobody_can_make_another_request_of_it(
+    closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks each registered broker, whose topics and groups have names that their owner chose:
+    with a stock signature the values, cut elsewhere, are any request of the admin.
+    """
+    wanted = SignIn(access_key=ROOT.access_key, secret_key=ROOT.secret_key)
+
+    async def check() -> None:
+        one = console_sessions(closed)
+        session = await one.sign_in(wanted, "127.0.0.1")
+        assert session.credentials is not None and session.credentials.form == "strong"
+        # Brokers that take no strong signature, as Apache's: of these that is of another hour.
+        late = SimpleNamespace(time_ns=lambda: time.time_ns() - 3_600_000_000_000)
+        monkeypatch.setattr(signature, "time", late)
+        session = await one.sign_in(wanted, "127.0.0.1")
+        assert session.credentials is not None and session.credentials.form == "stock"
+        await one.close()
+
+    asyncio.run(check())
 
 
 def test_broker_that_knows_other_secrets_makes_nobody_an_admin(closed: str, tmp_path: Path) -> None:
@@ -89,14 +167,7 @@ def test_cluster_that_stops_opens_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     async def check() -> None:
         with contextlib.ExitStack() as stack:
             address = stack.enter_context(name_server(tmp_path))
-            one = sessions.Sessions(
-                [address],
-                ClientConfig(),
-                lambda: time.time_ns() // 1_000_000,
-                must_sign_in=False,
-                read_only=False,
-                readers=frozenset(),
-            )
+            one = console_sessions(address)
             program = stack.enter_context(closed_broker(tmp_path, f"namesrvAddr={address}"))
             program.wait_until_serving()
             wait_until(lambda: registered(address), what="the broker at the name server")
