@@ -6,8 +6,8 @@ requests of the session, and is nowhere else.
 
 Requests are signed strongly where a broker knows that form: brokers of others may be among those
 that are asked, and a stock signature is as good as the account for who chooses the names that it
-is asked about. Only when nobody lets the strong form in, as in a cluster of Apache's, the stock form
-is tried: no broker can talk the console out of the strong one while another one takes it.
+is asked about. Only when nobody lets the strong form in, as in a cluster of Apache's, the stock
+form is tried: no broker can talk the console out of the strong one while another one takes it.
 """
 
 import asyncio

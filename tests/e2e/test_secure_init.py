@@ -166,6 +166,13 @@ def test_signatures_that_nobody_can_repeat_are_asked_for_and_given(tmp_path: Pat
         assert code == 1 and "strong" in said, said
 
 
+def test_operator_signs_so_that_nobody_can_make_another_request_of_it(closed: Closed) -> None:
+    """Its tools look at whatever name servers tell them; an application signs as stock ones do."""
+    for name, form in (("operator", "strong"), ("application", None)):
+        keys = yaml.safe_load((closed.root / name / "tools.yml").read_text())
+        assert keys.get("signature") == form, name
+
+
 def test_files_are_for_their_owner_alone_and_never_changed(closed: Closed) -> None:
     wide = [
         path
