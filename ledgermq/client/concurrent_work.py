@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final, Protocol, TypeAlias
 
+from ledgermq.client.arrived import Arrived, Item
 from ledgermq.client.endless import keep_going
 from ledgermq.client.errors import ClientError
 from ledgermq.client.listening import Listening
@@ -18,14 +19,10 @@ from ledgermq.client.outcome import Kind, Outcome
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.retry import back_off_ms
 
-# What a pull brought, with the queue that it belongs to; None ends the work of whoever takes it.
-Arrived: TypeAlias = asyncio.Queue[tuple[ProcessQueue, ReceivedMessage] | None]
 # Told when a message need not come again.
 Consumed: TypeAlias = Callable[[ProcessQueue, ReceivedMessage], None]
 # Puts a message among the dead letters; raises ClientError.
 Bury: TypeAlias = Callable[[ReceivedMessage], Awaitable[None]]
-# A message that was pulled, with its queue.
-Item: TypeAlias = tuple[ProcessQueue, ReceivedMessage]
 
 
 class GiveBack(Protocol):
@@ -101,13 +98,45 @@ class ConcurrentWork:
 
     async def _work(self) -> None:
         """Consumes until there is nothing more to come."""
+        turn = self._one_by_one() if self._listening.batch_max == 1 else self._in_batches()
+        await keep_going("consuming what was pulled", turn)
+
+    def _one_by_one(self) -> Callable[[], Awaitable[bool]]:
+        """Returns what consumes until the end; called again after a failure."""
+        item: Item | None = None
+        arrived, waiting = self._arrived, self._arrived.items
+
+        async def consume_all() -> bool:
+            nonlocal item
+            turns = 0
+            while True:
+                # After a failure the message is still there: neither consumed nor given back.
+                if item is None:
+                    item = waiting.popleft() if waiting else await arrived.get()
+                    if item is None:
+                        return True
+                turns += 1
+                if turns % _TURN_COUNT == 0:
+                    await asyncio.sleep(0)
+                held, message = item
+                if not held.is_dropped:
+                    outcome = await self._listening.consume_one(message)
+                    if outcome is None:
+                        self._consumed(held, message)
+                    else:
+                        await self._settle(item, outcome)
+                item = None
+
+        return consume_all
+
+    def _in_batches(self) -> Callable[[], Awaitable[bool]]:
+        """Does as _one_by_one, for a listener that takes batches."""
         items: list[Item] = []
         is_last = False
 
         async def consume_all() -> bool:
             nonlocal items, is_last
             turns = 0
-            # After a failure the messages are still there: neither consumed nor given back.
             while items or not is_last:
                 if not items:
                     item = await self._arrived.get()
@@ -122,7 +151,7 @@ class ConcurrentWork:
                 items = []
             return True
 
-        await keep_going("consuming what was pulled", consume_all)
+        return consume_all
 
     def _gather(self, items: list[Item]) -> bool:
         """Adds what is there already, up to a batch; True when that was the last of all."""
@@ -135,15 +164,6 @@ class ConcurrentWork:
 
     async def _consume(self, items: list[Item]) -> None:
         """Calls the listener, and does with each message what that says."""
-        if len(items) == 1:
-            held, message = items[0]
-            if not held.is_dropped:
-                outcome = await self._listening.consume_one(message)
-                if outcome is None:
-                    self._consumed(held, message)
-                else:
-                    await self._settle(items[0], outcome)
-            return
         items = [item for item in items if not item[0].is_dropped]
         if not items:
             return

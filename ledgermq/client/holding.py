@@ -57,6 +57,9 @@ class Arrivals(Protocol):
 
     def put_nowait(self, item: tuple[ProcessQueue, ReceivedMessage], /) -> None: ...
 
+    def forget_dropped(self) -> None:
+        """Drops what it has of queues that were dropped."""
+
 
 class _Held:
     """One queue with the task that pulls it."""
@@ -125,6 +128,8 @@ class Holding:
         self._bytes = 0
         self._crowded: set[_Held] = set()
         self._held: dict[MessageQueue, _Held] = {}
+        # True while what was pulled of dropped queues is about to be forgotten.
+        self._is_forgetting = False
         # Queues that were dropped and have not left yet; they are not taken again before.
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
 
@@ -177,11 +182,13 @@ class Holding:
 
     def made_room(self, process_queue: ProcessQueue) -> None:
         """Notes that a message of a queue was consumed."""
+        # While nobody waits for the account it may lag behind: it is brought up to date when it
+        # seems to be full.
+        if not process_queue.is_awaited and not self._crowded:
+            return
         held = self._held.get(process_queue.queue)
         if held is not None:
             held.room.set()
-            # While nobody waits for the account it may lag behind: it is brought up to date when it
-            # seems to be full.
             if self._crowded:
                 if held.process_queue is process_queue:
                     self._count(held)
@@ -331,6 +338,14 @@ class Holding:
         self._wake_crowded()
         if held.puller is not None:
             held.puller.cancel()
+        if held.process_queue.pending_count and not self._is_forgetting:
+            # Once for all that are dropped in this turn of the loop.
+            self._is_forgetting = True
+            asyncio.get_running_loop().call_soon(self._forget_dropped)
+
+    def _forget_dropped(self) -> None:
+        self._is_forgetting = False
+        self._arrived.forget_dropped()
 
     async def _take(self, queue: MessageQueue, expression: Expression) -> None:
         """Takes a queue, unless another member has it or its broker cannot be asked now."""
@@ -467,7 +482,9 @@ class Holding:
                 self._crowded.add(held)
             else:
                 return
+            process_queue.is_awaited = True
             await held.room.wait()
+            process_queue.is_awaited = False
 
     def _arrive(self, held: _Held, result: PullResult) -> None:
         process_queue = held.process_queue

@@ -77,6 +77,15 @@ class Inbox:
         self._lanes.pop(queue, None)
         self._paused.discard(queue)
 
+    def forget_dropped(self) -> None:
+        """Drops the messages of queues that were dropped."""
+        for queue, lane in list(self._lanes.items()):
+            kept = deque(item for item in lane if not item[0].is_dropped)
+            if kept:
+                self._lanes[queue] = kept
+            else:
+                del self._lanes[queue]
+
     def take(self, count_max: int) -> list[Item]:
         """Returns what may come out now; messages of queues that were dropped are left out.
 

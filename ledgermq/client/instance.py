@@ -45,6 +45,9 @@ from ledgermq.protocol.names import DEFAULT_TOPIC
 _LOOK_INTERVAL_S: Final = 1.0
 # How long close waits for brokers to take the news.
 _UNREGISTER_TIMEOUT_S: Final = 1.0
+_LOOPBACK: Final = "127.0.0.1"
+# An address that no host has (RFC 5737).
+_ELSEWHERE: Final = "192.0.2.1"
 
 _numbers = itertools.count()
 # Makes the ids of messages differ between processes that have one address and process id.
@@ -425,14 +428,24 @@ def instance_of(name_servers: str | ClientInstance, config: ClientConfig) -> Cli
 
 
 def _own_host(name_server: str) -> str:
-    """Returns this machine's address as the name server would see it; nothing is sent."""
+    """Returns this machine's address as the name server would see it; nothing is sent.
+
+    A host name is not looked up: that may take seconds, in which the program's event loop would
+    stand still. Then it is the address for hosts elsewhere.
+    """
     host, _, port = name_server.rpartition(":")
+    if host == "localhost":
+        return _LOOPBACK
+    try:
+        socket.inet_aton(host)
+    except OSError:
+        host = _ELSEWHERE
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, int(port)))
             return str(probe.getsockname()[0])
     except OSError:
-        return "127.0.0.1"
+        return _LOOPBACK
 
 
 def _forked() -> None:

@@ -12,6 +12,7 @@ the next, whatever the number of queues.
 import asyncio
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -42,6 +43,8 @@ class LocalOffsets:
         """
         self._path = path
         self._bytes_max = bytes_max
+        # Of its own: another member of the group on this machine has the same file.
+        self._partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
         self._offsets: dict[MessageQueue, int] = {}
         # Held by who writes.
         self._gate = asyncio.Lock()
@@ -75,7 +78,7 @@ class LocalOffsets:
             # From here on who commits comes too late for this one.
             self._next = None
             content = self._content()
-            await asyncio.to_thread(_write, self._path, content)
+            await asyncio.to_thread(_write, self._path, self._partial, content)
 
     def _content(self) -> bytes:
         topics: dict[str, dict[str, dict[str, int]]] = {}
@@ -90,9 +93,8 @@ class LocalOffsets:
         return content
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, partial: Path, content: bytes) -> None:
     """Replaces the file; runs in a thread."""
-    partial = path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(partial, "wb") as file:

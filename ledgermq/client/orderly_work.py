@@ -14,7 +14,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import Final
 
-from ledgermq.client.concurrent_work import Arrived, Bury, Consumed
+from ledgermq.client.arrived import Arrived
+from ledgermq.client.concurrent_work import Bury, Consumed
 from ledgermq.client.endless import keep_going
 from ledgermq.client.errors import ClientError
 from ledgermq.client.listening import Listening

@@ -22,8 +22,8 @@ class ProcessQueue:
     """
 
     __slots__ = (
-        "_bytes", "_consumed", "_pending", "committed", "given_offset", "is_dropped", "moved_ms",
-        "next_offset", "pulled_ms", "queue",
+        "_bytes", "_consumed", "_pending", "committed", "given_offset", "is_awaited", "is_dropped",
+        "moved_ms", "next_offset", "pulled_ms", "queue",
     )  # fmt: skip
 
     def __init__(self, queue: MessageQueue, offset: int) -> None:
@@ -42,6 +42,8 @@ class ProcessQueue:
         self.committed: int | None = None
         # True when the queue is another consumer's now: nothing of it is to be consumed any more.
         self.is_dropped = False
+        # True while its puller waits for messages to be consumed.
+        self.is_awaited = False
         # When a pull was last answered, and when a commit last found more consumed, ms since 1970.
         self.pulled_ms = 0
         self.moved_ms = 0

@@ -144,7 +144,14 @@ class PullConsumer(QueueView):
         self._positions = positions
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Makes poll go on at an offset of an assigned queue."""
+        """Makes poll go on at an offset of an assigned queue.
+
+        Raises:
+            ConfigError: the queue is not assigned, or the offset is negative.
+        """
+        self._check_open()
+        if offset < 0:
+            raise ConfigError(f"offset is {offset}; allowed: 0 and more", topic=queue.topic)
         self.position(queue)
         await self._cancel_pulls([queue])
         self._ready = [message for message in self._ready if message.queue != queue]
@@ -171,8 +178,16 @@ class PullConsumer(QueueView):
 
         Returns:
             Messages, those of one queue in their order; none when nothing came in time.
+
+        Raises:
+            ConfigError: count_max is not positive.
+            ClientError: pulls fail with an error that is not retriable.
         """
         self._check_open()
+        if count_max < 1:
+            raise ConfigError(f"count_max is {count_max}; allowed: 1 and more")
+        # Also a program that polls without waiting lets messages come.
+        await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while not self._ready:

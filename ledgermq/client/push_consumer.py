@@ -26,8 +26,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Final, Self, TypeAlias
 
+from ledgermq.client.arrived import Arrived
 from ledgermq.client.closing import Closing
-from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
+from ledgermq.client.concurrent_work import ConcurrentWork
 from ledgermq.client.config import ConsumerConfig, Mode, Start
 from ledgermq.client.connection import Answer
 from ledgermq.client.endless import keep_going
@@ -177,7 +178,7 @@ class PushConsumer(Closing):
         self._subscriptions = self._subscribe(self.start)
         self._requests = QueueRequests(self._instance, self.group, self.config, self._serializer)
         self._tracer = tracer_of(self._instance, self.group, self.config.client)
-        self._arrived: Arrived = asyncio.Queue()
+        self._arrived = Arrived()
         self._locks = self._make_locks()
         self._listening = None if listener is None else self._make_listening(listener, batch_max)
         self._work = None if self._listening is None else self._make_work(self._listening)

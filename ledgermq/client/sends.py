@@ -57,6 +57,8 @@ _DEFAULT_REGION: Final = "DefaultRegion"
 _CROWDED_TURNS: Final = 8
 # Sends after which the loop gets its turn in any case.
 _TURN_COUNT: Final = 64
+# Of a send that is over: who still waits for a late answer to it must not keep its message.
+_NO_BODY: Final = SendBody(0, 0, 0, 0, b"", b"", is_batch=False)
 
 
 class SendRoad:
@@ -388,6 +390,7 @@ class SendRoad:
             self._nothing_left.set_result(None)
             self._nothing_left = None
         self._window.release(send.body.size_bytes)
+        send.body = _NO_BODY
         future = send.future
         if not future.done():
             if isinstance(outcome, SendError):

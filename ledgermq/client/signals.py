@@ -27,16 +27,20 @@ async def until_told(signals: Iterable[signal.Signals], ended: Awaitable[object]
         if not told.done():
             told.set_result(None)
 
-    taken = []
+    # With what took each of them before.
+    taken: dict[signal.Signals, Any] = {}
     for number in signals:
         with contextlib.suppress(NotImplementedError, RuntimeError):
+            before = signal.getsignal(number)
             loop.add_signal_handler(number, tell)
-            taken.append(number)
+            taken[number] = before
     waiting: asyncio.Future[Any] = asyncio.ensure_future(ended)
     both: list[asyncio.Future[Any]] = [told, waiting]
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
-        for number in taken:
+        for number, before in taken.items():
             loop.remove_signal_handler(number)
+            if before is not None:
+                signal.signal(number, before)

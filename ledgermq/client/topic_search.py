@@ -62,10 +62,8 @@ class TopicSearch:
     async def _turn(self, group: str) -> None:
         await asyncio.sleep(self._interval_s)
         try:
-            is_new = await self.look()
+            if await self.look():
+                _log.info("%s wants %s now", group, ", ".join(sorted(self._wanted.by_name)))
+                await self._changed()
         except ClientError as error:
             _log.log(level_of(error), "%s cannot look for topics: %s", group, error)
-            return
-        if is_new:
-            _log.info("%s wants %s now", group, ", ".join(sorted(self._wanted.by_name)))
-            await self._changed()

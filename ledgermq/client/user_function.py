@@ -11,6 +11,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from ledgermq.client.endless import is_own_end
+from ledgermq.client.errors import ClientError, ConfigError
+
 R = TypeVar("R")
 
 
@@ -23,20 +26,36 @@ class UserFunction(Generic[R]):
         Args:
             function: a coroutine function, or a plain one, of one argument.
             threads_max: calls of a plain one that run at the same time.
+
+        Raises:
+            ConfigError: it cannot be called.
         """
+        if not callable(function):
+            raise ConfigError(f"{function!r:.80} is no function")
         self._function = function
+        self._is_closed = False
         self._threads: ThreadPoolExecutor | None = None
         if not _is_coroutine_function(function):
             self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="ledgermq-user")
 
     async def call(self, given: object) -> R:
-        """Calls it with what it takes and returns its result, or raises its error."""
+        """Calls it with what it takes and returns its result, or raises its error.
+
+        Raises:
+            ClientError: something that it waited for was cancelled by somebody else, and it let
+                that pass: to whoever calls, it has failed like any other function.
+        """
         result: Awaitable[R] | R
-        if self._threads is not None:
-            result = await asyncio.wrap_future(await self._submit(self._threads, given))
-        else:
-            result = self._function(given)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            if self._threads is not None:
+                result = await asyncio.wrap_future(await self._submit(self._threads, given))
+            else:
+                result = self._function(given)
+            return await result if inspect.isawaitable(result) else result
+        except asyncio.CancelledError as error:
+            if self._is_closed or is_own_end(error):
+                raise
+            raise ClientError("what it waited for was cancelled") from error
 
     async def _submit(self, threads: ThreadPoolExecutor, given: object) -> Future[Awaitable[R] | R]:
         try:
@@ -51,6 +70,7 @@ class UserFunction(Generic[R]):
 
     def close(self) -> None:
         """Ends the threads that are idle; those at work end when their call does."""
+        self._is_closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

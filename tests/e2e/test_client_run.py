@@ -107,3 +107,37 @@ def test_program_ends_what_it_has_begun_commits_it_and_says_nothing(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.stdout == "two\n"
+
+
+EXITING = """
+import sys
+from ledgermq.client import Message, blocking
+
+name_server, topic, kind = sys.argv[1:]
+
+
+def plain(message):
+    sys.exit(3)
+
+
+async def on_loop(message):
+    sys.exit(3)
+
+
+with blocking.Producer(name_server) as producer:
+    producer.send(Message(topic, b"one"))
+listener = plain if kind == "plain" else on_loop
+blocking.PushConsumer(name_server, "run", topic, listener, start="first").run()
+print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_listener_that_exits_ends_the_program(kind: str, name_server: str) -> None:
+    with start(EXITING, name_server, f"RunExit{kind}", kind) as process:
+        timer = threading.Timer(_END_S, process.kill)
+        timer.start()
+        output, errors = process.communicate()
+        timer.cancel()
+    assert (process.returncode, output) == (3, ""), errors
+    assert "the client's thread was ended by SystemExit(3)" in errors

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,3 +134,26 @@ def test_wrong_values_are_refused_before_anything_is_written(site: Site) -> None
         with pytest.raises(ClientError, match="bad name!"):
             site.outbox.add(Message("bad name!", b"x"))
         assert site.waiting() == 0
+
+
+def test_snippets_of_the_client_page_do_what_it_says(site: Site) -> None:
+    page = (ROOT / "docs/client.md").read_text(encoding="utf-8")
+    section = page.split("## An outbox for Django\n")[1].split("\n## ")[0]
+    # Lines that are indented, and what is between them.
+    blocks = re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", section, re.MULTILINE)
+    use, configure = [textwrap.dedent(block) for block in blocks]
+    given = {"ProducerConfig": ProducerConfig}
+    exec(configure, given)
+    there, wanted = settings.LEDGERMQ, dict(given["LEDGERMQ"])  # type: ignore[call-overload]
+    settings.LEDGERMQ = {**wanted, "name_servers": site.name_server}
+    site.outbox.close()
+    saved: list[str] = []
+    order = SimpleNamespace(customer_id=7, save=lambda: saved.append("order"))
+    try:
+        exec(use, {"transaction": transaction, "order": order})
+    finally:
+        settings.LEDGERMQ = there
+        site.outbox.close()
+    assert saved == ["order"] and site.waiting() == 0
+    table = ledgermq.read("orders", name_servers=site.name_server).read_all()
+    assert b"..." in table.column("body").to_pylist()

@@ -1,6 +1,7 @@
 """Consumers without an event loop."""
 
 import contextlib
+import queue
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -140,22 +141,32 @@ class PushConsumer(_Iterated[AsyncPushConsumer]):
         """Consumes until the program is asked to end (SIGTERM, Ctrl-C), and closes in order.
 
         See the asyncio face. Signals are taken in the main thread only; in another one it runs
-        until the consumer is closed.
+        until the consumer is closed. What ends the loop, as a listener's sys.exit(), is raised.
         """
         if self._thread is None:
             self.__enter__()
-        told = threading.Event()
+        thread = self._thread
+        # A handler may run between any two steps of what waits, and an Event is not made for that.
+        told: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+        def tell(*_: object) -> None:
+            told.put(None)
+
         before = {}
         if threading.current_thread() is threading.main_thread():
             for number in signals:
-                before[number] = signal.signal(number, lambda *_: told.set())
+                before[number] = signal.signal(number, tell)
         try:
-            self._when_closed(told.set)
-            told.wait()
+            self._when_closed(tell)
+            if thread is not None:
+                thread.when_failed(tell)
+            told.get()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self.close()
+        if thread is not None and thread.failure is not None:
+            raise thread.failure
 
     def queues(self) -> list[MessageQueue]:
         """Returns the queues of its topics that this member has now, sorted."""

@@ -7,6 +7,7 @@ before it closes.
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import threading
 import warnings
@@ -18,6 +19,8 @@ from ledgermq.client.errors import ClientError, ClosedError
 
 # How long a task may take to end that is cancelled.
 _CANCEL_S: Final = 10.0
+
+_log = logging.getLogger("ledgermq.client")
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -47,6 +50,11 @@ class LoopThread:
         self._gate = threading.Lock()
         # Set once, under the gate, by the thread that ends it.
         self._is_ending = False
+        # What ended the loop before anybody told it to, as a listener's sys.exit() does; set by the
+        # loop's thread, under the gate, before it tells.
+        self.failure: BaseException | None = None
+        # Called when the loop has ended by itself. Guarded by the gate.
+        self._on_failure: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self._run, name="ledgermq-client", daemon=True)
         self._thread.start()
 
@@ -72,7 +80,8 @@ class LoopThread:
         with self._gate:
             if self._is_ending:
                 coroutine.close()
-                raise ClosedError("this client is closed")
+                reason = "closed" if self.failure is None else f"ended by {self.failure!r}"
+                raise ClosedError(f"this client is {reason}")
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -108,6 +117,14 @@ class LoopThread:
                 " another one than a coroutine or a callback of this client runs in"
             )
 
+    def when_failed(self, told: Callable[[], None]) -> None:
+        """Has something called when the loop ends by itself, at once when it has."""
+        with self._gate:
+            self._on_failure.append(told)
+            has_failed = self.failure is not None
+        if has_failed:
+            told()
+
     def stop(self) -> None:
         """Ends loop and thread; calls under way get a ClosedError. Safe to call twice."""
         with self._gate:
@@ -120,6 +137,11 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+        except BaseException as error:
+            # No Exception ends a loop: a task or callback of the user wants the program to end.
+            with self._gate:
+                self._is_ending, self.failure = True, error
+            _log.error("the client's thread was ended by %r", error)
         finally:
             tasks = asyncio.all_tasks(self._loop)
             for task in tasks:
@@ -129,6 +151,10 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
+        with self._gate:
+            told = list(self._on_failure) if self.failure is not None else []
+        for tell in told:
+            tell()
 
 
 class Twin(Generic[F]):
@@ -197,6 +223,10 @@ class Twin(Generic[F]):
         is_gone = self._owner is not None and self._owner._thread is None
         if thread is None or thread.is_foreign or is_gone:
             coroutine.close()
+            return
+        if thread.failure is not None:
+            coroutine.close()
+            self._stop(thread)
             return
         try:
             thread.call(coroutine)

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from ledgermq.client.concurrent_work import Arrived, ConcurrentWork
+from ledgermq.client.arrived import Arrived
+from ledgermq.client.concurrent_work import ConcurrentWork
 from ledgermq.client.errors import RefusedError, UnreachableError
 from ledgermq.client.listening import Listening
 from ledgermq.client.messages import ReceivedMessage
@@ -24,7 +25,7 @@ class Bench:
         self.refusals: list[Exception] = []
         self.open = asyncio.Event()
         self.open.set()
-        self.arrived: Arrived = asyncio.Queue()
+        self.arrived = Arrived()
         self.held = ProcessQueue(QUEUE, 0)
         self.listening = Listening("g", UserFunction(self.listen, 1))
         self.work = ConcurrentWork(
@@ -151,5 +152,22 @@ def test_a_refusal_that_stays_is_tried_again_more_slowly() -> None:
         await asyncio.sleep(0.05)
         assert len(bench.refusals) == 2
         await bench.work.stop(0)
+
+    run(scenario())
+
+
+def test_message_whose_listener_lets_a_cancelled_wait_pass_is_given_back() -> None:
+    async def listen(one: ReceivedMessage) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.cancel()
+        await waiting
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.listening._function = UserFunction(listen, 1)
+        bench.arrive(0, 1)
+        await bench.wait_done(2)
+        assert sorted(bench.given_back) == [0, 1]
+        await bench.work.stop(1)
 
     run(scenario())

@@ -211,3 +211,26 @@ def test_queue_that_another_member_has_locked_is_taken_soon_after_it_lets_go(hel
             assert loop.time() - begun_s < 1.5
 
     run(scenario)
+
+
+def test_messages_of_queues_that_were_dropped_are_not_kept() -> None:
+    """A listener hangs while its queues come and go: what was pulled before counts nowhere."""
+
+    async def hang(message: ReceivedMessage) -> None:
+        await asyncio.Event().wait()
+
+    async def scenario(net: Net) -> None:
+        broker = net.cluster(NAMES, BROKER)
+        for number in range(50):
+            broker.put("T", 0, b"%d" % number)
+        config = ConsumerConfig(concurrency=1, close_timeout_s=0.1)
+        async with PushConsumer(NAMES, "g", "T", hang, start="first", config=config) as consumer:
+            await true(lambda: consumer.pending_count == 50)
+            queue = consumer.queues()[0]
+            for _ in range(5):
+                await holding_of(consumer).move({queue: 0})
+                await true(lambda: consumer.pending_count == 50)
+            # One of the first ones is with the listener.
+            assert consumer._arrived.qsize() == 50
+
+    run(scenario)

@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import socket
 
 import pytest
 
@@ -61,3 +62,21 @@ def test_longest_name_makes_an_id_that_brokers_take_and_a_longer_one_is_refused(
         ClientConfig(instance_name="n" * 129)
     with pytest.raises(ConfigError, match="instance_name has 0 characters"):
         ClientConfig(instance_name="")
+
+
+def test_name_of_a_name_server_is_not_looked_up_before_anything_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look-up may take seconds, and a client is made in a program's event loop."""
+    asked: list[str] = []
+
+    class Probe(socket.socket):
+        def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]
+            asked.append(address[0])
+            super().connect(address)
+
+    monkeypatch.setattr(socket, "socket", Probe)
+    for host in ("names.example", "localhost", "[::1]"):
+        client_id = ClientInstance(f"{host}:9876", ClientConfig()).client_id
+        assert re.fullmatch(r"\d+\.\d+\.\d+\.\d+@.+", client_id)
+    assert {re.sub(r"[0-9.]", "", host) for host in asked} == {""}

@@ -98,3 +98,32 @@ def test_names_become_one_file_below_the_directory(tmp_path: Path) -> None:
     assert offsets_path(tmp_path, None, "g") == tmp_path / "default" / "g.json"
     path = offsets_path(tmp_path, "../x", "a/../b")
     assert path.parent.parent == tmp_path
+
+
+def test_two_members_with_one_file_never_spoil_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two programs of one broadcast group on one machine: one writes while the other one does."""
+    path = tmp_path / "offsets.json"
+    sync, is_first, other_is_done = os.fsync, [True], threading.Event()
+
+    def held_up(descriptor: int) -> None:
+        if is_first:
+            is_first.clear()
+            assert other_is_done.wait(60)
+        sync(descriptor)
+
+    async def scenario() -> None:
+        one, other = LocalOffsets(path), LocalOffsets(path)
+        monkeypatch.setattr(os, "fsync", held_up)
+        first = asyncio.create_task(one.commit(QUEUE, 1_000_000))
+        while is_first:
+            await asyncio.sleep(0.001)
+        await other.commit(QUEUE, 7)
+        assert await LocalOffsets(path).committed(QUEUE) == 7
+        other_is_done.set()
+        await first
+        assert await LocalOffsets(path).committed(QUEUE) == 1_000_000
+
+    asyncio.run(scenario())
+    assert [found.name for found in tmp_path.iterdir()] == ["offsets.json"]

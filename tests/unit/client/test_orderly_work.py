@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from ledgermq.client.concurrent_work import Arrived
+from ledgermq.client.arrived import Arrived
 from ledgermq.client.errors import UnreachableError
 from ledgermq.client.listening import Listening
 from ledgermq.client.messages import ReceivedMessage
@@ -37,7 +37,7 @@ class Bench:
         self.open = asyncio.Event()
         self.open.set()
         self.locks = Locks()
-        self.arrived: Arrived = asyncio.Queue()
+        self.arrived = Arrived()
         settings = {"concurrency": 2, "pause_s": 0.001, "tries_max": None} | changes
         self.work = OrderlyWork(
             Listening("g", UserFunction(self.listen, 1)),

@@ -1,10 +1,12 @@
 """Tries of a send: how long each waits, what a late answer is good for, and when none begins."""
 
 import asyncio
+import gc
 
 import pytest
 
 from ledgermq.client import ClientConfig, Message, Producer, ProducerConfig, SendError
+from ledgermq.client.send import Send
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.route import BrokerData, QueueData, TopicRouteData
@@ -236,5 +238,20 @@ def test_two_brokers_of_one_queue_each_get_their_turn() -> None:
             for number in range(10):
                 await producer.send(Message("T", b"%d" % number))
         assert [len(broker.copies) for broker in brokers] == [5, 5]
+
+    run(scenario)
+
+
+def test_late_answer_that_may_come_keeps_no_message_in_memory() -> None:
+    """A broker that answers no send, for hours: what has failed must not add up."""
+    body = b"only here"
+
+    async def scenario(net: Net) -> None:
+        net.listen(ADDRESS).on_request = lambda link, request: request.code in SENDS
+        async with Producer(ADDRESS) as producer:
+            with pytest.raises(SendError):
+                await producer.send(Message("T", body))
+            sends = [one for one in gc.get_objects() if type(one) is Send]
+            assert not [one for one in sends if body in one.body]
 
     run(scenario)

@@ -1,10 +1,12 @@
 """Functions of the user are called by their kind."""
 
 import asyncio
+import concurrent.futures
 import threading
 
 import pytest
 
+from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.user_function import UserFunction
 from tests.unit.client.parts import message, run
@@ -69,3 +71,31 @@ def test_a_call_that_finds_no_thread_any_more_does_not_fail() -> None:
             await task
 
     run(scenario())
+
+
+def test_a_function_that_lets_a_cancelled_wait_pass_has_failed() -> None:
+    """Nobody cancelled whoever calls: the message of a listener would never be settled."""
+
+    async def on_loop(got: ReceivedMessage) -> str:
+        waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        waiting.cancel()
+        return await waiting
+
+    def plain(got: ReceivedMessage) -> str:
+        waiting: concurrent.futures.Future[str] = concurrent.futures.Future()
+        waiting.cancel()
+        return waiting.result()
+
+    async def scenario() -> None:
+        for function in (on_loop, plain):
+            called = UserFunction[str](function, 1)
+            with pytest.raises(ClientError, match="what it waited for was cancelled"):
+                await called.call(message(0))
+            called.close()
+
+    run(scenario())
+
+
+def test_what_is_no_function_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="'handle' is no function"):
+        UserFunction[str]("handle", 1)  # type: ignore[arg-type]
