@@ -18,6 +18,9 @@ from ledgermq.state.errors import SystemBusyError
 _GROUPS_MAX: Final = 50_000
 _MEMBERSHIPS_MAX: Final = 200_000
 _GROUPS_OF_CONNECTION_MAX: Final = 1000
+# Of either, one account has no more than this part of the places while half of all are taken: to be
+# a producer of any group takes no right, and who names groups without end shuts nobody out.
+_ACCOUNT_PART: Final = 4
 # Of all subscriptions: what they take in memory is some times of it.
 _SUBSCRIPTIONS_BYTES_MAX: Final = 64 << 20
 # What a tag takes besides its text.
@@ -107,6 +110,8 @@ class ClientTable:
         self._consumer_groups_of: dict[Hashable, set[str]] = {}
         self._producer_groups_of: dict[Hashable, set[str]] = {}
         self._memberships_count = 0
+        # By account; none where nobody has to sign.
+        self._memberships_of: dict[str, int] = {}
         self._subscriptions_bytes = 0
         # Changes of what consumer groups are and subscribe to: whoever caches something of it
         # compares it. Members come and go without.
@@ -135,7 +140,7 @@ class ClientTable:
         group = self._consumers.get(group_name)
         known = None if group is None else group.members.get(connection)
         if known is None:
-            self._check_room(self._consumers, group_name, connection)
+            self._check_room(self._consumers, group_name, connection, client.account)
         self._check_subscriptions(group_name, group, wanted)
         if group is None:
             group = self._consumers[group_name] = ConsumerGroup(group_name)
@@ -146,8 +151,8 @@ class ClientTable:
         group.message_model = message_model
         group.consume_from_where = consume_from_where
         if known is None:
-            self._memberships_count += 1
             self._consumer_groups_of.setdefault(connection, set()).add(group_name)
+        self._count(known, client)
         group.members[connection] = client
         group.set_want(connection, wanted)
         is_new = known is None or known.client_id != client.client_id
@@ -194,11 +199,11 @@ class ClientTable:
         """
         known = self._producers.get(group_name, {}).get(connection)
         if known is None:
-            self._check_room(self._producers, group_name, connection)
-            self._memberships_count += 1
+            self._check_room(self._producers, group_name, connection, client.account)
             self._producer_groups_of.setdefault(connection, set()).add(group_name)
         elif known.account != client.account:
             self._turns.remove(group_name, known.account, connection)
+        self._count(known, client)
         self._producers.setdefault(group_name, {})[connection] = client
         self._turns.add(group_name, client.account, connection)
         if self._producer_ids.get(connection) != client.client_id:
@@ -214,10 +219,11 @@ class ClientTable:
     def unregister_consumer(self, connection: Hashable, group_name: str) -> bool:
         """Takes a member out of a group; returns False when it was none."""
         group = self._consumers.get(group_name)
-        if group is None or group.members.pop(connection, None) is None:
+        client = None if group is None else group.members.pop(connection, None)
+        if group is None or client is None:
             return False
         group.forget_want(connection)
-        self._memberships_count -= 1
+        self._count(client, None)
         _discard(self._consumer_groups_of, connection, group_name)
         self._forget_ids(connection)
         if not group.members:
@@ -233,7 +239,7 @@ class ClientTable:
         if members is None or client is None:
             return
         self._turns.remove(group_name, client.account, connection)
-        self._memberships_count -= 1
+        self._count(client, None)
         _discard(self._producer_groups_of, connection, group_name)
         if not members:
             del self._producers[group_name]
@@ -311,8 +317,36 @@ class ClientTable:
         """Clients times the groups they are in."""
         return self._memberships_count
 
+    def _count(self, before: Client | None, after: Client | None) -> None:
+        """Counts a member that comes, goes, or is another account's now."""
+        counts = self._memberships_of
+        for client, change in ((before, -1), (after, 1)):
+            if client is None:
+                continue
+            self._memberships_count += change
+            if client.account is not None:
+                count = counts.pop(client.account, 0) + change
+                if count:
+                    counts[client.account] = count
+
+    def _check_share(self, account: str, is_new_group: bool, groups_count: int) -> None:
+        own = self._memberships_of.get(account, 0)
+        tables = [(self._memberships_count, _MEMBERSHIPS_MAX)]
+        if is_new_group:
+            tables.append((groups_count, _GROUPS_MAX))
+        for used, limit in tables:
+            if used * 2 >= limit and own * _ACCOUNT_PART >= limit:
+                raise SystemBusyError(
+                    f"client not registered: account {account} has {own} memberships, allowed are"
+                    f" {limit // _ACCOUNT_PART} while {used} of {limit} places are taken"
+                )
+
     def _check_room(
-        self, groups: Mapping[str, object], group_name: str, connection: Hashable
+        self,
+        groups: Mapping[str, object],
+        group_name: str,
+        connection: Hashable,
+        account: str | None,
     ) -> None:
         """Raises SystemBusyError unless one more member fits, in a new group if it is one."""
         consumed, produced = self._consumer_groups_of, self._producer_groups_of
@@ -322,6 +356,8 @@ class ClientTable:
                 f"client not registered in group {group_name}: its connection is in {count}"
                 f" groups, allowed are {self._groups_of_connection_max} (key maxHeartbeatGroups)"
             )
+        if account is not None:
+            self._check_share(account, group_name not in groups, len(groups))
         has_room = group_name in groups or len(groups) < _GROUPS_MAX
         if not has_room or self._memberships_count >= _MEMBERSHIPS_MAX:
             raise SystemBusyError(
