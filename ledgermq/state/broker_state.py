@@ -13,7 +13,6 @@ know of it: topics and groups that are on their way (`coming.py`), offsets that 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 from ledgermq.protocol.group_keys import group_key
@@ -32,7 +31,6 @@ from ledgermq.state.commands import (
 from ledgermq.state.consumer_offsets import ConsumerOffsetTable, OffsetsByKey
 from ledgermq.state.data_version import DataVersion
 from ledgermq.state.errors import (
-    BrokerError,
     GroupNotFoundError,
     InvalidRequestError,
     ServiceUnavailableError,
@@ -56,9 +54,9 @@ from ledgermq.state.sweep import STEP_BYTES, StateSweep
 from ledgermq.state.topics import PERM_INHERIT, TopicConfig, TopicTable
 from ledgermq.state.under_way import OnCommitted
 
-# Told of a topic or group that is made by its use, when it is committed or why it is not: its
-# kind, its name, and its maker.
-OnMade = Callable[[str, str, Any, BrokerError | None], None]
+# Gets kind, name and maker of a topic or group that is made by its use, while the maker's request
+# is worked on; returns who is told when it is committed, or why it is not.
+OnMade = Callable[[str, str, Any], OnCommitted]
 
 
 class CreationLimits(Protocol):
@@ -368,7 +366,7 @@ class BrokerState:
         on_made = self.on_made
         if on_made is None or maker is None:
             return None
-        return partial(on_made, kind, name, maker)
+        return on_made(kind, name, maker)
 
     def group_for_use(self, name: str, maker: object = None) -> SubscriptionGroup:
         """Returns a group; one that is missing is made by a leader when that is allowed. A follower

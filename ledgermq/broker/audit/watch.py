@@ -97,24 +97,30 @@ class Watch:
             before, self._leader = self._leader, leader
             self._audit.changed(object="leadership", outcome=_DONE, before=before, after=leader)
 
-    def made(self, kind: str, name: str, maker: Any, error: BrokerError | None) -> None:
-        """Notes a topic or a group that was made by its use, when it is committed or refused.
+    def made(self, kind: str, name: str, maker: Any) -> Callable[[BrokerError | None], None]:
+        """Returns what notes a topic or a group that was made by its use, when it is committed or
+        refused.
 
         Args:
             kind: topic or group.
-            maker: the connection that has used the name.
+            maker: the connection that has used the name; by then others may sign on it.
         """
-        table = self._tables.state.topics if kind == "topic" else self._tables.state.groups
-        found = table.find(name)
-        self._audit.changed(
-            account=maker.account,
-            address=maker.peer,
-            object=f"{kind} {name}",
-            outcome=_FAILED if error else _DONE,
-            reason=str(error) if error else "made by its use",
-            before=None,
-            after=None if found is None else found.to_json(),
-        )
+        account, address = maker.account, maker.peer
+
+        def tell(error: BrokerError | None) -> None:
+            table = self._tables.state.topics if kind == "topic" else self._tables.state.groups
+            found = table.find(name)
+            self._audit.changed(
+                account=account,
+                address=address,
+                object=f"{kind} {name}",
+                outcome=_FAILED if error else _DONE,
+                reason=str(error) if error else "made by its use",
+                before=None,
+                after=None if found is None else found.to_json(),
+            )
+
+        return tell
 
     def rules_edited(self, before: AccessRules, after: AccessRules, reason: str | None) -> None:
         """Notes that somebody has edited the files of access control; `reason`: why in vain."""
