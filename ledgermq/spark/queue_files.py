@@ -4,7 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledgermq.commitlog.config import DEFAULT_DELAYS_MS, SCHEDULE_TOPIC
 from ledgermq.commitlog.derived_files import DerivedFiles
@@ -24,13 +24,24 @@ _NOTHING: Final = bytes(QUEUE_UNIT_BYTES)
 _FILES_OPEN_MAX: Final = 512
 
 
-def merged(findings: Iterable[SegmentFindings]) -> tuple[dict[QueueName, QueueUnits], list[str]]:
+class MergedQueues(NamedTuple):
+    """The units of all queues over the files of one log."""
+
+    # Of each queue, those behind its last gap.
+    queues: dict[QueueName, QueueUnits]
+    # Those before a gap, which may be a file that is damaged.
+    before_gaps: list[tuple[QueueName, QueueUnits]]
+    gaps: list[str]
+
+
+def merged(findings: Iterable[SegmentFindings]) -> MergedQueues:
     """Returns the units of all queues over the files of one log, and the gaps between files.
 
     Args:
         findings: in order of the files.
     """
     queues: dict[QueueName, QueueUnits] = {}
+    before_gaps: list[tuple[QueueName, QueueUnits]] = []
     gaps = []
     for found in findings:
         for name, part in found.queues.items():
@@ -39,12 +50,28 @@ def merged(findings: Iterable[SegmentFindings]) -> tuple[dict[QueueName, QueueUn
                 queue.units += part.units
                 continue
             if queue is not None:
+                before_gaps.append((name, queue))
                 gaps.append(
                     f"queue {name[0]}-{name[1]}: offset {part.first_offset} follows"
                     f" {queue.end_offset - 1} in {found.path}"
                 )
             queues[name] = dataclasses.replace(part, units=bytearray(part.units))
-    return queues, gaps
+        for name, runs in found.light.items():
+            for run in runs:
+                _put_light(queues, name, run)
+    return MergedQueues(queues, before_gaps, gaps)
+
+
+def _put_light(queues: dict[QueueName, QueueUnits], name: QueueName, run: QueueUnits) -> None:
+    """Puts units into a light queue where it goes on, as brokers do; others are left out.
+
+    A Java broker of 4.9.3 begins to count at 0 again after its restart.
+    """
+    queue = queues.get(name)
+    if queue is None:
+        queues[name] = dataclasses.replace(run, units=bytearray(run.units))
+    elif run.first_offset <= queue.end_offset < run.end_offset:
+        queue.units += run.units[(queue.end_offset - run.first_offset) * QUEUE_UNIT_BYTES :]
 
 
 def compare_queue(root: Path, name: QueueName, log: QueueUnits) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Final
 from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.key_index import KeyRow
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
+from ledgermq.commitlog.light_queues import is_light_queue
 from ledgermq.commitlog.queues import ConsumeQueues
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.dledger.store.filesystem import RealFileSystem
@@ -25,6 +26,9 @@ from ledgermq.spark.segment_walk import read_entries
 # Replicas are compared by a checksum of each piece, on a grid that all of them share.
 PIECE_BYTES: Final = 1024 * 1024
 _FILES_OPEN_MAX: Final = 64
+# Of an entry's head: chain_crc and body_crc.
+_CHECKSUMS: Final = slice(36, 44)
+_NO_CHECKSUMS: Final = bytes(8)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +60,8 @@ class SegmentFindings:
     # Gaps in the queue offsets of the log itself.
     gaps: list[str] = field(default_factory=list)
     queues: dict[tuple[str, int], QueueUnits] = field(default_factory=dict)
+    # Of light queues: runs of consecutive offsets, in order of the log.
+    light: dict[tuple[str, int], list[QueueUnits]] = field(default_factory=dict)
     keys: list[KeyRow] = field(default_factory=list)
 
 
@@ -83,12 +89,25 @@ def audit_segment(
                 found.keys += row[4]
                 if row[0] is not None:
                     _add_unit(found, (row[0].topic, row[0].queue_id), row[1], row[2])
+                for queue, offset in row[7]:
+                    _add_light(found, (queue.topic, queue.queue_id), offset, row[2])
     except (CorruptDataError, RemoteProtocolError) as error:
         found.defect = str(error)
     return found
 
 
+def _add_light(found: SegmentFindings, key: tuple[str, int], offset: int, unit: bytes) -> None:
+    runs = found.light.setdefault(key, [])
+    if not runs or offset != runs[-1].end_offset:
+        runs.append(QueueUnits(first_offset=offset))
+    runs[-1].units += unit
+
+
 def _add_unit(found: SegmentFindings, key: tuple[str, int], offset: int, unit: bytes) -> None:
+    if is_light_queue(key[0]):
+        # What others put there stands between.
+        _add_light(found, key, offset, unit)
+        return
     queue = found.queues.get(key)
     if queue is None:
         queue = found.queues[key] = QueueUnits(first_offset=offset)
@@ -99,6 +118,36 @@ def _add_unit(found: SegmentFindings, key: tuple[str, int], offset: int, unit: b
         )
         queue.first_offset, queue.units = offset, bytearray()
     queue.units += unit
+
+
+def entry_checksums(wanted: SegmentRange, pieces: frozenset[int]) -> dict[int, int]:
+    """Returns a checksum of the entries that begin in some pieces, without their own checksums.
+
+    Java leaves these empty, so that members of both kinds differ there and nowhere else.
+
+    Args:
+        wanted: the file.
+        pieces: positions on the grid of pieces; entries that begin elsewhere are left out.
+
+    Raises:
+        PathNotSeenError: the file is not there.
+    """
+    found: dict[int, int] = {}
+    try:
+        for run, _ in read_entries(wanted):
+            data = bytearray(run.data)
+            for start, end in zip(run.starts, [*run.starts[1:], len(data)], strict=True):
+                position = run.position + start
+                piece = position - position % PIECE_BYTES
+                if piece in pieces:
+                    data[start + _CHECKSUMS.start : start + _CHECKSUMS.stop] = _NO_CHECKSUMS
+                    # Of all checksums so far and this one, in order.
+                    part = found.get(piece, 0).to_bytes(4, "big") + bytes(data[start:end])
+                    found[piece] = crc32c(part)
+    except CorruptDataError:
+        # A defect of its own; what is missing here differs.
+        return found
+    return found
 
 
 def piece_checksums(path: str, start: int, end: int) -> dict[int, int]:

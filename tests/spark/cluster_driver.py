@@ -32,8 +32,9 @@ STARTS_MAX = 20
 def hosts(spark: Any) -> list[list[str]]:
     """Returns host name and working directory of each worker that runs tasks."""
     # Tasks of a barrier begin together: one on each worker, which have a core each.
+    count = spark.sparkContext.defaultParallelism
     found = (
-        spark.sparkContext.parallelize(range(2), 2)
+        spark.sparkContext.parallelize(range(count), count)
         .barrier()
         .mapPartitions(lambda _: [(socket.gethostname(), os.getcwd())])
     )

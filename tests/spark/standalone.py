@@ -22,7 +22,7 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -122,11 +122,12 @@ class SparkCluster:
     Executors end with their worker, whichever way that ends.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Sequence[str] = WORKERS) -> None:
         """Makes folders; nothing runs yet.
 
         Args:
             folder: gets a folder for each worker, the logs, and `only-here`.
+            names: of the workers.
         """
         assert not why_no_cluster(), why_no_cluster()
         self.folder = folder
@@ -137,9 +138,10 @@ class SparkCluster:
         self.url = f"spark://127.0.0.1:{port}"
         self._port = port
         self._master: ChildProcess | None = None
+        self._names = names
         self._workers: dict[str, ChildProcess] = {}
         self._starts = 0
-        for name in (*WORKERS, "only-here"):
+        for name in (*names, "only-here"):
             (folder / name).mkdir(parents=True)
         self._archive = pack_package(folder / "ledgermq.zip")
         self._make_programs(folder / "driver-bin", Path(sys.executable))
@@ -147,7 +149,7 @@ class SparkCluster:
 
     def start_worker(self, name: str) -> None:
         """Starts a worker; wait_for_workers tells when the master knows it."""
-        address = f"127.0.0.{WORKERS.index(name) + 2}"
+        address = f"127.0.0.{self._names.index(name) + (2 if name in WORKERS else 3)}"
         words = ["--host", address, "--cores", "1", "--memory", "600m", "--webui-port", "0"]
         words += ["--work-dir", str(self.folder / name / "work"), self.url]
         command = self._java("worker.Worker", *words)
@@ -246,7 +248,7 @@ class SparkCluster:
                 self._environment("127.0.0.1"),
                 folder=self.folder,
             )
-            for name in WORKERS:
+            for name in self._names:
                 self.start_worker(name)
             self.wait_for_workers()
         except BaseException as error:

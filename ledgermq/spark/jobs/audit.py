@@ -1,14 +1,19 @@
 """The job ``audit``: checks the ledgers of many stores, compares replicas, makes queues anew.
 
 Each segment file is a task: checksums, chain, order, places, the link to the next file, and the
-units that consume queues must have. The files of the consume queues are compared with those units,
-and what all replicas have committed is compared byte for byte. Exit code 0: no defect; 1: the
-report names each with file and place. Nothing is changed; --rebuild writes elsewhere.
+units that consume queues must have, light queues included. The files of the consume queues are
+compared with those units, and what all replicas of a group have committed is compared byte for
+byte; checksums of entries, which Java leaves empty, may be in one of them only. Exit code 0: no
+defect; 1: the report names each with file and place. Nothing is changed; --rebuild writes
+elsewhere.
+
+Stores of many groups are audited in one run: GROUP=DIR says to which group those at DIR belong.
 """
 
 import argparse
+import re
 import sys
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -17,56 +22,45 @@ from pyspark.sql import SparkSession
 from ledgermq.commitlog.config import DEFAULT_DELAYS_MS
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.spark.errors import OptionError, SparkSourceError
+from ledgermq.spark.jobs.audit_page import audit_page
+from ledgermq.spark.jobs.audit_report import print_audit
 from ledgermq.spark.jobs.running import positive_number, run_job
-from ledgermq.spark.paths import check_seen, local_path
+from ledgermq.spark.jobs.store_audit import StoreAudit
+from ledgermq.spark.paths import check_seen, file_size, local_path
 from ledgermq.spark.queue_files import (
-    QueueName,
+    MergedQueues,
     compare_queue,
     merged,
     write_key_index,
     write_queues,
 )
 from ledgermq.spark.segment_audit import (
-    QueueUnits,
+    PIECE_BYTES,
     SegmentFindings,
     audit_segment,
+    entry_checksums,
     piece_checksums,
 )
 from ledgermq.spark.segment_plan import SegmentRange, find_log, find_members, plan_segments
 
-_SHOWN_MAX: Final = 100
-
-
-@dataclass(slots=True, kw_only=True)
-class StoreAudit:
-    """What was found in one store."""
-
-    # The member's directory with data/.
-    directory: Path
-    segments: list[SegmentRange] = field(default_factory=list)
-    findings: list[SegmentFindings] = field(default_factory=list)
-    queues: dict[QueueName, QueueUnits] = field(default_factory=dict)
-    defects: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def first_position(self) -> int:
-        """Where the checked entries begin; 0 when there are none."""
-        return min((f.first_position for f in self.findings if f.first_index >= 0), default=0)
-
-    @property
-    def end_position(self) -> int:
-        """Behind the last checked entry; 0 when there are none."""
-        return max((f.end_position for f in self.findings), default=0)
+# A name, as brokers' names are, before a path.
+_GROUP: Final = re.compile(r"([\w.%|-]+)=(.+)", re.ASCII)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("directories", nargs="+", metavar="DIR", help="stores, or parents of some")
+    parser.add_argument(
+        "directories",
+        nargs="+",
+        metavar="[GROUP=]DIR",
+        help="stores, or parents of some; those of one group are replicas of each other",
+    )
     parser.add_argument(
         "--separate", action="store_true", help="the stores are not replicas of each other"
     )
     parser.add_argument("--rebuild", metavar="DIR", help="write consumequeue/ and index/ of each")
+    parser.add_argument("--json", action="store_true", help="the report as lines of JSON")
+    parser.add_argument("--html", metavar="FILE", help="write the report as a page, too")
     parser.add_argument("--queue-file-bytes", type=positive_number, default=6_000_000, metavar="N")
     parser.add_argument("--index-slots", type=positive_number, default=5_000_000, metavar="N")
     parser.add_argument("--index-entries", type=positive_number, default=20_000_000, metavar="N")
@@ -82,29 +76,42 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     if options.queue_file_bytes % QUEUE_UNIT_BYTES:
         allowed = f"a multiple of {QUEUE_UNIT_BYTES}"
         raise OptionError("--queue-file-bytes", str(options.queue_file_bytes), allowed)
-    stores = [StoreAudit(directory=path) for path in _members(options.directories)]
+    stores = _members(options.directories)
     check_seen(spark.sparkContext, "DIR", [store.directory for store in stores])
     _plan(stores)
     _walk(spark, stores, wants_keys=options.rebuild is not None)
     for store in stores:
-        store.queues, gaps = merged(store.findings)
-        store.defects += gaps
-        _compare_queues(store)
-    if not options.separate and len(stores) > 1:
-        _compare_replicas(spark, stores)
+        found = merged(store.findings)
+        store.queues = found.queues
+        store.defects += found.gaps
+        _compare_queues(store, found)
+    if not options.separate:
+        for group in sorted({store.group for store in stores}):
+            _compare_replicas(spark, [store for store in stores if store.group == group])
     if options.rebuild is not None:
         _rebuild(stores, options)
-    return _report(stores)
+    print_audit(stores, as_json=options.json)
+    if options.html is not None:
+        page = audit_page(stores, datetime.now(UTC))
+        local_path("--html", options.html).write_text(page, encoding="utf-8")
+    return 1 if any(store.defects for store in stores) else 0
 
 
-def _members(directories: list[str]) -> list[Path]:
-    members: list[Path] = []
-    for text in directories:
+def _members(words: list[str]) -> list[StoreAudit]:
+    stores: list[StoreAudit] = []
+    for word in words:
+        named = _GROUP.fullmatch(word)
+        group, text = ("", word) if named is None else (named[1], named[2])
         found = find_members(text)
         if not found:
             raise OptionError("DIR", text, "stores with dledger-<id>/data")
-        members += found
-    return members
+        stores += [StoreAudit(directory=path, group=group) for path in found]
+    seen: dict[Path, str] = {}
+    for store in stores:
+        if store.directory in seen:
+            raise OptionError("DIR", str(store.directory), "each store once")
+        seen[store.directory] = store.group
+    return stores
 
 
 def _plan(stores: list[StoreAudit]) -> None:
@@ -134,8 +141,9 @@ def _walk(spark: SparkSession, stores: list[StoreAudit], *, wants_keys: bool) ->
             store.defects += found.gaps
 
 
-def _compare_queues(store: StoreAudit) -> None:
-    for name, units in sorted(store.queues.items()):
+def _compare_queues(store: StoreAudit, found: MergedQueues) -> None:
+    parts = [*found.before_gaps, *found.queues.items()]
+    for name, units in sorted(parts, key=lambda part: (part[0], part[1].first_offset)):
         defect, note = compare_queue(store.directory.parent, name, units)
         store.defects += [defect] if defect else []
         store.notes += [note] if note else []
@@ -159,13 +167,48 @@ def _compare_replicas(spark: SparkSession, stores: list[StoreAudit]) -> None:
     pieces: list[dict[int, int]] = [{} for _ in stores]
     for i, found in spark.sparkContext.parallelize(work, len(work)).map(checksums).collect():
         pieces[i].update(found)
-    for store, own in zip(stores[1:], pieces[1:], strict=True):
-        differing = sorted(at for at in pieces[0] if own.get(at) != pieces[0][at])
-        if differing:
-            store.defects.append(
-                f"{store.directory} differs from {stores[0].directory} in {len(differing)} pieces,"
-                f" first between position {differing[0]} and the next MiB"
-            )
+    differing = {
+        number: frozenset(at for at in pieces[0] if pieces[number].get(at) != pieces[0][at])
+        for number in range(1, len(stores))
+    }
+    alike = _alike_but_for_checksums(spark, stores, differing)
+    for number, at in differing.items():
+        if not at:
+            continue
+        store = stores[number]
+        what = f"{store.directory} differs from {stores[0].directory} in {len(at)} pieces"
+        if number in alike:
+            store.notes.append(f"{what}, but not in what entries hold: only in their checksums")
+            continue
+        store.defects.append(f"{what}, first between position {min(at)} and the next MiB")
+
+
+def _alike_but_for_checksums(
+    spark: SparkSession, stores: list[StoreAudit], differing: dict[int, frozenset[int]]
+) -> set[int]:
+    """Returns which stores differ from the first one in the checksums of entries alone."""
+    pieces = frozenset[int]().union(*differing.values())
+    grid = frozenset(at - at % PIECE_BYTES for at in pieces)
+    numbers = [0, *(number for number, at in differing.items() if at)]
+    work = [
+        (number, part)
+        for number in numbers
+        for part in stores[number].segments
+        if any(part.position <= at < part.position + file_size(part.path) for at in pieces)
+    ]
+    if not pieces or not work:
+        return set()
+
+    def checksums(item: tuple[int, SegmentRange]) -> tuple[int, str, dict[int, int]]:
+        number, part = item
+        return number, Path(part.path).name, entry_checksums(part, grid)
+
+    found: dict[int, dict[str, dict[int, int]]] = {number: {} for number in numbers}
+    for number, name, sums in (
+        spark.sparkContext.parallelize(work, len(work)).map(checksums).collect()
+    ):
+        found[number][name] = sums
+    return {number for number in numbers[1:] if found[number] == found[0]}
 
 
 def _rebuild(stores: list[StoreAudit], options: argparse.Namespace) -> None:
@@ -181,23 +224,6 @@ def _rebuild(stores: list[StoreAudit], options: argparse.Namespace) -> None:
             options.index_entries,
         )
         store.notes.append(f"wrote {units} units and {keys} keys to {target}")
-
-
-def _report(stores: list[StoreAudit]) -> int:
-    write = sys.stdout.write
-    for store in stores:
-        good = [found for found in store.findings if found.first_index >= 0]
-        entries = sum(found.last_index - found.first_index + 1 for found in good)
-        size = sum(found.byte_count for found in store.findings)
-        write(
-            f"{store.directory}: {entries} entries, {size} bytes in {len(store.segments)} files,"
-            f" {len(store.queues)} queues, {len(store.defects)} defects\n"
-        )
-        for text in store.defects[:_SHOWN_MAX]:
-            write(f"  defect: {text}\n")
-        for text in store.notes[:_SHOWN_MAX]:
-            write(f"  note: {text}\n")
-    return 1 if any(store.defects for store in stores) else 0
 
 
 if __name__ == "__main__":
