@@ -69,7 +69,9 @@ def test_what_the_checksums_of_java_do_not_cover_is_found_by_its_replicas(
     flip(fleet / "mixed" / "b2-java" / "dledger-b2-java" / "data" / f"{8192:020d}", 48 + 47)
     capsys.readouterr()
     assert run(f"mixed={fleet / 'mixed'}") == 1
-    (defect,) = [line for line in capsys.readouterr().out.splitlines() if "  defect" in line]
+    (defect,) = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("  defect: ")
+    ]
     assert "b2-java differs from" in defect
 
 
