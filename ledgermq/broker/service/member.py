@@ -29,13 +29,17 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
     broker, with the key to change, and a turn's append is not refused as a whole.
     """
     own = config.own_peer
-    is_loopback = own.host.startswith("127.") or own.host == "localhost"
-    bind_host = "" if config.bind_host == "0.0.0.0" else config.bind_host
+    if own.host.startswith("127."):
+        listen_host = own.host
+    elif own.host == "localhost":
+        listen_host = "127.0.0.1"
+    else:
+        listen_host = "" if config.bind_host == "0.0.0.0" else config.bind_host
     return ReplicaConfig(
         group=config.ledger_group,
         self_id=config.ledger_self_id,
         peers=";".join(str(peer) for peer in config.ledger_peers),
-        listen_host="127.0.0.1" if is_loopback else bind_host,
+        listen_host=listen_host,
         flush_disk_type=FlushDiskType(config.flush_disk_type),
         founder_ids=config.ledger_founder_ids,
         preferred_leader_ids=config.preferred_leader_ids,
