@@ -1,11 +1,13 @@
 """Record batches: runs of records become what Spark takes, row for row and column for column."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.datasource import Filter
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -13,8 +15,10 @@ from ledgermq.client import MessageQueue
 from ledgermq.protocol import properties as names
 from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import CorruptDataError
+from ledgermq.spark.filters import PLACES, column_of, passing
 from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import QueueRange, queue_name
+from ledgermq.spark.planning import moment_of
 from ledgermq.spark.property_columns import Int64s
 from ledgermq.spark.pulling import RangePull, Run
 from ledgermq.spark.record_columns import (
@@ -29,6 +33,10 @@ from ledgermq.spark.values.schemas import ValuePlan
 
 # In whose name brokers answer when the user gives no group.
 DEFAULT_GROUP: Final = "ledgermq_spark"
+# Columns that are read without looking at texts.
+_HEAD_COLUMNS: Final = ("queueOffset", "bornTimestamp", "storeTimestamp", "reconsumeTimes")
+_SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+_SYSTEM_PREFIX: Final = "rmq_sys_"
 # Messages whose size is taken for that of all.
 _SAMPLE_COUNT: Final = 32
 
@@ -91,7 +99,11 @@ def to_batch(
 
 
 def range_batches(
-    wanted: QueueRange, options: ReadOptions, schema: Any, plan: ValuePlan | None = None
+    wanted: QueueRange,
+    options: ReadOptions,
+    schema: Any,
+    plan: ValuePlan | None = None,
+    filters: Sequence[Filter] = (),
 ) -> Iterator[Any]:
     """Reads a range of a queue; opens its own connections and closes them.
 
@@ -100,6 +112,7 @@ def range_batches(
         options: of the read.
         schema: the Arrow schema of the batches.
         plan: how values are decoded; None: there are none.
+        filters: conditions of the query that were taken over; those of places hold already.
 
     Raises:
         SparkSourceError: the range cannot be read whole.
@@ -107,20 +120,24 @@ def range_batches(
     has_values = any(name in VALUE_COLUMNS for name in schema.names)
     reader = BodyReader(plan) if plan is not None and has_values else None
     constants = {"topic": wanted.topic, "brokerName": wanted.broker_name}
+    tags: frozenset[str] = frozenset() if _has_other_codes(wanted.topic) else options.tags
+    judges = _judges(wanted.queue, options, filters)
     with Cluster(options.name_servers, options.timeout_s, options.access) as cluster:
         pull = RangePull(
             cluster,
             wanted,
             group=options.group or DEFAULT_GROUP,
-            tags=options.tags,
+            tags=tags,
             fetch_bytes=options.fetch_bytes,
             fails_on_data_loss=options.fails_on_data_loss,
+            bytes_per_second=options.fetch_bytes_per_second,
         )
         for run in pull.runs():
-            records = records_of(wanted, run, is_whole=not options.tags)
-            mask = row_mask(records, options)
-            if mask is not None:
-                records = records.select(mask)
+            records = records_of(wanted, run, is_whole=not tags)
+            for judge in judges:
+                mask = judge(records)
+                if mask is not None and len(records):
+                    records = records.select(mask)
             if len(records) and reader is None:
                 yield to_batch(records, schema, constants)
             elif len(records) and reader is not None:
@@ -204,8 +221,43 @@ def _first_other(offsets: Int64s, expected: Int64s) -> str:
     return f"offset {offsets[at]}" if at < len(offsets) else "no offset: it is missing"
 
 
-def row_mask(records: RecordColumns, options: ReadOptions) -> Booleans | None:
-    """Tells which records the options want, None when they want all.
+def _has_other_codes(topic: str) -> bool:
+    """Tells whether a topic's consume queues may hold something other than the hashes of tags.
+
+    Delayed messages wait with the time of their delivery there: no broker can select by tags.
+    """
+    return topic == _SCHEDULE_TOPIC or topic.startswith(_SYSTEM_PREFIX)
+
+
+def _judges(
+    queue: MessageQueue, options: ReadOptions, filters: Sequence[Filter]
+) -> list[Callable[[RecordColumns], Booleans | None]]:
+    """Returns what tells which records are rows, the cheap ones first."""
+    of_rows = [wanted for wanted in filters if column_of(wanted) not in PLACES]
+    of_heads = [wanted for wanted in of_rows if column_of(wanted) in _HEAD_COLUMNS]
+    of_texts = [wanted for wanted in of_rows if column_of(wanted) not in _HEAD_COLUMNS]
+    judges: list[Callable[[RecordColumns], Booleans | None]] = []
+    if of_heads:
+        judges.append(lambda records: _filter_mask(records, of_heads))
+    judges.append(lambda records: row_mask(records, options, queue))
+    if of_texts:
+        judges.append(lambda records: _filter_mask(records, of_texts))
+    return judges
+
+
+def _filter_mask(records: RecordColumns, filters: Sequence[Filter]) -> Booleans:
+    """Tells which records pass conditions of the query."""
+
+    @cache
+    def column(name: str) -> Any:
+        return _MAKERS[name](records, None)
+
+    mask: Booleans = passing(filters, column, len(records)).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def row_mask(records: RecordColumns, options: ReadOptions, queue: MessageQueue) -> Booleans | None:
+    """Tells which records of a queue the options want, None when they want all.
 
     A broker compares hashes of tags and finds times by search; here both are exact.
     """
@@ -214,10 +266,12 @@ def row_mask(records: RecordColumns, options: ReadOptions) -> Booleans | None:
         masks.append(is_one_of(records.properties.find(names.TAGS), options.tags))
     if options.keys:
         masks.append(_has_key(records.properties.find(names.KEYS), options.keys))
-    if options.starting_ms is not None:
-        masks.append(records.store_ms >= options.starting_ms)
-    if options.ending_ms is not None:
-        masks.append(records.store_ms < options.ending_ms)
+    starting_ms = moment_of(options.starting_ms, queue)
+    if starting_ms is not None:
+        masks.append(records.store_ms >= starting_ms)
+    ending_ms = moment_of(options.ending_ms, queue)
+    if ending_ms is not None:
+        masks.append(records.store_ms < ending_ms)
     if not masks:
         return None
     mask: Booleans = np.logical_and.reduce(masks)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from ledgermq.client import MessageQueue
 from ledgermq.spark.errors import OptionError
+from ledgermq.spark.offsets import read_offsets
 
 # Spark's own options, which it hands on as well.
 _OF_SPARK: Final = frozenset({"checkpointlocation"})
@@ -120,6 +122,15 @@ def moment_ms(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def moments_ms(text: str) -> int | dict[MessageQueue, int]:
+    """Reads a time, or a document with one for each of some queues, in ms since 1970."""
+    if not text.startswith("{"):
+        return moment_ms(text)
+    found = read_offsets(text)
+    assert isinstance(found, dict), "a text that begins with a brace is a document or an error"
+    return found
 
 
 MOMENT_ALLOWED: Final = "milliseconds since 1970, or ISO 8601 such as 2026-01-31T12:00:00Z"

@@ -18,7 +18,7 @@ from ledgermq.spark.option_table import (
     MOMENT_ALLOWED,
     Option,
     addresses,
-    moment_ms,
+    moments_ms,
     pattern,
     read_table,
     truth,
@@ -47,6 +47,7 @@ _ANY_COLUMNS: Final = Option(
     COLUMN_NAMES,
 )
 _OFFSETS_ALLOWED: Final = f"earliest, latest, or JSON {FORM}"
+_MOMENTS: Final = Option(moments_ms, f"{MOMENT_ALLOWED}, or JSON {FORM} with milliseconds")
 
 _READ: Final[Mapping[str, Option]] = {
     "nameServer": _NAME_SERVER,
@@ -55,7 +56,7 @@ _READ: Final[Mapping[str, Option]] = {
     "topics": Option(words, "topics with commas between"),
     "topicPattern": Option(pattern, "a regular expression for whole names of topics"),
     "startingOffsets": Option(read_offsets, _OFFSETS_ALLOWED),
-    "startingTimestamp": Option(moment_ms, MOMENT_ALLOWED),
+    "startingTimestamp": _MOMENTS,
     "rowsPerPartition": Option(whole_number(1, _COUNT_MAX), "1 or more", 1_000_000),
     "minPartitions": Option(whole_number(1, 100_000), "1 to 100000", 0),
     "tags": Option(word, "tags with || between, such as A || B"),
@@ -66,6 +67,8 @@ _READ: Final[Mapping[str, Option]] = {
     "fetchBytes": Option(
         whole_number(16_384, _FETCH_BYTES_MAX), f"16384 to {_FETCH_BYTES_MAX}", 4 * 1024 * 1024
     ),
+    "fetchBytesPerSecond": Option(whole_number(1024, _COUNT_MAX), "1024 or more, for each task"),
+    "timeSlackMs": Option(whole_number(0, 86_400_000), "0 to 86400000"),
     "readTimeoutMs": Option(whole_number(100, 3_600_000), "100 to 3600000", 30_000),
     **READ_VALUE_OPTIONS,
 }
@@ -74,13 +77,15 @@ _OF_COLUMNS: Final = frozenset(("topic", "topics", "columns", "readTimeoutMs", *
 _BATCH_READ: Final[Mapping[str, Option]] = {
     **_READ,
     "endingOffsets": Option(read_offsets, _OFFSETS_ALLOWED),
-    "endingTimestamp": Option(moment_ms, MOMENT_ALLOWED),
+    "endingTimestamp": _MOMENTS,
     "filterPushdown": Option(truth, "true or false", False),
 }
 _STREAM_READ: Final[Mapping[str, Option]] = {
     **_READ,
     "maxRowsPerTrigger": Option(whole_number(1, _COUNT_MAX), "1 or more"),
     "maxBytesPerTrigger": Option(whole_number(1, _COUNT_MAX), "1 or more"),
+    "minRowsPerTrigger": Option(whole_number(1, _COUNT_MAX), "1 or more"),
+    "maxTriggerDelayMs": Option(whole_number(0, 86_400_000), "0 to 86400000", 15 * 60 * 1000),
 }
 _WRITE: Final[Mapping[str, Option]] = {
     "nameServer": _NAME_SERVER,
@@ -112,9 +117,12 @@ class ReadOptions:
     starting_offsets: str | dict[MessageQueue, int]
     ending_offsets: str | dict[MessageQueue, int]
     # ms since 1970 of the store time; None: by offset.
-    starting_ms: int | None
+    # One for each of some queues: the others are read from the oldest message, to the last.
+    starting_ms: int | dict[MessageQueue, int] | None
     # Exclusive.
-    ending_ms: int | None
+    ending_ms: int | dict[MessageQueue, int] | None
+    # How far the store times of a queue may be out of order; None: not said.
+    time_slack_ms: int | None
     rows_per_partition: int
     # 0: no such wish.
     min_partitions: int
@@ -132,6 +140,11 @@ class ReadOptions:
     # None: all there is.
     rows_per_trigger: int | None
     bytes_per_trigger: int | None
+    # A micro-batch waits for so many, until the first of them has waited for the delay.
+    min_rows_per_trigger: int | None
+    max_trigger_delay_s: float
+    # Of each task; None: as fast as it goes.
+    fetch_bytes_per_second: int | None
     value: ValueOptions = ValueOptions()
 
     @property
@@ -182,6 +195,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         ending_offsets="latest" if is_stream else _bound(values, "ending", "latest"),
         starting_ms=values["startingTimestamp"],
         ending_ms=values.get("endingTimestamp"),
+        time_slack_ms=values["timeSlackMs"],
         rows_per_partition=values["rowsPerPartition"],
         min_partitions=values["minPartitions"],
         tags=_tags(values["tags"]),
@@ -194,6 +208,9 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         is_pushdown_on=values.get("filterPushdown", False),
         rows_per_trigger=values.get("maxRowsPerTrigger"),
         bytes_per_trigger=values.get("maxBytesPerTrigger"),
+        min_rows_per_trigger=values.get("minRowsPerTrigger"),
+        max_trigger_delay_s=values.get("maxTriggerDelayMs", 0) / 1000,
+        fetch_bytes_per_second=values["fetchBytesPerSecond"],
         value=value,
     )
 
@@ -295,7 +312,7 @@ def _topics(values: Mapping[str, Any]) -> tuple[str, ...]:
 def _bound(values: Mapping[str, Any], which: str, default: str) -> str | dict[MessageQueue, int]:
     """The offsets of one end, which may not be given twice."""
     offsets: str | dict[MessageQueue, int] | None = values[f"{which}Offsets"]
-    moment: int | None = values[f"{which}Timestamp"]
+    moment: object = values[f"{which}Timestamp"]
     if offsets is not None and moment is not None:
         allowed = f"{which}Offsets or {which}Timestamp, not both"
         raise OptionError(f"{which}Timestamp", str(moment), allowed)

@@ -39,6 +39,19 @@ def queue_name(queue: MessageQueue) -> str:
     return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
 
 
+def check_order(start: Offsets, end: Offsets) -> None:
+    """Checks that no start lies behind its end.
+
+    Raises:
+        OffsetRangeError: one does.
+    """
+    for queue in sorted(end):
+        if start[queue] > end[queue]:
+            raise OffsetRangeError(
+                queue_name(queue), start[queue], end[queue], "the start lies behind the end"
+            )
+
+
 def split(
     start: Offsets, end: Offsets, *, rows_per_partition: int, min_partitions: int
 ) -> list[QueueRange]:
@@ -53,11 +66,7 @@ def split(
     Raises:
         OffsetRangeError: a start lies behind its end.
     """
-    for queue in sorted(end):
-        if start[queue] > end[queue]:
-            raise OffsetRangeError(
-                queue_name(queue), start[queue], end[queue], "the start lies behind the end"
-            )
+    check_order(start, end)
     total = sum(end[queue] - start[queue] for queue in end)
     rows_max = rows_per_partition
     if min_partitions:

@@ -1,12 +1,16 @@
 """Where a read begins and ends: offsets of options, resolved against what the queues hold now."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from pyspark.sql.datasource import Filter
 
 from ledgermq.client import MessageQueue
 from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import OffsetRangeError, OffsetsRemovedError, OptionError
-from ledgermq.spark.offsets import FORM
+from ledgermq.spark.filters import offset_bounds, passing_queues, time_bounds_ms
+from ledgermq.spark.offsets import FORM, Offsets
 from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import queue_name
 
@@ -16,6 +20,7 @@ _LATEST: Final = "latest"
 # to append, and the next leader's clock may be behind. Messages that are out of order by less than
 # this are found; of several with the same time a stock broker may answer with any.
 _DISORDER_MS: Final = 10_000
+Moments = int | Mapping[MessageQueue, int] | None
 
 
 def find_queues(cluster: Cluster, options: ReadOptions) -> list[MessageQueue]:
@@ -40,8 +45,13 @@ def start_offsets(
     wanted = options.starting_offsets
     if options.starting_ms is not None:
         # Rows are compared with the time; this only finds where to begin.
-        before_ms = max(0, options.starting_ms - _DISORDER_MS)
-        return {queue: cluster.offset_at(queue, before_ms) for queue in queues}
+        moments = _moments("startingTimestamp", options.starting_ms, queues)
+        return {
+            queue: cluster.min_offset(queue)
+            if (moment_ms := moments[queue]) is None
+            else cluster.offset_at(queue, max(0, moment_ms - _slack_ms(options)))
+            for queue in queues
+        }
     if wanted == _LATEST:
         return {queue: cluster.max_offset(queue) for queue in queues}
     starts = {queue: cluster.min_offset(queue) for queue in queues}
@@ -81,10 +91,12 @@ def end_offsets(
         return {queue: cluster.min_offset(queue) for queue in queues}
     ends = {queue: cluster.max_offset(queue) for queue in queues}
     if options.ending_ms is not None:
-        # Java answers with the last message when all are older than the time: one more is read.
-        after_ms = options.ending_ms + _DISORDER_MS
+        moments = _moments("endingTimestamp", options.ending_ms, queues)
         return {
-            queue: min(end, cluster.offset_at(queue, after_ms) + 1) for queue, end in ends.items()
+            queue: end
+            if (moment_ms := moments[queue]) is None
+            else min(end, _offset_after(cluster, queue, moment_ms + _slack_ms(options)))
+            for queue, end in ends.items()
         }
     if isinstance(wanted, dict):
         _check_known("endingOffsets", wanted, queues)
@@ -97,7 +109,69 @@ def end_offsets(
     return ends
 
 
-def _check_known(option: str, wanted: dict[MessageQueue, int], queues: list[MessageQueue]) -> None:
+def narrowed(
+    cluster: Cluster,
+    options: ReadOptions,
+    starts: Offsets,
+    ends: Offsets,
+    filters: Sequence[Filter],
+) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
+    """Returns what conditions of a query leave of the ranges of a read, their starts and ends.
+
+    Args:
+        cluster: asked for offsets by time.
+        options: of the read.
+        starts: where each queue begins, not behind its end.
+        ends: where it ends.
+        filters: conditions that can be judged; a row that passes them all is in what is left.
+    """
+    queues = sorted(passing_queues(filters, sorted(ends)))
+    first, end = offset_bounds(filters)
+    first_ms, end_ms = (
+        time_bounds_ms(filters) if options.time_slack_ms is not None else (None, None)
+    )
+    begun, ended = {}, {}
+    for queue in queues:
+        low, high = max(starts[queue], first), min(ends[queue], end)
+        if low < high and first_ms is not None:
+            low = max(low, cluster.offset_at(queue, max(0, first_ms - _slack_ms(options))))
+        if low < high and end_ms is not None:
+            high = min(high, _offset_after(cluster, queue, max(0, end_ms + _slack_ms(options))))
+        begun[queue], ended[queue] = min(low, high), high
+    return begun, ended
+
+
+def is_by_time(options: ReadOptions) -> bool:
+    """Tells whether an end of a read is looked for by time."""
+    return options.starting_ms is not None or options.ending_ms is not None
+
+
+def moment_of(moments: Moments, queue: MessageQueue) -> int | None:
+    """Returns the time at which the read of a queue begins or ends; None for no such time."""
+    return moments.get(queue) if isinstance(moments, Mapping) else moments
+
+
+def _moments(
+    option: str, moments: Moments, queues: list[MessageQueue]
+) -> dict[MessageQueue, int | None]:
+    if isinstance(moments, Mapping):
+        _check_known(option, moments, queues)
+    return {queue: moment_of(moments, queue) for queue in queues}
+
+
+def _slack_ms(options: ReadOptions) -> int:
+    return _DISORDER_MS if options.time_slack_ms is None else options.time_slack_ms
+
+
+def _offset_after(cluster: Cluster, queue: MessageQueue, after_ms: int) -> int:
+    """Returns an offset before which all messages lie that are older than a time.
+
+    Java answers with the last message when all are older than the time: one more is read.
+    """
+    return cluster.offset_at(queue, after_ms) + 1
+
+
+def _check_known(option: str, wanted: Offsets, queues: list[MessageQueue]) -> None:
     unknown = sorted(set(wanted) - set(queues))
     if unknown:
         known = "; ".join(queue_name(queue) for queue in queues)

@@ -10,8 +10,10 @@ time.
 """
 
 import logging
+import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from ledgermq.protocol.codes import RequestCode, ResponseCode
@@ -53,6 +55,30 @@ class Run(NamedTuple):
     end_offset: int
 
 
+class Pace:
+    """Waits so that no more bytes come in a second than are allowed."""
+
+    def __init__(
+        self,
+        bytes_per_second: int,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        """Begins now; clock and wait are those of the machine, or of a test."""
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._wait = wait or threading.Event().wait
+        # When what has come so far is paid for; time that went by unused is not saved up.
+        self._free_at_s = clock()
+
+    def spend(self, count: int) -> None:
+        """Returns when so many bytes that have come are paid for."""
+        now_s = self._clock()
+        self._free_at_s = max(self._free_at_s, now_s) + count / self._bytes_per_second
+        if count:
+            self._wait(self._free_at_s - now_s)
+
+
 class RangePull:
     """One pass over a range of a queue."""
 
@@ -65,6 +91,7 @@ class RangePull:
         tags: frozenset[str],
         fetch_bytes: int,
         fails_on_data_loss: bool,
+        bytes_per_second: int | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -75,7 +102,9 @@ class RangePull:
             tags: only messages with one of them, and perhaps a few others; empty: all.
             fetch_bytes: about so much is on its way, and so much is handed out at a time.
             fails_on_data_loss: False skips, with a warning, what retention has removed.
+            bytes_per_second: no more is asked for, on the average; None: as fast as it goes.
         """
+        self._pace = None if bytes_per_second is None else Pace(bytes_per_second)
         self._cluster = cluster
         self._wanted = wanted
         self._name = queue_name(wanted.queue)
@@ -115,6 +144,8 @@ class RangePull:
                     yield Run(b"".join(parts), start, before)
                 parts, size, start = [], 0, self._position
                 continue
+            if self._pace is not None:
+                self._pace.spend(len(body))
             parts.append(body)
             size += len(body)
             if size >= self._fetch_bytes:

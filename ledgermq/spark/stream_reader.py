@@ -12,6 +12,7 @@ after a crash. Such a query's first batch is therefore empty, and its end says w
 before it runs the batch, the start is fixed.
 """
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -29,6 +31,7 @@ from ledgermq.client import MessageQueue
 from ledgermq.spark.batches import arrow_schema, mean_record_bytes, range_batches
 from ledgermq.spark.cluster import Cluster, PassingError, Patience
 from ledgermq.spark.errors import ClusterError, UnknownTopicError
+from ledgermq.spark.filters import INT64_MAX
 from ledgermq.spark.offsets import backlog, from_document, limited, to_document
 from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import QueueRange, queue_name, split
@@ -60,6 +63,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[str, Any] | None = None
         # Where a run with Trigger.AvailableNow ends; None: nowhere.
         self._target: dict[MessageQueue, int] | None = None
+        # Since when messages wait for a micro-batch, by the monotonic clock; None: none do.
+        self._waiting_since_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins.
@@ -88,6 +93,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._reach(begun)
         known = {queue: ends.get(queue, offset) for queue, offset in begun.items()}
         entered = {queue: self._cluster.min_offset(queue) for queue in ends if queue not in begun}
+        if not entered and self._has_too_few(begun, known, limit):
+            return start
         chosen = {**self._limited(begun, known, limit), **entered}
         # Nothing new is the same text, the mark of a start included.
         return start if chosen == begun else to_document(chosen)
@@ -99,6 +106,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(options.rows_per_trigger)
         if options.bytes_per_trigger is not None:
             return ReadMaxBytes(options.bytes_per_trigger)
+        if options.min_rows_per_trigger is not None:
+            return ReadMinRows(options.min_rows_per_trigger)
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -197,18 +206,42 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except UnknownTopicError as error:
                 patience.wait("the topics of the stream", error)
 
+    def _has_too_few(
+        self, begun: dict[MessageQueue, int], ends: dict[MessageQueue, int], limit: ReadLimit
+    ) -> bool:
+        """Tells whether a micro-batch waits for more rows, which it does for the delay at most."""
+        rows_min = self._options.min_rows_per_trigger
+        if rows_min is None or isinstance(limit, ReadAllAvailable) or self._target is not None:
+            return False
+        count, now_s = backlog(begun, ends), time.monotonic()
+        if count and self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        has_waited = (
+            self._waiting_since_s is not None
+            and now_s - self._waiting_since_s >= self._options.max_trigger_delay_s
+        )
+        if count >= rows_min or has_waited:
+            self._waiting_since_s = None
+            return False
+        return True
+
     def _limited(
         self, begun: dict[MessageQueue, int], ends: dict[MessageQueue, int], limit: ReadLimit
     ) -> dict[MessageQueue, int]:
+        """The end of a micro-batch that reads as much as all limits of the options allow."""
+        if isinstance(limit, ReadAllAvailable) or backlog(begun, ends) == 0:
+            return ends
+        rows = self._options.rows_per_trigger
+        size_max = self._options.bytes_per_trigger
         if isinstance(limit, ReadMaxRows):
-            return limited(begun, ends, max(1, limit.max_rows))
-        if isinstance(limit, ReadMaxBytes):
-            if backlog(begun, ends) == 0:
-                return ends
+            rows = limit.max_rows
+        elif isinstance(limit, ReadMaxBytes):
+            size_max = limit.max_bytes
+        if size_max is not None:
             queue = max(ends, key=lambda queue: (ends[queue] - begun[queue], queue))
             size = mean_record_bytes(self._cluster, queue, begun[queue], ends[queue], self._options)
-            return limited(begun, ends, max(1, int(limit.max_bytes / size)))
-        return ends
+            rows = min(rows or INT64_MAX, int(size_max / size))
+        return ends if rows is None else limited(begun, ends, max(1, rows))
 
 
 def _offsets(document: dict[str, Any]) -> dict[MessageQueue, int]:

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from pyspark.sql import datasource as filters
 
 from ledgermq.client import Message
 from ledgermq.spark import SparkSourceError
@@ -48,38 +47,6 @@ def test_offsets_bound_the_read(options: dict[str, object]) -> None:
     assert [row["queueOffset"] for row in rows if row["queueId"] == 0] == list(range(3, 10))
     assert [row for row in rows if row["queueId"] == 1] == []
     assert len(rows) == 7 + len([row for row in whole if row["queueId"] > 1])
-
-
-def test_pushed_filters_leave_what_they_must(options: dict[str, object]) -> None:
-    """Spark applies the filters that are not taken over, so more may be left, never less."""
-    pushing = {**options, "filterPushdown": "true"}
-    whole = direct.read_rows(options)
-    a, b = filters.EqualTo(("tags",), "A"), filters.In(("tags",), ("A", "B"))
-    low = filters.GreaterThanOrEqual(("queueOffset",), 5)
-    high = filters.LessThan(("queueOffset",), 20)
-    queue = filters.EqualTo(("queueId",), 1)
-    assert direct.read_rows(pushing, [a]) == [row for row in whole if row["tags"] == "A"]
-    assert direct.read_rows(pushing, [b, a]) == [row for row in whole if row["tags"] == "A"]
-    assert direct.read_rows(pushing, [low, high, queue]) == [
-        row for row in whole if 5 <= row["queueOffset"] < 20 and row["queueId"] == 1
-    ]
-    others = [
-        filters.Not(a),
-        filters.IsNull(("tags",)),
-        filters.StringContains(("tags",), "A"),
-        filters.GreaterThan(("storeTimestamp",), whole[0]["storeTimestamp"]),
-        filters.Not(queue),
-    ]
-    assert direct.read_rows(pushing, others) == whole
-
-
-def test_a_filter_that_is_taken_over_is_not_left_to_spark() -> None:
-    source = direct.source_of({"nameServer": "h:1", "topic": "T", "filterPushdown": "true"})
-    reader = source.reader(source.schema())
-    wanted = [filters.EqualTo(("tags",), "A"), filters.EqualTo(("queueId",), 1)]
-    assert list(reader.pushFilters(wanted)) == wanted[1:]
-    # Nothing is left that could be read: Spark finds that out by itself.
-    assert list(reader.pushFilters([filters.EqualTo(("tags",), "B")])) != []
 
 
 def test_tags_and_keys_select(options: dict[str, object]) -> None:

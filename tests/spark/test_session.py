@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.functions import col
 
 from ledgermq.spark import lag_of
 from tests.e2e.up_cluster import UpCluster
@@ -48,6 +49,18 @@ def test_filters_that_are_pushed_down(spark: Any, cluster: UpCluster, topic: str
     rows = frame.collect()
     assert rows and {row.tags for row in rows} == {"A", "B"}
     assert {row.queueId for row in rows} <= {0, 1}
+    whole = spark.read.format("rocketmq").options(nameServer=cluster.name_server, topic=topic)
+    pushing = whole.load(), whole.options(filterPushdown=True, timeSlackMs=1000).load()
+    text = "tags <> 'A' and keys like 'key-1%' and queueOffset > 1 and not queueId in (0, 1)"
+    first = min(row.storeTimestamp for row in pushing[0].collect())
+    plain, pushed = [
+        sorted(
+            (row.queueId, row.queueOffset)
+            for row in frame.where(text).where(col("storeTimestamp") >= first).collect()
+        )
+        for frame in pushing
+    ]
+    assert pushed == plain and 0 < len(plain) < COUNT / 4
 
 
 def test_a_schema_of_the_user_and_errors(spark: Any, cluster: UpCluster, topic: str) -> None:

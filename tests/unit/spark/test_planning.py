@@ -10,7 +10,7 @@ import pytest
 from ledgermq.client import MessageQueue
 from ledgermq.spark.errors import OffsetRangeError, OffsetsRemovedError, OptionError
 from ledgermq.spark.options import ReadOptions, read_options
-from ledgermq.spark.planning import end_offsets, find_queues, start_offsets
+from ledgermq.spark.planning import end_offsets, find_queues, moment_of, start_offsets
 from tests.unit.spark.queues_in_memory import FIRST, SECOND, Queues
 
 
@@ -108,3 +108,22 @@ def test_no_message_of_the_time_is_left_out_where_times_are_out_of_order(seed: i
     assert all(time_ms >= middle_ms for time_ms in times_ms[end:])
     # Near the place, not the whole queue.
     assert 0 < start or middle_ms - times_ms[0] < 20_000
+
+
+def test_each_queue_may_begin_and_end_at_a_time_of_its_own() -> None:
+    times_ms = [1_700_000_000_000 + 60_000 * number for number in range(50)]
+    cluster: Any = SearchedQueues(times_ms)
+    cluster.ends = {FIRST: (0, 50), SECOND: (0, 50)}
+    options = options_of(
+        startingTimestamp=at(times_ms[20]), endingTimestamp=at(times_ms[30]), timeSlackMs=0
+    )
+    starts = start_offsets(cluster, options, [FIRST, SECOND])
+    ends = end_offsets(cluster, options, [FIRST, SECOND])
+    assert starts == {FIRST: 20, SECOND: 0} and ends == {FIRST: 31, SECOND: 50}
+    assert moment_of(options.starting_ms, FIRST) == times_ms[20]
+    assert moment_of(options.starting_ms, SECOND) is None
+    for name in ("startingTimestamp", "endingTimestamp"):
+        unknown = options_of(**{name: at(1, "nobody")})
+        with pytest.raises(OptionError, match=f"option {name} is 'queue 0 of topic T on nobody'"):
+            start_offsets(cluster, unknown, [FIRST])
+            end_offsets(cluster, unknown, [FIRST])

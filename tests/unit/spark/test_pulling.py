@@ -15,7 +15,7 @@ from ledgermq.protocol.record import decode_record, encode_record
 from ledgermq.spark.cluster import PassingError
 from ledgermq.spark.errors import ClusterError, OffsetsRemovedError
 from ledgermq.spark.partitions import QueueRange
-from ledgermq.spark.pulling import RangePull
+from ledgermq.spark.pulling import Pace, RangePull
 from ledgermq.spark.wire import LostError
 
 HOST = (b"\x7f\0\0\1", 1)
@@ -224,3 +224,19 @@ def test_a_refusal_that_does_not_pass_is_told_at_once(code: ResponseCode, remark
     with pytest.raises(ClusterError, match=re.escape(remark)):
         pull(broker, 0, 5)
     assert broker.pulls == 1
+
+
+def test_a_pace_is_kept_on_the_average_and_idle_time_is_not_saved_up() -> None:
+    now_s = [0.0]
+
+    def wait(seconds: float) -> None:
+        now_s[0] += seconds
+
+    pace = Pace(1000, lambda: now_s[0], wait)
+    for _ in range(5):
+        pace.spend(500)
+    assert now_s[0] == pytest.approx(2.5)
+    now_s[0] = 100.0
+    pace.spend(0)
+    pace.spend(2000)
+    assert now_s[0] == pytest.approx(102.0)

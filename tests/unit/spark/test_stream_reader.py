@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 from ledgermq.spark import SparkSourceError, stream_reader
 from ledgermq.spark.errors import UnknownTopicError
@@ -129,3 +129,48 @@ def test_a_topic_that_is_unknown_for_a_moment_does_not_end_a_stream(queues: Queu
     queues.unknown_count = 1
     with pytest.raises(UnknownTopicError, match="topic 'T' is unknown"):
         reader_of().initialOffset()
+
+
+def test_a_batch_waits_for_enough_rows_or_until_the_first_has_waited_long_enough(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(stream_reader.time, "monotonic", lambda: now_s[0])
+    reader = reader_of(minRowsPerTrigger="10", maxTriggerDelayMs="5000")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(10)
+    offset = kept(reader.latestOffset(kept(reader.initialOffset()), limit))
+    now_s[0] = 100.0
+    assert reader.latestOffset(offset, limit) == offset, "time without messages does not count"
+    queues.grow(2)
+    assert reader.latestOffset(offset, limit) == offset
+    now_s[0] = 104.9
+    assert reader.latestOffset(offset, limit) == offset
+    now_s[0] = 105.0
+    offset, before = kept(reader.latestOffset(offset, limit)), offset
+    assert ranges(reader, before, offset) == [(0, 100, 102), (1, 50, 52)]
+    queues.grow(4)
+    assert reader.latestOffset(offset, limit) == offset, "the delay begins anew"
+    queues.grow(1)
+    assert ranges(reader, offset, reader.latestOffset(offset, limit)) == [
+        (0, 102, 107),
+        (1, 52, 57),
+    ]
+    # What is to end with what is there now waits for nothing.
+    now = reader_of(minRowsPerTrigger="1000")
+    now.prepareForTriggerAvailableNow()
+    assert now.latestOffset(offset, limit) != offset
+    assert reader_of(minRowsPerTrigger="1000").latestOffset(offset, ALL) != offset
+
+
+def test_the_tighter_limit_of_rows_and_bytes_counts(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_reader, "mean_record_bytes", lambda *_: 100.0)
+    start = kept(reader_of(startingOffsets="earliest").initialOffset())
+    for rows, size, expected in ((30, 2000, 20), (15, 2000, 15), (15, 10, 1)):
+        reader = reader_of(
+            startingOffsets="earliest", maxRowsPerTrigger=str(rows), maxBytesPerTrigger=str(size)
+        )
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert sum(high - low for _, low, high in ranges(reader, start, end)) == expected
