@@ -4,11 +4,13 @@ import argparse
 import re
 from collections import Counter
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,6 +20,7 @@ from ledgermq.client import Message
 from ledgermq.spark.errors import OptionError, TableCommitError, TableFormatError
 from ledgermq.spark.jobs import archive, archive_table, replay
 from ledgermq.spark.tables import Storage, TablePlace, open_table
+from ledgermq.spark.tables.files import TableFile
 from ledgermq.spark.tables.storage import StoreKeys
 from tests.e2e.up_cluster import UpCluster
 from tests.spark import direct
@@ -236,6 +239,32 @@ def test_what_is_no_archive_is_refused(kind: str, tmp_path: Path) -> None:
         open_table(place_of(kind, path), create=True)
     with pytest.raises(FileNotFoundError, match="no table"):
         open_table(place_of(kind, tmp_path / "none"), create=False)
+
+
+def test_files_of_iceberg_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
+    """Who writes a table's list names files that it cannot read; a replay would send their rows."""
+    place, path = place_of("iceberg", tmp_path / "lake"), tmp_path / "elsewhere.parquet"
+    open_table(place, create=True)
+    table = SqlCatalog("ledgermq", uri=f"sqlite:///{place.catalog_file}").load_table(place.table)
+    row = {"topic": "secret", "date": date(2026, 1, 1), "queueOffset": 0}
+    schema = table.schema().as_arrow()
+    columns = [pa.array([row.get(field.name)], field.type) for field in schema]
+    pq.write_table(pa.table(columns, schema=schema), path)
+    table.add_files([f"file://{path}"])
+    with pytest.raises(TableFormatError, match="outside of it"):
+        open_table(place, create=False).files()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../elsewhere/a.parquet", "/lake/../a.parquet", "file:///etc/a.parquet", "s3://b/a.parquet"],
+)
+def test_files_of_delta_that_lie_elsewhere_are_refused(name: str, tmp_path: Path) -> None:
+    place = place_of("delta", tmp_path / "lake")
+    file = TableFile(name, 1, 0, 1, "secret", date(2026, 1, 1), {})
+    open_table(place, create=True).add("writer", 0, [file])
+    with pytest.raises(TableFormatError, match="outside of it"):
+        open_table(place, create=False).files()
 
 
 def test_a_delta_table_whose_rows_are_marked_as_deleted_is_refused(tmp_path: Path) -> None:

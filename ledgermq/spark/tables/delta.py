@@ -11,7 +11,13 @@ import pyarrow as pa
 
 from ledgermq.spark.errors import MissingPackageError, TableCommitError, TableFormatError
 from ledgermq.spark.tables.arrow_schema import arrow_schema, check_columns, properties_of
-from ledgermq.spark.tables.files import PARTITIONED_BY, TableFile, check_there, commit_patiently
+from ledgermq.spark.tables.files import (
+    PARTITIONED_BY,
+    TableFile,
+    check_below,
+    check_there,
+    commit_patiently,
+)
 from ledgermq.spark.tables.formats import TablePlace
 from ledgermq.spark.tables.storage import Storage
 
@@ -57,7 +63,7 @@ class DeltaArchive:
 
     def __init__(self, table: "deltalake.DeltaTable", storage: Storage) -> None:
         self._table = table
-        self._where = storage.root
+        self._where, self._storage = storage.root, storage
         partitioned_by = tuple(table.metadata().partition_columns)
         if partitioned_by != PARTITIONED_BY:
             found = ", ".join(partitioned_by) or "nothing"
@@ -135,7 +141,7 @@ class DeltaArchive:
             if settings.get(setting, "none") not in ("none", "false") or name in features:
                 raise TableFormatError(self._where, f"uses {name}, which a replay cannot read")
         actions = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
-        return [
+        found = [
             TableFile(
                 # As in a URL; the library writes it so again when the file is to go.
                 path=unquote(action["path"]),
@@ -148,6 +154,8 @@ class DeltaArchive:
             )
             for action in actions
         ]
+        check_below(self._storage, found)
+        return found
 
     def described(self) -> str:
         return f"{self._where}, version {self._table.version()}"

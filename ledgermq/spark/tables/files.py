@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 from ledgermq.spark.errors import CorruptDataError, TableCommitError, TableFormatError
 from ledgermq.spark.schema import COLUMNS
 from ledgermq.spark.tables.storage import Storage, StoredFile
+from ledgermq.spark.values.limits import shortened
 
 PARTITIONED_BY: Final = ("topic", "date")
 # Of this column and this one engines skip files by least and largest value.
@@ -53,7 +54,7 @@ _SHORT_NAME: Final = r"[A-Za-z0-9._=-]+/[A-Za-z0-9._=-]+$"
 class TableFile(NamedTuple):
     """A data file."""
 
-    # Below the root, or whole where another engine put it elsewhere.
+    # Below the root, or whole, which is below it, too (`check_below`).
     path: str
     size_bytes: int
     modified_ms: int
@@ -242,6 +243,39 @@ def spark_file(storage: Storage, path: str) -> str:
     else:
         path = f"{storage.spark_root}/{path}"
     return "".join(f"\\{sign}" if sign in "{}[]*?\\" else sign for sign in path)
+
+
+def check_below(storage: Storage, files: Sequence[TableFile]) -> None:
+    """Checks that the files that a table lists lie where the table does.
+
+    A table is read with the rights of who reads it, and its list is for whoever writes the table:
+    a name elsewhere would give others what they cannot read themselves.
+
+    Raises:
+        TableFormatError: one lies elsewhere.
+    """
+    for file in files:
+        if not _is_below(storage, file.path):
+            raise TableFormatError(
+                storage.root, f"lists a file that lies outside of it: {shortened(file.path, 200)}"
+            )
+
+
+def _is_below(storage: Storage, path: str) -> bool:
+    scheme, colon, rest = path.partition(":/")
+    base = storage.directory.strip("/")
+    if not colon or "/" in scheme:
+        scheme = "file" if path.startswith("/") else ""
+        rest = path if scheme else f"{base}/{path}"
+    allowed = ("", "file") if storage.is_local else ("", "s3", "s3a")
+    if storage.is_local:
+        # file:/data is file:///data.
+        rest = rest.lstrip("/")
+    elif scheme:
+        rest = rest.removeprefix("/")
+    parts = rest.split("/")
+    is_plain = not any(part in ("", ".", "..") for part in parts)
+    return scheme in allowed and is_plain and rest.startswith(f"{base}/")
 
 
 def commit_patiently(look: Callable[[], bool], commit: Callable[[], None]) -> bool:

@@ -19,6 +19,7 @@ from ledgermq.spark.tables.arrow_schema import check_columns, properties_of
 from ledgermq.spark.tables.files import (
     PARTITIONED_BY,
     TableFile,
+    check_below,
     check_there,
     columns_of,
     commit_patiently,
@@ -219,6 +220,7 @@ class IcebergArchive:
                     ranges={},
                 )
             )
+        check_below(self._storage, found)
         return found
 
     def described(self) -> str:
