@@ -137,6 +137,8 @@ class RulesTable:
         # Told of files that somebody has edited: the rules before and after, and why those that
         # were found are not in force; None: nobody wants to know.
         self.on_edited: OnEdited | None = None
+        # Told that other rules are in force, whoever changed them; None: nobody wants to know.
+        self.on_other: Callable[[], None] | None = None
         # Changes by tools, and rules of the leader, that are on their way to the files.
         self._changing_count = self._taking_count = 0
 
@@ -531,12 +533,15 @@ class RulesTable:
             AccessRulesError: together they are too many; nothing changed.
         """
         rules, owners = merge({name: rules for name, (rules, _) in files.items()})
+        is_other = rules != self.rules
         self.rules = rules
         self._files = files
         self._owners = owners
         self._changed_ms = changed_ms
         self._sealed = self._unopened = None
         self.alarm = None
+        if is_other and self.on_other is not None:
+            self.on_other()
 
 
 def _owner(files: _Files, access_key: str) -> str:

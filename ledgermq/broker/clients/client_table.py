@@ -6,7 +6,7 @@ neither stored nor replicated. Sources: `ConsumerManager.java`, `ConsumerGroupIn
 `ProducerManager.java`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -266,15 +266,24 @@ class ClientTable:
 
     def silent_connections(self, now_ms: int, silence_ms_max: int) -> list[Hashable]:
         """Returns the connections on which some client has not sent a heart beat for too long."""
-        silent: dict[Hashable, None] = {}
+        return self._connections_of(lambda client: now_ms - client.seen_ms > silence_ms_max)
+
+    def connections_of_others(self, accounts: Container[str]) -> list[Hashable]:
+        """Returns the connections on which some client lives under none of these accounts."""
+        return self._connections_of(
+            lambda client: client.account is not None and client.account not in accounts
+        )
+
+    def _connections_of(self, is_meant: Callable[[Client], bool]) -> list[Hashable]:
+        found: dict[Hashable, None] = {}
         for members in (
             *(group.members for group in self._consumers.values()),
             *self._producers.values(),
         ):
             for connection, client in members.items():
-                if now_ms - client.seen_ms > silence_ms_max:
-                    silent[connection] = None
-        return list(silent)
+                if is_meant(client):
+                    found[connection] = None
+        return list(found)
 
     def find_group(self, group_name: str) -> ConsumerGroup | None:
         """Returns the live members of a group, None when there are none."""

@@ -7,7 +7,7 @@ for both right afterwards. Who changes the membership of a group has all its mem
 `DefaultConsumerIdsChangeListener.java`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -217,6 +217,14 @@ class ClientProcessor:
         """Takes a closed connection out of all groups and has the rest told."""
         for group in self._clients.connection_lost(connection):
             self._tell_members(group)
+
+    def close_others(self, accounts: Container[str]) -> None:
+        """Closes connections of clients that live under an account that is gone: they would go on
+        to be members, and be asked and told what their groups are.
+        """
+        for connection in self._clients.connections_of_others(accounts):
+            assert isinstance(connection, CommandProtocol)
+            connection.close("its account is gone")
 
     def close_silent(self) -> None:
         """Closes connections without a heart beat, and forgets locks that nobody renewed, pulls of

@@ -10,6 +10,7 @@ because the queue may only be behind. Source: `PullMessageProcessor.java`.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -74,6 +75,8 @@ _CODES: Final = {
 # What woken pulls together, and the condition of one pull, may use of a turn.
 _WOKEN_MS_MAX: Final = 10.0
 _MATCHING_MS_MAX: Final = 2.0
+# Waits that are ended in one turn.
+_ENDED_AT_ONCE: Final = 1000
 _EMPTY: Final = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
 # Here the store answers with an offset of its own instead of one behind what it looked at.
 _CORRECTED: Final = (
@@ -222,6 +225,25 @@ class PullProcessor:
         self._soon = None
         self._woken.extend(self._parked.take_all())
         self._run_woken()
+
+    def end_waits(self, reason: str) -> None:
+        """Has all clients that wait ask again: what they were let wait for may be none of theirs
+        by now.
+        """
+        pulls = deque((*self._parked.take_all(), *self._woken))
+        self._woken.clear()
+        self._end_some(pulls, reason)
+
+    def _end_some(self, pulls: deque[ParkedPull], reason: str) -> None:
+        for _ in range(min(len(pulls), _ENDED_AT_ONCE)):
+            pull = pulls.popleft()
+            command, header = pull.request
+            fields = _fields(0, header.queue_offset, 0, 0)
+            if pull.connection.is_open:
+                again = ResponseCode.PULL_RETRY_IMMEDIATELY
+                pull.connection.send(command.response(again, reason, fields))
+        if pulls and self._soon is not None:
+            self._soon(partial(self._end_some, pulls, reason))
 
     def _run_again(self, pulls: Iterable[ParkedPull]) -> None:
         self._woken.extend(pulls)

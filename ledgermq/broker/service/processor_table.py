@@ -118,6 +118,7 @@ def bind_processors(parts: Parts) -> Processors:
         **admin_processors(parts, statistics, records, sliced),
         **_access(parts),
     }
+    _follow_rules(parts, pulls, clients)
     guard = _guard(parts, records)
     by_number = {int(request_code): processor for request_code, processor in table.items()}
     return Processors(
@@ -132,6 +133,19 @@ def bind_processors(parts: Parts) -> Processors:
         take_frames=_quick_road(parts, pulls, sends, guard) if _has_quick_road(parts) else None,
         admits_large=None if guard is None else guard.admits_large,
     )
+
+
+def _follow_rules(parts: Parts, pulls: PullProcessor, clients: ClientProcessor) -> None:
+    """What was let in under other rules does not go on by itself."""
+    rules = parts.rules
+    if rules is None:
+        return
+
+    def other() -> None:
+        pulls.end_waits("the rules of access control have changed")
+        clients.close_others(rules.rules.accounts)
+
+    rules.on_other = lambda: parts.soon(other)
 
 
 def _has_quick_road(parts: Parts) -> bool:
