@@ -87,7 +87,7 @@ def bind_processors(parts: Parts) -> Processors:
         ).note,
         parts.soon,
     )
-    clients = _clients(parts)
+    clients = _clients(parts, pulls)
     delays = _delays(parts)
     admin = _admin(parts, pulls, delays)
     transactions = _transactions(parts)
@@ -118,7 +118,6 @@ def bind_processors(parts: Parts) -> Processors:
         **admin_processors(parts, statistics, records, sliced),
         **_access(parts),
     }
-    _follow_rules(parts, pulls, clients)
     guard = _guard(parts, records)
     by_number = {int(request_code): processor for request_code, processor in table.items()}
     return Processors(
@@ -174,8 +173,8 @@ def _quick_road(
     return take
 
 
-def _clients(parts: Parts) -> ClientProcessor:
-    return ClientProcessor(
+def _clients(parts: Parts, pulls: PullProcessor) -> ClientProcessor:
+    clients = ClientProcessor(
         parts.config,
         parts.leadership,
         parts.state,
@@ -183,6 +182,8 @@ def _clients(parts: Parts) -> ClientProcessor:
         parts.now_ms,
         parts.clock_ms,
     )
+    _follow_rules(parts, pulls, clients)
+    return clients
 
 
 def _around(table: dict[int, Processor], parts: Parts, guard: Guard | None) -> dict[int, Processor]:
