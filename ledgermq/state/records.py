@@ -18,6 +18,9 @@ from ledgermq.commitlog import RECORD_BYTES_MAX
 _ENTRIES_MAX: Final = 1000
 _CUT_BYTES: Final = 256 << 10
 _CUT_PART: Final = 4
+# Of an item of an entry that may be divided: a queue with its offset takes less; where items take
+# more, the parts are divided once more.
+_ITEM_BYTES: Final = 32
 # Around a body: heads of entry and record, topic, addresses, the blank that ends a segment.
 _AROUND_BYTES: Final = 1024
 # Around an entry: writer, version and progress, and in a part of a sweep two names.
@@ -72,8 +75,10 @@ def cut(put: Mapping[str, Any], bytes_max: int) -> list[str]:
     texts: list[str] = []
     size = 0
     for name, value in put.items():
-        for text in encoded(name, value, bytes_max, is_divisible=True):
-            if texts and (len(texts) == _ENTRIES_MAX or size + len(text) > bytes_max):
+        for number, text in enumerate(encoded(name, value, bytes_max, is_divisible=True)):
+            is_full = len(texts) == _ENTRIES_MAX or size + len(text) > bytes_max
+            # An object has each name once: two pieces of an entry never share a record.
+            if texts and (is_full or number):
                 parts.append(",".join(texts))
                 texts, size = [], 0
             texts.append(text)
@@ -85,23 +90,42 @@ def cut(put: Mapping[str, Any], bytes_max: int) -> list[str]:
 
 def encoded(name: str, value: Any, bytes_max: int, *, is_divisible: bool) -> Iterator[str]:
     """Yields an entry as a member of a JSON object: several times with a part of its value each,
-    where it is larger than `bytes_max` and may be divided.
+    where it is larger than `bytes_max`, or may be, and may be divided.
     """
     key = _encode(name) + ":"
     for text in _pieces(value, bytes_max - len(key), is_divisible):
         yield key + text
 
 
+def is_wide(value: Any, bytes_max: int) -> bool:
+    """Whether an entry that may be divided has so many items that it is."""
+    return len(value) > _items_max(bytes_max)
+
+
+def _items_max(bytes_max: int) -> int:
+    return max(bytes_max // _ITEM_BYTES, 1)
+
+
 def _pieces(value: Any, bytes_max: int, is_divisible: bool) -> Iterator[str]:
+    if is_divisible and is_wide(value, bytes_max):
+        # Encoding the whole to see how long it is would take as long as all of its parts.
+        yield from _parts(value, _items_max(bytes_max), bytes_max)
+        return
     text = _encode(value)
     if len(text) <= bytes_max or not is_divisible or len(value) < 2:
         yield text
-        return
-    middle = len(value) // 2
+    else:
+        yield from _parts(value, -(-len(value) // 2), bytes_max)
+
+
+def _parts(value: Any, items_max: int, bytes_max: int) -> Iterator[str]:
+    """Yields the pieces of a dict or list in parts of so many items, of which each may be divided
+    once more.
+    """
     if isinstance(value, Mapping):
         items = iter(value.items())
-        halves: tuple[Any, Any] = (dict(islice(items, middle)), dict(items))
+        while part := dict(islice(items, items_max)):
+            yield from _pieces(part, bytes_max, is_divisible=True)
     else:
-        halves = (value[:middle], value[middle:])
-    for half in halves:
-        yield from _pieces(half, bytes_max, is_divisible)
+        for begin in range(0, len(value), items_max):
+            yield from _pieces(value[begin : begin + items_max], bytes_max, is_divisible=True)

@@ -14,7 +14,7 @@ from ledgermq.state.errors import BrokerError, is_refused
 from ledgermq.state.formats import StateFormats
 from ledgermq.state.machine import StateMachine
 from ledgermq.state.proposals import StateProposals
-from ledgermq.state.records import encoded
+from ledgermq.state.records import encoded, is_wide
 from ledgermq.state.refusals import Refusals
 
 # What one step reads and encodes, in ms less than five.
@@ -173,11 +173,15 @@ class StateSweep:
         size, upto = 0, after
         for name, value in self._machine.swept[table].behind(after):
             is_divisible = table in _DIVISIBLE
+            if texts and is_divisible and is_wide(value, self._cut_bytes):
+                # It is encoded once, in the part that begins with it.
+                return [",".join(texts)], upto
             pieces = list(encoded(name, value, self._cut_bytes, is_divisible=is_divisible))
             if len(pieces) > 1 and not texts:
                 return pieces, name
             size += sum(map(len, pieces))
-            if texts and (size > self._cut_bytes or len(texts) == _ENTRIES_MAX):
+            is_full = size > self._cut_bytes or len(texts) == _ENTRIES_MAX
+            if texts and (is_full or len(pieces) > 1):
                 return [",".join(texts)], upto
             texts += pieces
             upto = name
