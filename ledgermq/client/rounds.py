@@ -24,8 +24,10 @@ _PAUSE_S: Final = 0.25
 # Longest pause while a queue is this member's that it could not take: another one has it locked
 # still, and nobody tells when it lets go. Meanwhile the queue stands still.
 _TAKE_PAUSE_S_MAX: Final = 1.0
-# Of so many failures in a row one is told.
+# Of so many failures in a row one is told: not the first, for a topic that a send has just made is
+# known to the name servers a moment later.
 _TELL_EVERY: Final = 20
+_TELL_AFTER: Final = 3
 
 _log = logging.getLogger("ledgermq.client")
 
@@ -108,7 +110,7 @@ class Rounds:
             return await self._holding.share_out(topic, expression)
         except ClientError as error:
             # A group that never failed anything may have no retry topic.
-            if not topic.startswith(RETRY_PREFIX) and self._misses % _TELL_EVERY == 0:
+            if not topic.startswith(RETRY_PREFIX) and self._misses % _TELL_EVERY == _TELL_AFTER:
                 # Mostly a name that is spelled wrong: warnings are seen by default.
                 is_unknown = isinstance(error, NoRouteError) and not self._holding.queues(topic)
                 level = logging.WARNING if is_unknown else logging.INFO
