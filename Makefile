@@ -13,6 +13,7 @@
 #   make mutations proof that the simulation sees what it must: broken twins of our functions
 #   make bench     the benchmarks
 #   make bench-peer     ours beside Apache's brokers, the same loads in turns (Maven, Java)
+#   make bench-watched  what metrics, an open console and its searches cost
 #   make bench-growth   what a message costs as topics, connections and stored bytes grow
 #   make crash-states   100,000 states that a power cut may leave of a store, each recovered
 #   make soak           MINUTES (30) of our clients under load while their cluster is hurt
@@ -21,14 +22,16 @@
 #   make spark-lake     EVENTS (1,000,000) into tables in an object store and back, with kills (Java 17)
 #   make console-test   the console's page in a real Chromium (Debian's, node, npm)
 #   make console-screenshots   the pictures of docs/console.md, made anew
+#   make prometheus-test   what rules and dashboards say while a group is hurt (root, prometheus)
 #   make fuzz           CASES (100,000) frames that are almost right for each port, sanitized, too
 #   make floods         a closed cluster under each flood (FLOODS), with a client beside (20 minutes)
 #   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth lint \
+.PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth bench-watched lint \
 	clean console-test console-screenshots \
-	apache-tests crash-states faults power-cuts soak fuzz floods spark-cluster spark-lake
+	apache-tests crash-states faults power-cuts soak prometheus-test fuzz floods spark-cluster \
+	spark-lake
 
 BIN := .venv/bin
 # What a broker needs is there; so is its bytecode; so is what the tests need.
@@ -147,6 +150,10 @@ MINUTES := 30
 soak: $(STAMP)
 	@$(BIN)/python -m tests.fault.soak --minutes $(MINUTES)
 
+# A real Prometheus watches while members stop, groups fall behind and a disk fills; some minutes.
+prometheus-test: $(STAMP)
+	@$(BIN)/python -m tests.fault.watched
+
 # As in its table: none, executor, worker.
 SPARK_FAULTS := none,executor,worker
 spark-cluster: $(STAMP)
@@ -208,6 +215,10 @@ bench: $(STAMP)
 bench-peer: $(STAMP)
 	@$(BIN)/python -m bench.peer --page --json docs/charts/peer.json $(PEER_OPTIONS)
 	@$(BIN)/python -m bench.charts
+
+bench-watched: $(STAMP)
+	@$(BIN)/python -m bench.scraped
+	@$(BIN)/python -m bench.searched
 
 GIB := 20
 bench-growth: $(STAMP)

@@ -1,20 +1,23 @@
-"""What the HTTP port costs a send: two groups side by side, one with the port and scraped.
+"""What being watched costs a send: two groups side by side, one with port, Prometheus and console.
 
-python -m bench.scraped [9] [6] [3] [5]    pairs, seconds of each, members, seconds between scrapes
+python -m bench.scraped [25] [2] [1] [5]    pairs, seconds of each, members, seconds between scrapes
 
 First the ratio of the leader's processor time for one message: with `httpPort`, every member
-scraped as Prometheus does it, to without. All that the process does in that time counts, pages
-included. Both groups are loaded one right after the other: only such pairs can be compared, and on
-a machine that is busy otherwise they do not tell percents apart.
+scraped as Prometheus does it, and a console whose overview somebody looks at, to a group without
+all that. All that the process does in that time counts, pages and the console's requests included.
+Both groups are loaded one right after the other: only such pairs can be compared, and on a machine
+that is busy otherwise a single pair does not tell percents apart; the median of many does.
 
-Then the parts, which such a machine tells, too: what a page takes of the leader's processor time,
-what the port takes beside it (its samples of the reactor), and what both are of a second.
+The parts come before that, which such a machine tells, too: what a page takes of the leader's
+processor time, what the port takes beside it (its samples of the reactor), what both are of a
+second; and what all that, with the console's requests, takes of a second while there is no load.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import socket
 import statistics
 import sys
@@ -29,7 +32,11 @@ from bench.signed import Side
 
 TOPIC: Final = "Signed"
 QUEUES: Final = 4
-COLUMNS: Final = ("load", "leader µs, scraped / plain", "scraped", "plain", "pages", "pairs")
+COLUMNS: Final = (
+    "load", "leader µs, watched / plain (quarters; all)", "watched", "plain", "pages",
+    "events of the overview", "pairs",
+)  # fmt: skip
+_IDLE: Final = ("leader's core without a load, watched", "plain")
 # Seconds that a leader without a load is looked at, and pages that it writes then.
 _IDLE_S: Final = 15.0
 _PAGES: Final = 300
@@ -63,6 +70,44 @@ class Scraper:
                 self.page_count += 1
             if self._ended.wait(self._every_s):
                 return
+
+
+class Viewer:
+    """Looks at the overview of a console as a tab does: one stream of events, for its figures and
+    those of the last hour.
+    """
+
+    def __init__(self, console: str) -> None:
+        """Begins with `run`."""
+        self._host = console.partition("://")[2].strip("/")
+        self._connection: http.client.HTTPConnection | None = None
+        self.event_count = 0
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[None]:
+        """Looks until the block ends."""
+        connection = self._connection = http.client.HTTPConnection(self._host, timeout=60)
+        connection.request("GET", "/api/v1/clusters")
+        clusters = json.loads(connection.getresponse().read())["clusters"]
+        path = f"/api/v1/clusters/{clusters[0]['id']}/events?parts=overview,history"
+        connection.request("GET", path, headers={"Accept": "text/event-stream"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status}")
+        sock = connection.sock
+        thread = threading.Thread(target=self._read, args=(answer,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            if sock is not None:
+                sock.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+    def _read(self, answer: http.client.HTTPResponse) -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+            while line := answer.readline():
+                self.event_count += line.startswith(b"event: overview")
 
 
 def first_free_port(nodes: int) -> int:
@@ -117,7 +162,7 @@ def table(pairs: int, seconds: float, nodes: int, every_s: float) -> str:
     flush = "flushDiskType=ASYNC_FLUSH"
     with contextlib.ExitStack() as ends:
         first = first_free_port(nodes)
-        scraped = ends.enter_context(cluster(nodes, (flush, f"httpPort={first}")))
+        scraped = ends.enter_context(cluster(nodes, (flush, f"httpPort={first}"), console=True))
         plain = ends.enter_context(cluster(nodes, (flush,)))
         scraper = Scraper([first + 10 * at for at in range(nodes)], every_s)
         for running in (scraped, plain):
@@ -125,6 +170,11 @@ def table(pairs: int, seconds: float, nodes: int, every_s: float) -> str:
         leader_at = int(str(scraped.leader()["id"]).removeprefix("n"))
         own = parts(scraped, plain, first + 10 * leader_at, every_s)
         ends.enter_context(scraper.run())
+        viewer = Viewer(scraped.up.console)
+        ends.enter_context(viewer.run())
+        pids = [int(str(running.leader()["pid"])) for running in (scraped, plain)]
+        watched_s, plain_s = (cpu_between(pid, _IDLE_S) for pid in pids)
+        own += "\n" + markdown(_IDLE, [(f"{watched_s:.2%}", f"{plain_s:.2%}")])
         sides = Side(scraped, False), Side(plain, False)
         costs: tuple[list[float], list[float]] = ([], [])
         for side in sides:
@@ -132,18 +182,26 @@ def table(pairs: int, seconds: float, nodes: int, every_s: float) -> str:
         for number in range(pairs):
             for at in (0, 1) if number % 2 else (1, 0):
                 costs[at].append(sides[at].cost("load", seconds).leader_us)
-    if not scraper.page_count:
-        raise RuntimeError("no page was whole")
+    if not scraper.page_count or not viewer.event_count:
+        raise RuntimeError("nobody looked")
     medians = [f"{statistics.median(side):.2f}" for side in costs]
     ratios = sorted(with_port / without for with_port, without in zip(*costs, strict=True))
-    ratio = f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}..{ratios[-1]:.3f})"
+    quarters = statistics.quantiles(ratios, n=4)
+    ratio = (
+        f"{statistics.median(ratios):.3f} ({quarters[0]:.3f}..{quarters[2]:.3f};"
+        f" {ratios[0]:.3f}..{ratios[-1]:.3f})"
+    )
     row = ("sends, 1 KiB, 4 x 64 in flight", ratio, *medians)
-    return own + "\n" + markdown(COLUMNS, [(*row, str(scraper.page_count), str(pairs))])
+    return (
+        own
+        + "\n"
+        + markdown(COLUMNS, [(*row, str(scraper.page_count), str(viewer.event_count), str(pairs))])
+    )
 
 
 def main() -> None:
     """Prints the table."""
-    words = [*sys.argv[1:], *("9", "6", "3", "5")[len(sys.argv) - 1 :]]
+    words = [*sys.argv[1:], *("25", "2", "1", "5")[len(sys.argv) - 1 :]]
     print(table(int(words[0]), float(words[1]), int(words[2]), float(words[3])))
 
 

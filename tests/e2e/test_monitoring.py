@@ -12,6 +12,7 @@ from tests.e2e.prometheus import run_promtool
 
 # Series of one minute each, an alert, when it is asked for, and of whom it is told.
 _MEMBER = 'cluster="C",broker="a",member="{}"'
+_READ = 'cluster="C",node_id="a",consumer_group="g",topic="t",is_retry="false"'
 _CASES = (
     ("NoLeader", {"ledgermq_raft_is_serving": "1 1 0x20"}, "4m", {"cluster": "C", "broker": "a"}),
     ("MemberFailed", {"ledgermq_ledger_failed": "0 1x20"}, "2m", {"member": "n0"}),
@@ -19,6 +20,41 @@ _CASES = (
     ("RepairRunning", {"ledgermq_ledger_repair_state": "1x30"}, "12m", {"member": "n0"}),
     ("CorruptionFound", {"ledgermq_ledger_corruptions_total": "0 1x20"}, "2m", {"member": "n0"}),
     ("AclAlarm", {"ledgermq_acl_alarm": "1x30"}, "3m", {"member": "n0"}),
+    ("StateAlarm", {"ledgermq_state_alarm": "1x30"}, "8m", {"member": "n0"}),
+    ("LeaderChanges", {"ledgermq_raft_leader_changes_total": "0x4 5x30"}, "10m", {"broker": "a"}),
+    ("FollowerBehind", {"ledgermq_raft_follower_lag_bytes": "0+20000000x30"}, "12m",
+     {"member": "n0"}),
+    ("SendsFail", {"ledgermq_raft_proposals_failed_total": "0+120x30"}, "14m", {"broker": "a"}),
+    ("HalfMessagesOld", {"ledgermq_half_message_age_seconds": "3500+60x30"}, "12m",
+     {"member": "n0"}),
+    ("CertificateEnds", {"ledgermq_certificate_expiry_seconds": "1209000-60x120"}, "70m",
+     {"member": "n0"}),
+    ("DiskFullIn24h", {"ledgermq_disk_free_bytes": "1000000-1000x500",
+                       "ledgermq_disk_used_ratio": "0.7x500"}, "420m", {"member": "n0"}),
+)  # fmt: skip
+# Of topic and group.
+_READERS = (
+    ("LagGrowing", {"rocketmq_consumer_lag_messages": "0+10x60",
+                    "rocketmq_consumer_lag_latency_milliseconds": "0+60000x60"}, "20m"),
+    ("NoConsumers", {"rocketmq_consumer_lag_messages": "0+10x60"}, "20m"),
+    # The first dead letters of a group, and more of them later.
+    ("DeadLetters", {"rocketmq_send_to_dlq_messages_total": "_x9 3x60"}, "11m"),
+    ("DeadLetters", {"rocketmq_send_to_dlq_messages_total": "3x59 4x60"}, "61m"),
+)  # fmt: skip
+_QUIET_READERS = (
+    ("LagGrowing", {"rocketmq_consumer_lag_messages": "100-1x60",
+                    "rocketmq_consumer_lag_latency_milliseconds": "400000x60"}, "20m"),
+    ("NoConsumers", {"rocketmq_consumer_lag_messages": "0+10x60",
+                     "rocketmq_consumer_connections": "2x60"}, "20m"),
+    ("DeadLetters", {"rocketmq_send_to_dlq_messages_total": "3x60"}, "30m"),
+    # Nobody led for a while.
+    ("DeadLetters", {"rocketmq_send_to_dlq_messages_total": "3x40 _x9 3x60"}, "60m"),
+)  # fmt: skip
+# Of histograms: an alert, and values a minute; all of them take 600 ms, or half a millisecond.
+_SLOW = (
+    ("CommitSlow", "ledgermq_raft_commit_duration_seconds"),
+    ("SyncSlow", "ledgermq_disk_sync_duration_seconds"),
+    ("ReactorSaturated", "ledgermq_reactor_lag_seconds"),
 )
 # The same, but well.
 _QUIET = (
@@ -26,6 +62,16 @@ _QUIET = (
     ("CorruptionFound", {"ledgermq_ledger_corruptions_total": "0x20"}, "10m"),
     ("QuorumAtRisk", {"ledgermq_raft_members": "1x20"}, "10m"),
     ("DiskFullIn24h", {"ledgermq_disk_free_bytes": "100x500"}, "480m"),
+    ("StateAlarm", {"ledgermq_state_alarm": "0x30"}, "20m"),
+    ("LeaderChanges", {"ledgermq_raft_leader_changes_total": "0x4 1x30"}, "10m"),
+    ("FollowerBehind", {"ledgermq_raft_follower_lag_bytes": "60000000x30"}, "20m"),
+    ("SendsFail", {"ledgermq_raft_proposals_failed_total": "0+30x30"}, "20m"),
+    ("HalfMessagesOld", {"ledgermq_half_message_age_seconds": "3000x30"}, "20m"),
+    ("CertificateEnds", {"ledgermq_certificate_expiry_seconds": "2000000x120"}, "70m"),
+    ("MemberFailed", {"ledgermq_ledger_failed": "0x20"}, "10m"),
+    ("DiskRefusing", {"ledgermq_disk_is_full": "0x20"}, "10m"),
+    ("RepairRunning", {"ledgermq_ledger_repair_state": "1x5 0x30"}, "20m"),
+    ("AclAlarm", {"ledgermq_acl_alarm": "0x20"}, "10m"),
 )
 
 
@@ -85,11 +131,34 @@ def test_alerts_ring_when_they_should_and_only_then(tmp_path: Path) -> None:
     tests.append(_test("MemberDown", quorum_series(2), "8m", None))
     tests.append(_test("PeerSlow", pushes(100), "20m", {**group, "peer": "n1"}))
     tests.append(_test("PeerSlow", pushes(0), "20m", None))
+    for name, series, at in _READERS:
+        told = {"cluster": "C", "node_id": "a", "consumer_group": "g"}
+        tests.append(_test(name, _of_reader(series), at, told))
+    for name, series, at in _QUIET_READERS:
+        tests.append(_test(name, _of_reader(series), at, None))
+    for name, metric in _SLOW:
+        tests.append(_test(name, seconds(metric, "1.024"), "25m", {"member": "n0"}))
+        tests.append(_test(name, seconds(metric, "0.0005"), "25m", None))
+    assert {test["name"] for test in tests} == {alert.name for alert in ALERTS}
     rules = tmp_path / "prometheus" / "ledgermq.rules.yml"
     file = tmp_path / "cases.json"
     file.write_text(json.dumps({"rule_files": [str(rules)], "tests": tests}))
     code, text = run_promtool("test", "rules", str(file))
     assert code == 0, text
+
+
+def seconds(name: str, bound: str) -> list[tuple[str, str]]:
+    """A histogram that gets 100 values a minute, all between a bound and the one before."""
+    bounds = ("0.00025", "0.0005", "0.512", "1.024", "+Inf")
+    counts = [100 if bounds.index(one) >= bounds.index(bound) else 0 for one in bounds]
+    return [
+        (f'{name}_bucket{{{_MEMBER.format("n0")},le="{one}"}}', f"0+{count}x40")
+        for one, count in zip(bounds, counts, strict=True)
+    ]
+
+
+def _of_reader(series: dict[str, str]) -> list[tuple[str, str]]:
+    return [(f"{name}{{{_READ}}}", values) for name, values in series.items()]
 
 
 def _of_member(series: dict[str, str]) -> list[tuple[str, str]]:
@@ -106,6 +175,7 @@ def _test(
     told = [] if labels is None else [{"labels": "{}", "value": 1}]
     wanted = "".join(f',{key}="{value}"' for key, value in (labels or {}).items())
     return {
+        "name": name,
         "interval": "1m",
         "input_series": [{"series": key, "values": values} for key, values in series],
         "promql_expr_test": [

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import signal
-import subprocess
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ledgermq.broker.watching.alerts import ALERTS, rules_file
+from ledgermq.broker.watching.alerts import ALERTS
 from ledgermq.broker.watching.dashboards import DASHBOARDS
 from ledgermq.protocol.codes import RequestCode
+from tests.e2e.prometheus import find_prometheus, prometheus_for
 from tests.e2e.up_cluster import UpCluster
 from tests.e2e.wire_client import WireClient
 from tests.free_ports import free_ports
@@ -31,64 +23,6 @@ pytestmark = pytest.mark.timeout(300)
 _WAIT_S = 90.0
 # Panels of what does not happen in a group of a minute.
 _EMPTY = {"Dead letters", "Consumers", "Delayed messages"}
-
-
-def find_prometheus() -> str:
-    folder = os.environ.get("LEDGERMQ_PROMETHEUS", "")
-    path = shutil.which("prometheus", path=os.pathsep.join((folder, os.environ.get("PATH", ""))))
-    if path is None:
-        pytest.skip("prometheus is not there: install Debian's prometheus, or say where it is by"
-                    " LEDGERMQ_PROMETHEUS")  # fmt: skip
-    return path
-
-
-class Prometheus:
-    """One that runs, and is asked."""
-
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/api/v1/query"
-
-    def ask(self, expr: str) -> list[Any]:
-        """The series of an expression at this moment; empty as long as it does not answer."""
-        query = urllib.parse.urlencode({"query": expr})
-        try:
-            with urllib.request.urlopen(f"{self._url}?{query}", timeout=20) as reply:
-                answer = json.loads(reply.read())
-        except OSError as error:
-            status = getattr(error, "code", 0)
-            assert status != 400, (expr, error)
-            return []
-        assert answer["status"] == "success", (expr, answer)
-        result: list[Any] = answer["data"]["result"]
-        return result
-
-
-@contextmanager
-def prometheus_for(folder: Path, ports: list[int]) -> Iterator[Prometheus]:
-    program = find_prometheus()
-    [own] = free_ports(1)
-    folder.mkdir()
-    (folder / "rules.yml").write_text(rules_file())
-    targets = [f"127.0.0.1:{port}" for port in ports]
-    config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(folder / "rules.yml")],
-        "scrape_configs": [
-            {"job_name": "ledgermq", "static_configs": [{"targets": targets}]},
-        ],
-    }
-    (folder / "prometheus.yml").write_text(json.dumps(config))
-    words = [
-        program, f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{own}",
-    ]  # fmt: skip
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log)
-        try:
-            yield Prometheus(own)
-        finally:
-            process.terminate()
-            process.wait(30)
 
 
 def filled(expr: str) -> str:

@@ -28,6 +28,7 @@ class Alert(NamedTuple):
 
 
 _GROUP: Final = "by (cluster, broker)"
+_READERS: Final = "by (cluster, node_id, consumer_group)"
 _P99: Final = "histogram_quantile(0.99, sum by (cluster, broker, member, le) (rate({}_bucket[5m])))"
 _WHO: Final = "{{ $labels.broker }}"
 _MEMBER: Final = "{{ $labels.member }} of {{ $labels.broker }}"
@@ -153,7 +154,7 @@ ALERTS: Final = (
     ),
     Alert(
         "NoConsumers",
-        "sum by (cluster, node_id, consumer_group)"
+        f"sum {_READERS}"
         ' (delta(rocketmq_consumer_lag_messages{consumer_group!="_other"}[10m])) > 0'
         " unless sum by (cluster, node_id, consumer_group) (rocketmq_consumer_connections) > 0",
         "10m",
@@ -162,7 +163,12 @@ ALERTS: Final = (
     ),
     Alert(
         "DeadLetters",
-        "increase(rocketmq_send_to_dlq_messages_total[15m]) > 0",
+        # A group has no series before its first dead letter, and increase needs two values.
+        f"max {_READERS} (increase(rocketmq_send_to_dlq_messages_total[15m])) > 0"
+        f" or max {_READERS} (rocketmq_send_to_dlq_messages_total)"
+        # Nor has anybody one while nobody leads: so a moment will not do.
+        f" unless max {_READERS}"
+        " (max_over_time(rocketmq_send_to_dlq_messages_total[1h] offset 15m))",
         "0m",
         "warning",
         "{{ $value }} messages of {{ $labels.consumer_group }} were given up.",

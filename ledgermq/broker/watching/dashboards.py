@@ -142,7 +142,7 @@ DASHBOARDS: Final = (
                   (("topk(20, rocketmq_consumer_lag_latency_milliseconds{" + _THEIRS + "})",
                     _PAIR),)),
             Panel("Dead letters", "short",
-                  (("increase(rocketmq_send_to_dlq_messages_total{" + _THEIRS + "}[1h])",
+                  (("rocketmq_send_to_dlq_messages_total{" + _THEIRS + "}",
                     "{{consumer_group}}"),)),
             Panel("Consumers", "short",
                   (("sum by (consumer_group) (rocketmq_consumer_connections{" + _THEIRS + "})",
