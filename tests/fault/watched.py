@@ -45,7 +45,8 @@ _SETTINGS: Final = (
 _WAIT_S: Final = 180.0
 # What the speed of the machine alone may bring about.
 _PACE: Final = {"CommitSlow", "SyncSlow", "PeerSlow", "ReactorSaturated", "LeaderChanges"}
-# Text of a rule -> what stands for it here.
+# Text of a rule -> what stands for it here. What passes within minutes rings here, too: with them
+# a second's blip of a figure is an alert.
 _HASTENED: Final = {
     "[5m]": "[20s]",
     "[10m]": "[20s]",
@@ -285,9 +286,10 @@ def disk_fills(cluster: UpCluster, watch: Watch, disks: dict[str, SmallDisk]) ->
                 ballast.unlink()
             ballasts = [disks[leader["id"]].put_ballast(percent)]
             if percent == 80:
-                watch.rings("DiskFullIn24h")
+                watch.rings("DiskFullIn24h", may=("NoConsumers", "LagGrowing"))
             pause(3)
-        watch.rings("DiskRefusing", may=("DiskFullIn24h", "NoLeader", "SendsFail"))
+        others = ("DiskFullIn24h", "NoLeader", "SendsFail", "NoConsumers", "LagGrowing")
+        watch.rings("DiskRefusing", may=others)
         watch.panel(
             "Disk used",
             lambda rows: any(v > 0.9 for row, v in rows if row["member"] == leader["id"]),
