@@ -10,7 +10,9 @@ return within a minute. Each flood is bounded in count and time, and ends by its
 
 On a machine with two cores the flooder itself takes a core, and what the client waits for then is
 the scheduler. So the flooder has one processor and the lowest priority there: it gets what the
-cluster leaves of it. The cluster and the client have both.
+cluster leaves of it. The cluster and the client have both. What else the machine does is left out:
+judged is the p99 without the time in which the client and the programs that it waits for stood in
+line for a processor, as the kernel counts it. The other one is printed, too.
 """
 
 from __future__ import annotations
@@ -176,7 +178,7 @@ class Outcome:
     def broken(self) -> list[str]:
         """Returns which bounds are broken."""
         bounds = {
-            f"p99 is {self.ratio:.1f} times the quiet one": self.ratio < TIMES_MAX,
+            f"p99 is {self.free_ratio:.1f} times the quiet one": self.free_ratio < TIMES_MAX,
             f"{self.beside.refused_count} refused": self.beside.refused_count == 0,
             f"{self.lost_count} lost": self.lost_count == 0,
             f"memory is {self.after_mb:.0f} MB after a minute": self.has_returned,
