@@ -23,6 +23,7 @@ from tests.simulation.mistake_plans import (
     WRITE_ERRORS,
 )
 from tests.simulation.mutation import Mutation
+from tests.simulation.planted_marks import MARK_MUTATIONS
 from tests.simulation.planted_reads import READ_MUTATIONS
 from tests.simulation.planted_rules import RULES_MUTATIONS
 from tests.simulation.scripts import (
@@ -573,4 +574,5 @@ MUTATIONS = (
     ),
     *READ_MUTATIONS,
     *RULES_MUTATIONS,
+    *MARK_MUTATIONS,
 )

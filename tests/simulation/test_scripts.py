@@ -16,6 +16,7 @@ from tests.simulation.scripts import (
     elections,
     expiry,
     formats,
+    marks,
     new_group,
     pushes,
     reads,
@@ -52,6 +53,7 @@ SCRIPTS = [
         expiry,
         reads,
         rules,
+        marks,
     )
     for script in scripts_of(module)
 ]
