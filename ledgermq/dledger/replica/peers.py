@@ -13,7 +13,9 @@ names.
 At each heart beat the link is looked at: what was asked on it must have brought something. HELLO
 asks, each heart beat a PING in the binary dialect, and DLedger's requests in the other one. A link
 that is silent for a few heart beats is ended and made anew at once, as TCP would wait for the
-network for as long again as it was gone (see LinkWatch).
+network for as long again as it was gone (see LinkWatch). A peer that is not reached for ten seconds
+is told in the log, and when it is reached again: one that reaches this member all the same is seen
+by nobody else.
 
 After a loss Twisted's ClientService connects again, waiting a little longer each time until a HELLO
 was answered. What is sent while a connection is not ready, or while too much waits for its socket,
@@ -76,6 +78,8 @@ _SUCCESS: Final = 0
 _NOT_KNOWN: Final = frozenset({1, 3})
 # The silence of a connection ends the wait for HELLO's answer long before this.
 _HELLO_TIMEOUT_MS: Final = 60_000
+# Without a way to a peer: much longer than a start or a change of the program takes.
+_UNREACHED_MS: Final = 10_000
 _LIMITS: Final = ConnectionLimits(first_frame_timeout_s=0, tcp_times=MEMBER_TIMES)
 
 _log = Logger()
@@ -166,9 +170,11 @@ class Peer:
         self._java_looks_max = -(-config.request_timeout_ms // timing.heart_beat_ms) + 1
         self._watch = LinkWatch(self._looks_max)
         self._beat_call: Any = None
+        # Heart beats without a way to the peer.
+        self._unreached_looks = 0
         # Connections and attempts in a row that brought no answer to HELLO.
         self._fruitless_count = 0
-        address = config.addresses()[peer_id]
+        self._address = address = config.addresses()[peer_id]
         self._client = CommandClient(
             reactor,
             address.host,
@@ -229,6 +235,8 @@ class Peer:
     def _beat(self) -> None:
         """Looks at the link, and asks for the next sign of life."""
         self._beat_call = self._reactor.callLater(self._beat_s, self._beat)
+        if self.dialect is PeerDialect.UNKNOWN and not self._logged_refusal:
+            self._note_unreached()
         connection = self._connection
         if connection is None:
             return
@@ -243,6 +251,23 @@ class Peer:
         elif self.dialect is PeerDialect.LEDGERMQ:
             connection.send_frame(PING_FRAME)
             self._watch.asked()
+
+    @property
+    def _unreached_looks_max(self) -> int:
+        """After so many heart beats it is told that there is no way."""
+        return -(-_UNREACHED_MS // self._config.timing.heart_beat_ms)
+
+    def _note_unreached(self) -> None:
+        """One heart beat more without a way to the peer, and without a reason that was told."""
+        self._unreached_looks += 1
+        if self._unreached_looks == self._unreached_looks_max:
+            _log.warn(
+                "{self_id}: no way to {peer_id} at {host}:{port} for some seconds; it is tried on",
+                self_id=self._config.self_id,
+                peer_id=self.peer_id,
+                host=self._address.host,
+                port=self._address.port,
+            )
 
     def _greet(self, connection: CommandProtocol) -> None:
         admission = self._admission
@@ -363,6 +388,10 @@ class Peer:
             self._events.refusals.forget(self.peer_id, connection.peer_host)
         self.dialect = dialect
         self._logged_refusal = ""
+        if self._unreached_looks >= self._unreached_looks_max:
+            reached = "{self_id}: {peer_id} is reached again"
+            _log.info(reached, self_id=self._config.self_id, peer_id=self.peer_id)
+        self._unreached_looks = 0
         self._fruitless_count = 0
         self._events.dialect_found(self.peer_id, dialect)
 

@@ -498,3 +498,16 @@ def test_an_answer_that_makes_no_sense_ends_the_connection() -> None:
     rig.receive(rig.connect().response(0, body=b'{"reads":0}'))
     assert rig.told == [] and not rig.peer.is_open
     assert rig.transport.disconnecting or rig.transport.disconnected
+
+
+def test_a_peer_that_is_not_reached_is_told_once_and_again_when_it_is(log_lines: list[str]) -> None:
+    rig = Rig()
+    rig.pass_beats(19)
+    assert not log_lines
+    rig.pass_beats(30)
+    (line,) = log_lines
+    assert "no way to {peer_id} at {host}:{port}" in line
+    rig.greeted(1)
+    assert "{peer_id} is reached again" in log_lines[-1] and len(log_lines) == 2
+    rig.pass_beats(2)
+    assert len(log_lines) == 2
