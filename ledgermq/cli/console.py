@@ -22,6 +22,7 @@ from ledgermq.cli.failure import fail
 from ledgermq.cli.private_files import use_private_files
 from ledgermq.client import ClientError
 from ledgermq.console.call import Terms
+from ledgermq.protocol.tls.engine import TlsError
 
 _DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 _DEFAULT_NAME_SERVERS: Final = "127.0.0.1:9876"
@@ -38,15 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="name servers of clusters; again for others; default: NAMESRV_ADDR of the"
         f" environment, or else {_DEFAULT_NAME_SERVERS}",
     )
-    parser.add_argument(
-        "--listen",
-        default=_DEFAULT_LISTEN,
-        metavar="ADDR:PORT",
-        help="where the console is; port 0 takes any; default: %(default)s",
-    )
-    parser.add_argument(
-        "--next-port", action="store_true", help="if the port is taken, the next one that is free"
-    )
+    _add_port(parser)
     parser.add_argument("--read-only", action="store_true", help="nobody changes anything")
     parser.add_argument(
         "--reader",
@@ -100,6 +93,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     security.add_arguments(parser)
 
 
+def _add_port(parser: argparse.ArgumentParser) -> None:
+    """Where browsers come to, and how."""
+    parser.add_argument(
+        "--listen",
+        default=_DEFAULT_LISTEN,
+        metavar="ADDR:PORT",
+        help="where the console is; port 0 takes any; default: %(default)s",
+    )
+    parser.add_argument(
+        "--listen-tls",
+        metavar="FILE",
+        default="",
+        help="browsers come by https alone: a tls.properties with tls.server.certPath and keyPath",
+    )
+    parser.add_argument(
+        "--next-port", action="store_true", help="if the port is taken, the next one that is free"
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Serves until a signal; returns the exit code."""
     try:
@@ -121,6 +133,7 @@ def run(options: argparse.Namespace) -> int:
         name_servers=options.namesrvAddr or [os.environ.get("NAMESRV_ADDR", _DEFAULT_NAME_SERVERS)],
         host=host,
         port=port,
+        tls_file=options.listen_tls,
         client=client,
         must_sign_in=not (_is_loopback(host) or options.insecure),
         read_only=options.read_only,
@@ -137,17 +150,20 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace, config: Any, program: Any, server: Any) -> int:
     def listening(host: str, port: int) -> None:
-        if not (_is_loopback(host) or options.behind_proxy):
-            warning = "secrets cross the network unencrypted: use a proxy with TLS (--behind-proxy)"
+        if not (_is_loopback(host) or options.behind_proxy or options.listen_tls):
+            warning = (
+                "secrets cross the network unencrypted: give a certificate (--listen-tls), or use a"
+                " proxy with TLS (--behind-proxy)"
+            )
             print(f"ledgermq: {warning}", file=sys.stderr, flush=True)
         shown = f"[{host}]" if ":" in host else host
-        url = f"http://{shown}:{port}/"
+        url = f"{'https' if options.listen_tls else 'http'}://{shown}:{port}/"
         event: dict[str, object] = {"role": "CONSOLE", "serving": True, "url": url}
         program.print_line(f"console at {url}", event, options.json)
 
     try:
         service = server.ConsoleServer(config, program.reactor, listening)
-    except (ClientError, OSError) as error:
+    except (ClientError, TlsError, OSError) as error:
         return fail(str(error))
     program.start_log()
     return int(

@@ -1,8 +1,9 @@
 """``ledgermq health [--live | --ready | --started | --quorum-safe] [-c FILE | --port PORT]``: one
 question about a broker's health, for containers and scripts.
 
-Asks the broker's HTTP port. Exit codes: 0 well, 1 not well or no answer (the reason is on stderr),
-2 wrong usage. With --wait it asks again each second until it is well or the time is over.
+Asks the broker's HTTP port, by TLS where its file names a certificate (httpTlsFile) or --tls-config
+says how. Exit codes: 0 well, 1 not well or no answer (the reason is on stderr), 2 wrong usage. With
+--wait it asks again each second until it is well or the time is over.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import ssl
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.cli.failure import fail
+from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, read_tls_file
 from ledgermq.state.errors import ConfigError
 
 _AGAIN_S: Final = 1.0
@@ -36,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("-c", "--config", type=Path, metavar="FILE", help="its httpPort is asked")
     place.add_argument("--port", type=int, metavar="PORT", help="its httpPort")
+    parser.add_argument(
+        "--tls-config",
+        type=Path,
+        metavar="FILE",
+        help="ask by TLS, as this tls.properties says; default: that of httpTlsFile, with -c",
+    )
     parser.add_argument("--host", default=None, help="its address; 127.0.0.1, or as in the file")
     parser.add_argument("--timeout", type=float, default=5.0, metavar="S", help="for one answer")
     parser.add_argument("--wait", type=float, default=0.0, metavar="S", help="ask for so long")
@@ -46,13 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Asks, and returns the exit code."""
     try:
-        host, port = _place(options)
-    except (ConfigError, OSError, ValueError) as error:
+        place = _place(options)
+    except (ConfigError, TlsSettingsError, OSError, ValueError) as error:
         return fail(str(error))
     path = f"/{options.question}?verbose={'yes' if options.verbose else 'no'}"
     end = time.monotonic() + options.wait
     while True:
-        status, text = _ask(host, port, path, options.timeout)
+        status, text = _ask(place, path, options.timeout)
         if status == 200 or time.monotonic() >= end:
             break
         time.sleep(_AGAIN_S)
@@ -66,27 +75,65 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _place(options: argparse.Namespace) -> tuple[str, int]:
+class _Place(NamedTuple):
+    """Where to ask."""
+
+    host: str
+    port: int
+    # None: in plain.
+    tls: ssl.SSLContext | None
+
+
+def _place(options: argparse.Namespace) -> _Place:
     """
     Raises:
         ConfigError: the file has no port, or cannot be a broker's.
+        TlsSettingsError: a file of TLS cannot be used.
         ValueError: no port.
     """
+    told = options.tls_config
     if options.config is None:
         if not 0 < options.port < 65_536:
             raise ValueError(f"--port {options.port}: allowed is 1 to 65535")
-        return options.host or "127.0.0.1", options.port
+        tls = None if told is None else load_client_tls(str(told))
+        return _Place(options.host or "127.0.0.1", options.port, tls)
     config = load_broker_config(options.config)
     if not config.http_port:
         raise ConfigError("httpPort", "0", "a port, so that health can be asked for")
     bound = config.http_bind_host
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound, bound)
-    return options.host or loopback, config.http_port
+    tls = None
+    if told is not None or config.http_tls_file:
+        tls = _own_tls(config.http_tls_file) if told is None else load_client_tls(str(told))
+    return _Place(options.host or loopback, config.http_port, tls)
 
 
-def _ask(host: str, port: int, path: str, timeout_s: float) -> tuple[int, str]:
+def _own_tls(path: str) -> ssl.SSLContext:
+    """Trusts whom the file trusts, or else the broker's own certificate, which is at hand.
+
+    Raises:
+        TlsSettingsError: the file cannot be used.
+    """
+    settings = read_tls_file(path)
+    if settings.get("tls.client.trustCertPath"):
+        return load_client_tls(path)
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    own = settings.get("tls.server.certPath", "")
+    if not own:
+        raise TlsSettingsError(f"{path}: tls.server.certPath is missing")
+    context.load_verify_locations(Path(own).expanduser())
+    return context
+
+
+def _ask(place: _Place, path: str, timeout_s: float) -> tuple[int, str]:
     """Returns the status, 0 where there was no answer, and what was said."""
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    host, port, tls = place
+    if tls is None:
+        connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    else:
+        connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
         connection.request("GET", path, headers={"Host": f"127.0.0.1:{port}"})
         reply = connection.getresponse()

@@ -28,6 +28,8 @@ from ledgermq.http.replies import Reply
 from ledgermq.http.requests import Request
 from ledgermq.http.routes import Routes
 from ledgermq.http.static_files import StaticFiles
+from ledgermq.protocol.tls.files import TlsFiles
+from ledgermq.protocol.transport import LOOK_INTERVAL_MS, CertificateWatch
 
 STATIC: Final = Path(__file__).with_name("static")
 # The script of the page, with all that it imports in it.
@@ -48,6 +50,8 @@ class ConsoleConfig:
     name_servers: list[str]
     host: str
     port: int
+    # A tls.properties with the certificate of this port; empty: no TLS.
+    tls_file: str
     # TLS, and the credentials of the console's own looks.
     client: ClientConfig
     # Nothing is shown without an account.
@@ -93,6 +97,7 @@ class ConsoleServer:
 
         Raises:
             ConfigError: an address is wrong.
+            TlsSettingsError: the certificate cannot be used.
             OSError: the audit file cannot be used.
         """
         self._config, self._reactor, self._on_listening = config, reactor, on_listening
@@ -114,6 +119,8 @@ class ConsoleServer:
             files = StaticFiles(STATIC, PAGE_SCRIPT)
             routes.add("GET", "/", lambda request: files.find("index.html", request))
             routes.add("GET", "/{path*}", files.fresh)
+        self._tls = TlsFiles(config.tls_file, "enforcing" if config.tls_file else "")
+        self._watch = CertificateWatch(self._tls)
         kind = BehindProxy if config.behind_proxy else Application
         application = kind(routes, [HostGuard(config.host_names)])
         self._port = HttpPort(
@@ -123,8 +130,10 @@ class ConsoleServer:
             port=config.port,
             limits=Limits(body_bytes_max=_BODY_BYTES_MAX, unsent_bytes_max=_UNSENT_BYTES_MAX),
             run=run_in_loop,
+            tls=self._tls.server,
         )
-        self._looking: asyncio.Task[None] | None = None
+        # What is done from time to time.
+        self._loops: list[asyncio.Task[None]] = []
 
     def start(self) -> "Deferred[None]":
         """Listens.
@@ -152,7 +161,10 @@ class ConsoleServer:
 
     def _begin(self, started: "Deferred[None]") -> None:
         loop = asyncio.get_running_loop()
-        self._looking = loop.create_task(keep_going("looking for clusters", self._look))
+        self._loops.append(loop.create_task(keep_going("looking for clusters", self._look)))
+        if self._tls.is_in_use:
+            watching = keep_going("looking at certificates", self._look_at_certificates)
+            self._loops.append(loop.create_task(watching))
         started.callback(None)
 
     async def _look(self) -> None:
@@ -161,13 +173,17 @@ class ConsoleServer:
             await self._sessions.open_session().identity.look_at_all()
         await asyncio.sleep(_LOOK_S)
 
+    async def _look_at_certificates(self) -> None:
+        await asyncio.sleep(LOOK_INTERVAL_MS / 1000)
+        self._watch.look()
+
     def stop(self) -> "Deferred[Any]":
         """Ends all."""
         return Deferred.fromFuture(asyncio.ensure_future(self._stop()))
 
     async def _stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        for loop in self._loops:
+            loop.cancel()
         self._streams.close()
         self._desk.changes.stop_all()
         self._desk.searches.stop_all()

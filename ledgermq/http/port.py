@@ -192,6 +192,11 @@ class _Connection(http.HTTPChannel):
         self._share = Share(port.shares)
         # What stands in the line for a part of a turn; a connection has one request at a time.
         self._next: Callable[[], None] | None = None
+        # The client does not read what was answered: the next request waits until it does, though
+        # not for ever.
+        self._is_full = False
+        self._unread: Callable[[], None] | None = None
+        self._stalled: Any = None
         # Rings when a request has not arrived in time; runs from its first byte to its last.
         self._arrival: Any = None
         self.is_lost = False
@@ -232,11 +237,39 @@ class _Connection(http.HTTPChannel):
         served between two of a turn.
         """
         reactor = self.port.reactor
-        if self._turn is None and self._share.begin(reactor.seconds()):
+        if self._is_full:
+            self._unread = function
+            self._stalled = self.callLater(self.port.limits.stall_s, self._too_slow_to_read)
+        elif self._turn is None and self._share.begin(reactor.seconds()):
             self._call(function)
         else:
             self._next = function
             self.port.shares.wait(self, self._share)
+
+    def pauseProducing(self) -> None:
+        """What was written has not gone."""
+        self._is_full = True
+        super().pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """It has gone."""
+        self._is_full = False
+        super().resumeProducing()
+        function = self._no_longer_stalled()
+        if function is not None and not self.is_lost:
+            self.begin(function)
+
+    def _no_longer_stalled(self) -> Callable[[], None] | None:
+        """Returns the request that waited for the client to read."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        function, self._unread = self._unread, None
+        return function
+
+    def _too_slow_to_read(self) -> None:
+        self._stalled = None
+        self.abort()
 
     def go_on(self) -> None:
         """Its turn has come, in the line."""
@@ -303,6 +336,7 @@ class _Connection(http.HTTPChannel):
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
         self._arrived()
+        self._no_longer_stalled()
         self.is_lost = True
         if self._turn is not None:
             self._turn.cancel()

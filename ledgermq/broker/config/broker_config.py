@@ -192,6 +192,7 @@ class BrokerConfig:
     http_port: int
     http_bind_host: str
     http_token_file: str
+    http_tls_file: str
     is_http_insecure: bool
     http_host_names: tuple[str, ...]
     metric_labels: str

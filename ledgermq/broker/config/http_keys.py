@@ -48,6 +48,13 @@ HTTP_KEYS: Final = (
         "File with a token, readable by its owner only: whoever reads metrics names it"
         " (Authorization: Bearer); health needs none.",
     ),
+    text_key(
+        "httpTlsFile",
+        "http_tls_file",
+        "",
+        "Certificate of httpPort, as tls.config.file names that for clients; nobody is answered in"
+        " plain then. Empty: no TLS.",
+    ),
     switch(
         "httpInsecure",
         "is_http_insecure",

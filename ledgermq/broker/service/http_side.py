@@ -35,6 +35,8 @@ from ledgermq.http.replies import Reply, RequestError
 from ledgermq.http.requests import Request
 from ledgermq.http.routes import Routes
 from ledgermq.protocol.private_file import PrivateFileError, read_private_file
+from ledgermq.protocol.tls.files import TlsFiles
+from ledgermq.protocol.transport import LOOK_INTERVAL_MS, CertificateWatch
 from ledgermq.state.errors import ConfigError
 
 _LOOK_MS: Final = 1000
@@ -62,11 +64,13 @@ class HttpSide:
 
         Raises:
             ConfigError: the token cannot be used.
+            TlsSettingsError: the certificate cannot be used.
         """
         config = ground.config
         self._ground, self._serving, self._step = ground, serving, step
         self._watch = HealthWatch(ground.storage.keeper)
         self._token = find_token(config)
+        self._tls = TlsFiles(config.http_tls_file, "enforcing" if config.http_tls_file else "")
         # Pages of metrics that are being written.
         self._page_count = 0
         routes = Routes()
@@ -82,6 +86,7 @@ class HttpSide:
             host=config.http_bind_host,
             port=config.http_port,
             limits=_LIMITS,
+            tls=self._tls.server,
         )
 
     def start(self) -> None:
@@ -99,6 +104,8 @@ class HttpSide:
     def watch(self) -> None:
         """Begins to look at what only shows over time; the schedule ends it."""
         self._ground.schedule.every(_LOOK_MS, self._look)
+        if self._tls.is_in_use:
+            self._ground.schedule.every(LOOK_INTERVAL_MS, CertificateWatch(self._tls).look)
         self._pulse.start()
 
     def stop(self) -> "Deferred[Any]":

@@ -142,6 +142,11 @@ class TlsLink(Protocol):
         """Names in the peer's verified certificate; empty without one."""
         return self._engine.certificate_names() if self._engine is not None else ()
 
+    @property
+    def disconnecting(self) -> bool:
+        """True when the connection is about to be closed: a protocol of lines reads no more."""
+        return bool(getattr(self._link, "disconnecting", False))
+
     def set_tcp_times(self, times: TcpTimes) -> None:
         """Gives the socket its times, where there is one."""
         if isinstance(self._link, Connection):

@@ -53,6 +53,7 @@ class PortTests(TestCase):
         routes.add("GET", "/later", self.later)
         routes.add("GET", "/held", self.hold)
         routes.add("GET", "/costly", self.cost)
+        routes.add("GET", "/large", self.large)
         routes.add("GET", "/parts", lambda request: Reply(body=self.parts()))
         routes.add("GET", "/fault", self.fault)
         routes.add("GET", "/events", lambda request: self.hub.stream({"news"}))
@@ -83,6 +84,10 @@ class PortTests(TestCase):
         while time.thread_time() < end_s:
             pass
         return text_reply("costly")
+
+    def large(self, request: Request) -> Reply:
+        self.asked_count += 1
+        return Reply(body=_PART, content_type="text/plain")
 
     def hold(self, request: Request) -> Awaitable[Reply]:
         self.asked_count += 1
@@ -332,6 +337,30 @@ class PortTests(TestCase):
         while self.port.connection_count:
             await turn()
         self.assertLess(self.made, 40)
+
+    async def test_pages_are_made_as_fast_as_they_are_read(self) -> None:
+        """A client that asked in a pipeline and read nothing had all replies kept for it."""
+        browser = await self.connected()
+        browser.transport.pauseProducing()
+        browser.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        for _ in range(300):
+            await turn()
+        # What the kernels of both ends keep, and one page more.
+        self.assertLess(self.asked_count, 30)
+        browser.transport.resumeProducing()
+        while self.asked_count < 100:
+            await turn()
+
+    async def test_pages_that_nobody_reads_cost_the_connection(self) -> None:
+        self.port = self.opened(Limits(stall_s=0.1))
+        browser = await self.connected()
+        browser.transport.pauseProducing()
+        browser.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        while not self.asked_count:
+            await turn()
+        while self.port.connection_count:
+            await turn()
+        self.assertLess(self.asked_count, 30)
 
     # Streams.
 
