@@ -1,15 +1,19 @@
 """Hooks: what wants to know of every send and every delivery of a client, such as OpenTelemetry.
 
 Hooks may change what is sent and stand around a call; metrics are told afterwards, how many and how
-long. They are called on the event loop, so they must be quick, and they must not raise.
+long. They are called on the event loop, so they must be quick, and they must not raise: what
+metrics raise, or hooks behind a listener, is told once in the log and changes nothing.
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
+
+_log = logging.getLogger("ledgermq.client")
 
 
 class Sending(Protocol):
@@ -54,6 +58,38 @@ class Metrics(Protocol):
         The time is that of the call, for each message of a batch. The outcome is "done", "retry",
         "bury", or "error" when the listener raised.
         """
+
+
+class GuardedMetrics:
+    """Metrics whose failures are told once: what they are told of has happened."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._has_failed = False
+
+    def sent(self, topic: str, group: str, count: int, seconds: float, error: str, /) -> None:
+        """Tells of a send."""
+        try:
+            self._metrics.sent(topic, group, count, seconds, error)
+        except Exception:
+            self._tell(group)
+
+    def consumed(self, topic: str, group: str, seconds: float, outcome: str, /) -> None:
+        """Tells of a delivery."""
+        try:
+            self._metrics.consumed(topic, group, seconds, outcome)
+        except Exception:
+            self._tell(group)
+
+    def _tell(self, group: str) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            _log.warning("metrics of %s failed; this is told once", group, exc_info=True)
+
+
+def guarded(metrics: Metrics | None) -> Metrics | None:
+    """Returns metrics that do not raise."""
+    return None if metrics is None else GuardedMetrics(metrics)
 
 
 def measure(

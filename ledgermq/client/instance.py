@@ -130,6 +130,15 @@ class ClientInstance:
         if not is_open:
             raise ClosedError(f"this {what} is not open; use it in an async with block")
 
+    def check_new(self, participant: Participant) -> None:
+        """Checks that a producer or consumer was not closed before.
+
+        Raises:
+            ClosedError: it was: each is opened once.
+        """
+        if participant.has_quit:
+            raise ClosedError("this producer or consumer was closed; make a new one")
+
     def start(self) -> None:
         """Begins to keep routes and heartbeats fresh; needs a running loop.
 
@@ -158,6 +167,7 @@ class ClientInstance:
             ConfigError: a consumer of its group is there already.
         """
         if self.is_shared:
+            self.check_new(participant)
             self.check_open(bool(self._tending) and not self.connections.is_closed, "client")
             group = participant.consumer_group
             if group is not None and any(p.consumer_group == group for p in self._participants):
@@ -179,6 +189,7 @@ class ClientInstance:
 
     async def quit(self, participant: Participant) -> None:
         """Tells brokers that a producer or consumer goes; a shared one stays open without it."""
+        participant.has_quit = True
         if not self.is_shared:
             await self.close(participant)
             return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ledgermq.client.errors import ClientError
 from ledgermq.client.failed_tries import FailedTries, described
-from ledgermq.client.hooks import Hooks, Metrics
+from ledgermq.client.hooks import Hooks, Metrics, guarded
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.outcome import DONE, Kind, Outcome, failed
 from ledgermq.client.tracing import Tracer
@@ -60,8 +60,9 @@ class Listening:
         self._function = function
         self._tracer = tracer
         self._hooks = hooks
+        self._has_told_of_hooks = False
         self._tries = tries
-        self._metrics = metrics
+        self._metrics = guarded(metrics)
         self._is_batch = batch_max is not None
         # Nobody follows single calls.
         self._is_lean = not self._is_batch and tracer is None and hooks is None and metrics is None
@@ -124,10 +125,22 @@ class Listening:
         return outcome
 
     async def _call_in_hooks(self, hooks: Hooks, messages: Sequence[ReceivedMessage]) -> object:
-        with contextlib.ExitStack() as stack:
-            for message in messages:
-                stack.enter_context(hooks.consume(message, self._group))
-            return await self._function.call(messages if self._is_batch else messages[0])
+        returned: object = None
+        has_returned = False
+        try:
+            with contextlib.ExitStack() as stack:
+                for message in messages:
+                    stack.enter_context(hooks.consume(message, self._group))
+                returned = await self._function.call(messages if self._is_batch else messages[0])
+                has_returned = True
+        except Exception:
+            if not has_returned:
+                raise
+            # The listener has done its work; another call would do it twice.
+            if not self._has_told_of_hooks:
+                self._has_told_of_hooks = True
+                _log.warning("hooks of %s failed; this is told once", self._group, exc_info=True)
+        return returned
 
     def _told(self, messages: Sequence[ReceivedMessage]) -> str:
         """Returns which messages failed: the first in full, and what comes next."""

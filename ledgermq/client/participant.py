@@ -42,6 +42,8 @@ class Participant:
     stays_connected: bool = False
     # Queues of a topic that its sends create; None for who sends nothing.
     default_queue_nums: int | None = None
+    # Set for good when it quits.
+    has_quit: bool = False
 
 
 class _HeartbeatAnswers:

@@ -328,6 +328,7 @@ class PushConsumer(Closing):
             ClientError: no name server answers, or a broker refuses the SQL condition; a topic that
                 is not there yet may come later.
         """
+        self._instance.check_new(self._participant)
         if self._search is not None and await self._search.look():
             self._subscriptions = self._subscribe(self.start)
         await self._find_routes()

@@ -7,6 +7,7 @@ from ledgermq.client.checks import check_group
 from ledgermq.client.closing import Closing
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.connection import Answer
+from ledgermq.client.hooks import guarded
 from ledgermq.client.instance import ClientInstance, instance_of
 from ledgermq.client.namespaces import with_namespace
 from ledgermq.client.participant import Participant
@@ -34,7 +35,7 @@ class Sending(Closing):
         self.config = config or ProducerConfig()
         self._serializer = serializer
         self._hooks = self.config.client.hooks
-        self._metrics = self.config.client.metrics
+        self._metrics = guarded(self.config.client.metrics)
         self._wire_group = with_namespace(self.config.client.namespace, group)
         check_group(self._wire_group)
         self._instance = instance_of(name_servers, self.config.client)

@@ -1,5 +1,8 @@
 """How many sends and deliveries there are, and how long they take, for hooks and meters."""
 
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +21,8 @@ from ledgermq.client import (
     SendError,
     retry,
 )
-from ledgermq.client.hooks import Metrics
+from ledgermq.client.config import Mode
+from ledgermq.client.hooks import Metrics, Sending
 from ledgermq.client.otel import OpenTelemetryMetrics
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -91,6 +95,78 @@ def test_each_send_and_each_delivery_is_told_with_its_outcome(linger_s: float) -
     )
     # With all that a send waited for.
     assert all(seconds >= linger_s for seconds in noted.seconds[:4])
+
+
+class Broken(Noted):
+    """Raises whatever it is told."""
+
+    def sent(self, *told: Any) -> None:
+        raise ValueError("sent")
+
+    def consumed(self, *told: Any) -> None:
+        raise ValueError("consumed")
+
+
+class BrokenBehind:
+    """Hooks that raise when a listener has returned."""
+
+    def send(self, messages: Sequence[Message], group: str, /) -> Sending:
+        raise AssertionError("nothing is sent")
+
+    @contextlib.contextmanager
+    def consume(self, message: ReceivedMessage, group: str, /) -> Iterator[None]:
+        yield
+        raise ValueError("behind")
+
+    def receive(self, messages: Sequence[ReceivedMessage], group: str, /) -> None:
+        """Nobody polls."""
+
+
+@pytest.mark.parametrize(
+    "broken", [ClientConfig(metrics=Broken()), ClientConfig(hooks=BrokenBehind())]
+)
+@pytest.mark.parametrize("mode", ["concurrent", "orderly"])
+def test_what_raises_behind_a_listener_is_told_once_and_each_message_is_done(
+    broken: ClientConfig, mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The listener was called again and again for a message that it had done."""
+    heard: list[bytes] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        heard.append(message.body)
+
+    async def scenario(net: Net) -> None:
+        net.cluster(NAMES, BROKER)
+        async with Producer(NAMES, "p") as producer:
+            for number in range(3):
+                await producer.send(Message("T", b"%d" % number))
+        config = ConsumerConfig(client=broken)
+        async with PushConsumer(
+            NAMES, "g", "T", listen, start="first", mode=mode, config=config
+        ) as consumer:
+            await true(lambda: len(heard) >= 3 and not consumer.pending_count)
+            await asyncio.sleep(600)
+
+    run(scenario)
+    assert sorted(heard) == [b"0", b"1", b"2"]
+    told = [line for line in caplog.messages if "failed" in line]
+    assert len(told) == 1 and told[0].endswith("of g failed; this is told once")
+
+
+def test_metrics_that_raise_do_not_disturb_a_send(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(net: Net) -> None:
+        net.cluster(NAMES, BROKER)
+        complaints: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
+        config = ProducerConfig(client=ClientConfig(metrics=Broken()))
+        async with Producer(NAMES, "p", config=config) as producer:
+            for _ in range(3):
+                await producer.send(Message("T", b"x"))
+        assert complaints == []
+
+    run(scenario)
+    assert caplog.messages == ["metrics of p failed; this is told once"]
 
 
 def test_meters_have_the_names_of_the_conventions() -> None:

@@ -1,6 +1,7 @@
 """Producers and consumers of one Client: one connection, one id, one heartbeat, and their ends."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -126,6 +127,32 @@ def test_second_consumer_of_a_group_is_refused_while_the_first_is_open() -> None
                     await client.push_consumer("g", "T", nothing).__aenter__()
             async with client.push_consumer("g", "T", nothing) as again:
                 await true(lambda: len(again.queues()) == 4)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda client: client.producer("p"),
+        lambda client: client.push_consumer("g", "T", nothing),
+        lambda client: client.push_consumer("g", "T"),
+        lambda client: client.lite_pull_consumer("g"),
+        lambda client: client.pull_consumer("g"),
+    ],
+)
+def test_what_was_closed_is_not_opened_again(make: Callable[[Client], Any]) -> None:
+    async def scenario(net: Net) -> None:
+        net.cluster(NAMES, BROKER)
+        async with Client(NAMES) as client:
+            made = make(client)
+            async with made:
+                await asyncio.sleep(1)
+            with pytest.raises(ClosedError, match="was closed; make a new one"):
+                await made.__aenter__()
+            await made.close()
+            async with make(client):
+                await asyncio.sleep(1)
 
     run(scenario)
 
