@@ -1,8 +1,9 @@
 """``ledgermq consume``: prints, stores or sums up the messages of a topic as a member of a group.
 
 Ends by Ctrl-C, after ``--count`` messages, or when nothing came for ``--until-idle`` seconds; what
-was consumed is committed then. The checksum does not depend on the order, so that the sums of
-several consumers can be added: SHA-256 of each body as a number, added up modulo 2^256.
+was consumed is committed then. When nothing came because there is no such topic, the exit code is
+1. The checksum does not depend on the order, so that the sums of several consumers can be added:
+SHA-256 of each body as a number, added up modulo 2^256.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import BinaryIO, Final
 from ledgermq.cli import security
 from ledgermq.cli.bodies import fields_of, shown
 from ledgermq.cli.cluster_command import positive
-from ledgermq.cli.failure import failed
+from ledgermq.cli.failure import fail, failed
 from ledgermq.cli.moments import local_time
 from ledgermq.cli.progress import Progress
+from ledgermq.cli.remote import AdminError, RefusedError, Remote
 from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import add_name_servers
 from ledgermq.client import (
@@ -32,6 +34,7 @@ from ledgermq.client import (
     PushConsumer,
     ReceivedMessage,
 )
+from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.errors import RemoteProtocolError
 
 _MODULUS: Final = 1 << 256
@@ -161,7 +164,23 @@ async def _consume(
         watcher.cancel()
     progress.clear()
     _tell(options, progress, checksum)
+    if options.until_idle and not progress.count and options.count != 0 and _is_unknown(options):
+        text = f"no name server knows the topic {options.topic!r}"
+        return fail(text, as_json=options.json)
     return 0 if options.count is None or progress.count >= options.count else 1
+
+
+def _is_unknown(options: argparse.Namespace) -> bool:
+    """True when the name servers say that there is no such topic."""
+    with Remote(options.namesrvAddr, security=read_security(options)) as remote:
+        try:
+            remote.route(options.topic)
+        except RefusedError as error:
+            return error.code == ResponseCode.TOPIC_NOT_EXIST
+        except AdminError:
+            # Whether it is there nobody can say now.
+            return False
+    return False
 
 
 async def _show_queues(consumer: PushConsumer) -> None:

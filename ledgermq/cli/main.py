@@ -8,12 +8,14 @@ the table offers ``add_arguments(parser)`` and ``run(options) -> int``.
 from __future__ import annotations
 
 import argparse
+import difflib
 import gc
 import importlib
 import inspect
 import sys
+from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledgermq import __version__
 
@@ -66,6 +68,23 @@ COMMANDS: Final = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Guesses what was meant by a command that is not there."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            guess = guessed(value, action.choices)
+            hint = guess or f"`{self.prog} --help` lists what there is"
+            self.error(f"no command {value!r:.80}; {hint}")
+        super()._check_value(action, value)
+
+
+def guessed(word: str, known: Iterable[str]) -> str:
+    """Returns what may have been meant, as a question; empty when nothing is near."""
+    near = difflib.get_close_matches(word, list(dict.fromkeys(known)), n=3)
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
 class _CommandList(argparse.HelpFormatter):
     """Lists commands in one column: argparse forgets how far subcommands are set in."""
 
@@ -78,7 +97,7 @@ class _CommandList(argparse.HelpFormatter):
 
 def build_parser(chosen: str | None) -> argparse.ArgumentParser:
     """Returns the parser; only the chosen command's own arguments are filled in."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="ledgermq",
         description="A RocketMQ-compatible message broker on a replicated ledger.",
         formatter_class=_CommandList,
@@ -126,6 +145,52 @@ def _described(docstring: str) -> str:
     return text.replace("``", "").replace("`", "")
 
 
+def _refuse_early_flag(
+    parser: argparse.ArgumentParser, words: list[str], chosen: str | None
+) -> None:
+    """Ends with wrong usage when a flag of a command stands before the command."""
+    own = ("-h", "--help", "--version")
+    if words and words[0].startswith("-") and not any(flag.startswith(words[0]) for flag in own):
+        name = chosen if chosen in COMMANDS else "COMMAND"
+        parser.error(
+            f"{words[0]:.80} stands before the command; flags come after it:"
+            f" ledgermq {name} {words[0]:.80}"
+        )
+
+
+def _refuse_unknown_flag(parser: argparse.ArgumentParser, chosen: str, words: list[str]) -> None:
+    """Ends with wrong usage when a long flag is nobody's.
+
+    The parser would first tell of a flag that is missing, which is often the one that was mistyped.
+    """
+    command = next(one for name, one in _commands_of(parser) if name == chosen)
+    below = dict(_commands_of(command))
+    parsers = [command, *(one for name, one in below.items() if name in words)]
+    actions = [action for one in parsers for action in one._actions]
+    is_unsure = below and len(parsers) == 1
+    if is_unsure or any(action.nargs == argparse.REMAINDER for action in actions):
+        return
+    known = [flag for action in actions for flag in action.option_strings]
+    for word in words[words.index(chosen) + 1 :]:
+        if word == "--":
+            return
+        flag = word.partition("=")[0]
+        if not flag.startswith("--") or " " in flag or any(k.startswith(flag) for k in known):
+            continue
+        hint = guessed(flag, known)
+        command.error(f"unrecognized arguments: {word:.80}{'; ' + hint if hint else ''}")
+
+
+def _commands_of(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                yield name, command
+                yield from _commands_of(command)
+
+
 def _parse(words: list[str]) -> argparse.Namespace:
     """Reads a command line; words such as key=value may stand before, between and behind options.
 
@@ -133,6 +198,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
     """
     chosen = next((word for word in words if not word.startswith("-")), None)
     parser = build_parser(chosen)
+    _refuse_early_flag(parser, words, chosen)
+    if chosen in COMMANDS:
+        _refuse_unknown_flag(parser, chosen, words)
     options, left_over = parser.parse_known_args(words)
     more = next((name for name in ("settings", "words") if hasattr(options, name)), None)
     if left_over and (more is None or any(word.startswith("-") for word in left_over)):

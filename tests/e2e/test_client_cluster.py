@@ -234,6 +234,10 @@ def test_commands_send_and_consume(
     capsys.readouterr()
     assert main(["consume", *words, "-g", "commands", "--count", "2"]) == 0
     assert capsys.readouterr().out.splitlines() == ["one", "more"]
+    # Nothing new is no failure; a topic that is not there is one.
+    assert main([*consume[:-1], "0.5"]) == 0
+    assert main(["consume", "-n", name_server, "-t", "Comands", "--until-idle", "0.5"]) == 1
+    assert "no name server knows the topic 'Comands'" in capsys.readouterr().err
 
 
 def test_bench_measures(name_server: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,37 @@ def test_wrong_usage_is_exit_code_2(
     assert "usage: ledgermq" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("snd",), "no command 'snd'; did you mean send?"),
+        (("nonsense",), "no command 'nonsense'; `ledgermq --help` lists what there is"),
+        (("admin", "topicRout"), "no command 'topicRout'; did you mean topicRoute"),
+        (("log", "verfy"), "no command 'verfy'; did you mean verify?"),
+        (("admin", "topicRout", "--topic", "T"), "did you mean topicRoute"),
+        (("send", "--topc", "x", "text"), "--topc; did you mean --topic?"),
+        (("send", "--topc=x", "text"), "--topc=x; did you mean --topic?"),
+        (("admin", "topicRoute", "--topc", "x"), "--topc; did you mean --topic"),
+        (("--json", "send"), "flags come after it: ledgermq send --json"),
+        (("-n", "h:1", "send"), "flags come after it: ledgermq COMMAND -n"),
+    ],
+)
+def test_wrong_word_is_named_with_what_may_have_been_meant(
+    words: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a mistyped flag it was told that another one is missing."""
+    assert outcome(*words) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert text in told and len(told) < 160
+
+
+def test_text_that_looks_like_a_flag_is_sent_behind_two_hyphens(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert outcome("send", "-t", "T", "-n", "nowhere", "--", "--no-flag") == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
 def test_assertions_are_needed() -> None:
     words = [sys.executable, "-O", "-m", "ledgermq.cli.main", "broker"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
