@@ -22,10 +22,16 @@ from ledgermq.cli.progress import Progress
 from ledgermq.cli.security import SecurityError, read_security
 from ledgermq.cli.settings import add_name_servers, parse_settings
 from ledgermq.client import ClientError, Message, Producer, ProducerConfig, SendResult
+from ledgermq.client.config import parse_addresses
+from ledgermq.client.errors import UnreachableError
 
 GROUP: Final = "ledgermq_send"
 # Failures that are spelled out; the rest is counted.
 _TOLD_FAILURES_MAX: Final = 5
+_TIMEOUT_S: Final = 30.0
+# Without a --timeout: when nothing is acknowledged yet, whether any name server listens is asked.
+_PATIENCE_S: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 3.0
 
 
 class InputError(Exception):
@@ -59,9 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         type=float,
-        default=30.0,
         metavar="SECONDS",
-        help="for one message; default: %(default)g",
+        help=f"for one message; default: {_TIMEOUT_S:g}, {_PATIENCE_S:g} if no name server listens",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     security.add_arguments(parser)
@@ -75,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         config = ProducerConfig(
             client=read_security(options).client_config(),
             in_flight_max=options.in_flight,
-            timeout_s=options.timeout,
+            timeout_s=_TIMEOUT_S if options.timeout is None else options.timeout,
         )
         messages = keyed_messages(options, properties)
         return asyncio.run(_send_all(options, config, messages))
@@ -146,11 +151,15 @@ class _Tally:
         self._as_json = as_json
         self.progress = progress
         self.failed = 0
+        # True when what becomes of the rest is not told.
+        self.is_over = False
         self.last: SendResult | None = None
 
     def settle(self, future: asyncio.Future[SendResult], size_bytes: int) -> None:
         """Takes the outcome of one message."""
         error = future.exception()
+        if self.is_over:
+            return
         if error is None:
             self.last = future.result()
             self.progress.add(size_bytes)
@@ -167,8 +176,61 @@ async def _send_all(
     config: ProducerConfig,
     messages: Iterator[tuple[Message, str | None]],
 ) -> int:
-    loop = asyncio.get_running_loop()
     tally = _Tally(Progress("sent", _expected(options)), as_json=options.json)
+    sending = asyncio.get_running_loop().create_task(_submit_all(options, config, messages, tally))
+    if options.timeout is None:
+        await _give_up_early(options, sending, tally)
+    await sending
+    return _told(options, tally)
+
+
+async def _give_up_early(
+    options: argparse.Namespace, sending: asyncio.Task[None], tally: _Tally
+) -> None:
+    """Ends sending after a while when nothing could be sent, and no name server listens.
+
+    Raises:
+        UnreachableError: why none could be reached.
+    """
+    await asyncio.wait([sending], timeout=_PATIENCE_S)
+    if sending.done() or tally.progress.count:
+        return
+    failure: OSError | None = None
+    addresses = parse_addresses(options.namesrvAddr)
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except OSError as error:
+            failure = error
+        else:
+            writer.close()
+            return
+    if tally.progress.count:
+        return
+    tally.is_over = True
+    sending.cancel()
+    await asyncio.wait([sending])
+    tally.progress.clear()
+    reason = "no connection in time"
+    if failure is not None and str(failure):
+        errno = failure.errno or 0
+        reason = os.strerror(errno) if errno > 0 else str(failure)
+    raise UnreachableError(
+        f"no name server listens at {options.namesrvAddr} for {_PATIENCE_S:g} s, the last: "
+        f"{reason}; nothing was acknowledged",
+        retriable=True,
+    )
+
+
+async def _submit_all(
+    options: argparse.Namespace,
+    config: ProducerConfig,
+    messages: Iterator[tuple[Message, str | None]],
+    tally: _Tally,
+) -> None:
+    loop = asyncio.get_running_loop()
     async with Producer(options.namesrvAddr, GROUP, config=config) as producer:
         begun_s = loop.time()
         for number, (message, key) in enumerate(messages):
@@ -182,6 +244,10 @@ async def _send_all(
         await producer.flush()
         # The last outcomes are settled in the next turn of the loop.
         await asyncio.sleep(0)
+
+
+def _told(options: argparse.Namespace, tally: _Tally) -> int:
+    """Tells what became of all; returns the exit code."""
     progress = tally.progress
     progress.clear()
     if options.json:

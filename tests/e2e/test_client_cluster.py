@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgermq.cli import send
 from ledgermq.cli.main import main
 from ledgermq.cli.round_trip import check_round_trip
 from ledgermq.client import (
@@ -238,6 +239,26 @@ def test_commands_send_and_consume(
     assert main([*consume[:-1], "0.5"]) == 0
     assert main(["consume", "-n", name_server, "-t", "Comands", "--until-idle", "0.5"]) == 1
     assert "no name server knows the topic 'Comands'" in capsys.readouterr().err
+
+
+def test_send_ends_early_when_no_name_server_listens(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It went on for the 30 s that a message has, and told the cause behind the number of tries."""
+    monkeypatch.setattr(send, "_PATIENCE_S", 0.5)
+    # Nobody listens at port 1.
+    assert main(["send", "-n", "127.0.0.1:1", "-t", "T", "one", "two"]) == 1
+    told = capsys.readouterr().err
+    assert "no name server listens at 127.0.0.1:1 for 0.5 s, the last: Connection refused" in told
+    assert "never retrieved" not in told and "not acknowledged after" not in told
+
+
+def test_send_does_not_end_early_when_a_name_server_listens(
+    name_server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(send, "_PATIENCE_S", 0.0)
+    assert main(["send", "-n", f"127.0.0.1:1;{name_server}", "-t", "Early", "one"]) == 0
+    assert "stored in" in capsys.readouterr().out
 
 
 def test_bench_measures(name_server: str, capsys: pytest.CaptureFixture[str]) -> None:
