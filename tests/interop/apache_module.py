@@ -198,7 +198,7 @@ def _print_run(run: ClassRun) -> None:
 
 def _print_table(runs: Sequence[ClassRun]) -> None:
     outcomes = ("passed", "failed", "ignored")
-    width = max(len(run.name) for run in runs)
+    width = max((len(run.name) for run in runs), default=0)
     print(f"\n{'class':{width}}  tests   passed   failed  ignored")
     rows = [(run.name, len(run.tests), *map(run.count, outcomes)) for run in runs]
     totals = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
