@@ -12,6 +12,7 @@ after a crash. Such a query's first batch is therefore empty, and its end says w
 before it runs the batch, the start is fixed.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -32,6 +33,7 @@ from ledgermq.spark.batches import arrow_schema, mean_record_bytes, range_batche
 from ledgermq.spark.cluster import Cluster, PassingError, Patience
 from ledgermq.spark.errors import ClusterError, UnknownTopicError
 from ledgermq.spark.filters import INT64_MAX
+from ledgermq.spark.idle import IdlePauses
 from ledgermq.spark.offsets import backlog, from_document, limited, to_document
 from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import QueueRange, queue_name, split
@@ -65,6 +67,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[MessageQueue, int] | None = None
         # Since when messages wait for a micro-batch, by the monotonic clock; None: none do.
         self._waiting_since_s: float | None = None
+        self._idle = IdlePauses()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins.
@@ -89,6 +92,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._starts_at_latest and start == self._initial:
             return {**start, _IS_START: True}
+        if self._target is None:
+            threading.Event().wait(self._idle.left_s(time.monotonic()))
+        end = self._next_end(start, limit)
+        self._idle.looked(time.monotonic(), has_found=end != start)
+        return end
+
+    def _next_end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun = _offsets(start)
         ends = self._reach(begun)
         known = {queue: ends.get(queue, offset) for queue, offset in begun.items()}
