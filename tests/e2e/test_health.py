@@ -52,10 +52,12 @@ def test_probes_of_a_group_that_loses_its_majority(tmp_path: Path) -> None:
             return ask(port(node), path)[0]
 
         for node in cluster.nodes():
-            wait_until(lambda node=node: asked(node, "/readyz") == 200, what="a ready member")
-            for path in ("/livez", "/startupz", "/quorum-safe"):
-                assert ask(port(node), path) == (200, "ok")
-        assert health("--port", port(leader), "--quorum-safe") == (0, "")
+            for path in ("/readyz", "/livez", "/startupz", "/quorum-safe"):
+                wait_until(
+                    lambda node=node, path=path: ask(port(node), path) == (200, "ok"),
+                    what=f"{path} of {node['id']}",
+                )
+        assert health("--port", port(leader), "--quorum-safe", "--wait", 60) == (0, "")
 
         # A third of the members is gone: the other two are needed.
         cluster.signal(signal.SIGSTOP, followers[0])
