@@ -25,6 +25,7 @@ from ledgermq.protocol.headers import (
     GetBrokerAclConfigResponseHeader,
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
+from ledgermq.protocol.signature import SIGNED_FORM, STRONG_FORM
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import AccessRulesError
 
@@ -138,15 +139,13 @@ class AccessProcessor:
         return command.response(ResponseCode.SUCCESS, self._table.alarm, header)
 
     def list_accounts(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """GET_BROKER_CLUSTER_ACL_CONFIG (54): all rules, for an admin; without secrets.
+        """GET_BROKER_CLUSTER_ACL_CONFIG (54): all rules, for an admin.
 
-        With a stock signature a request without fields, which tools send all the time, is this one,
-        too, for whoever saw it; and who stands before a broker sees the answers. What is left out
-        stays when a tool writes an account back (50).
+        Secrets that are left out stay when a tool writes an account back (50).
         """
         document = self._table.rules.to_document()
         accounts = document["accounts"]
-        if not self._config.shows_secret_keys:
+        if not self._shows_secrets(connection, command):
             for account in accounts:
                 del account["secretKey"]
         body = {
@@ -154,6 +153,19 @@ class AccessProcessor:
             "plainAccessConfigs": accounts,
         }
         return command.response(ResponseCode.SUCCESS, body=lenient_json.write(body))
+
+    def _shows_secrets(self, connection: CommandProtocol, command: RemotingCommand) -> bool:
+        """Whether who asks for the accounts gets their secrets, too.
+
+        With a stock signature a request without fields, which tools send to every broker that they
+        hear of, is this one, too, for whoever saw it: it proves no admin at the other end. A strong
+        one does. On the broker's own machine tools get what upstream's broker tells them.
+        """
+        shown = self._config.secret_keys_shown
+        if shown != "local":
+            return shown == "always"
+        is_strong = (command.ext_fields or {}).get(SIGNED_FORM) == STRONG_FORM
+        return is_strong or connection.peer_host == connection.own_host
 
 
 def _refused(command: RemotingCommand, code: ResponseCode, failure: Failure) -> RemotingCommand:

@@ -75,7 +75,7 @@ class BrokerConfig:
     is_acl_on: bool
     acl_file: Path
     signature_wanted: str
-    shows_secret_keys: bool
+    secret_keys_shown: str
     log_form: str
     tls_file: str
     tls_mode: str

@@ -90,11 +90,13 @@ _IDENTITY: Final = (
         "Forms of signatures under access control; strong: what only LedgerMQ's clients give.",
         ("any", "strong"),
     ),
-    switch(
+    text_key(
         "aclShowSecretKeys",
-        "shows_secret_keys",
-        False,
-        "Whether an admin who asks for the accounts (54) gets their secret keys, as upstream's do.",
+        "secret_keys_shown",
+        "local",
+        "Whether an admin who asks for the accounts (54) gets their secret keys, too; local: who"
+        " asks on this machine or signs strongly.",
+        ("always", "local", "never"),
     ),
     text_key(
         "logFormat",
