@@ -21,7 +21,7 @@ from ledgermq.commitlog.layout import STORE_CHECKPOINT, STORE_CHECKPOINT_BYTES
 from ledgermq.dledger.store.filesystem import FileSystem
 from ledgermq.protocol.checksum import crc32c
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,9 @@ class DispatchMark:
     key_index: IndexMark | None = None
     # End timestamp of the last full index file.
     index_timestamp: int = 0
+    # Entry at which the last sweep begins that told the whole state, -1 for none. The state's files
+    # are older than the mark, so they hold what it told.
+    state_index: int = -1
 
 
 def encode_mark(mark: DispatchMark) -> bytes:
@@ -68,6 +71,7 @@ def encode_mark(mark: DispatchMark) -> bytes:
             "index_files": index.names if index is not None else [],
             "index_header": header,
             "index_timestamp": mark.index_timestamp,
+            "state_index": mark.state_index,
         },
         separators=(",", ":"),
     ).encode()
@@ -99,6 +103,7 @@ def decode_mark(data: bytes) -> DispatchMark | None:
             ],
             key_index=key_index,
             index_timestamp=fields["index_timestamp"],
+            state_index=fields["state_index"],
         )
     except (ValueError, KeyError, TypeError):
         return None

@@ -42,7 +42,6 @@ from ledgermq.commitlog.message_writer import AppendResult, MessageWriter
 from ledgermq.commitlog.proof import OnDamage
 from ledgermq.commitlog.queue_ends import (
     QUEUES_TOPIC,
-    ToldEnds,
     adopt_queue_ends,
     decode_queue_ends,
 )
@@ -56,10 +55,11 @@ from ledgermq.commitlog.reading import (
     TagsMatcher,
 )
 from ledgermq.commitlog.recovery import Recovery, StoreReport, drop_before
-from ledgermq.commitlog.retention import CleanDecision, SegmentAge, decide, is_full
+from ledgermq.commitlog.retention import CleanDecision, decide, is_full
 from ledgermq.commitlog.row import Arrival
 from ledgermq.commitlog.rows import RowMaker
 from ledgermq.commitlog.scrub import Scrub
+from ledgermq.commitlog.segment_ages import SegmentAges
 from ledgermq.dledger.disk_job import DiskJob, do_now
 from ledgermq.dledger.storage import LedgerStore
 from ledgermq.dledger.store.filesystem import FileSystem
@@ -125,15 +125,15 @@ class MessageStore:
         self._look_up = LookUp(
             store, read_at, self._dispatcher, self._queues, self._key_index, config, plain_end
         )
+        self._ages = SegmentAges(store, self._dispatcher, self._look_up)
         self._checkpoints = Checkpoints(file_system, config.root)
         self._files.disown = self._disown
         self._queue_offsets = QueueOffsets(self._queues, self._row_maker)
         self._commit_log: MessageWriter | None = None
         self._flushed_at_ms = 0
-        # Position behind the last entry that the mark on disk names.
-        self._flushed_position = 0
-        self._told_ends = ToldEnds()
         self._flush_is_running = False
+        self._state_index: Callable[[], int] = lambda: -1
+        self._on_state_index: Callable[[int], object] = lambda index: None
         # The last decision's word on the disk.
         self.is_disk_full = False
 
@@ -178,6 +178,8 @@ class MessageStore:
                 raise
             report = recovery.run(mark, str(damage))
         self._files.held_max = HELD_MAX
+        if mark is not None and not report.rebuilt_because:
+            self._on_state_index(mark.state_index)
         is_saved = before_mark is None or not report.dispatched_count or before_mark()
         # From here on files change: the mark on disk must not call them clean.
         if is_saved:
@@ -295,6 +297,16 @@ class MessageStore:
     def discard_checkpoint(self) -> None:
         """After `close`: have the next opening make queues and key index again from the log."""
         self._checkpoints.discard()
+
+    def keep_state_index(self, told: Callable[[], int], restored: Callable[[int], object]) -> None:
+        """Have each mark keep where the log tells the whole state, as far as the watchers know.
+
+        Args:
+            told: returns the entry at which the last whole sweep begins, -1 for none. What the
+                watchers made of it is durable before the mark is: see `open` and FlushJob.
+            restored: gets what the mark kept, at the next opening that goes on from the mark.
+        """
+        self._state_index, self._on_state_index = told, restored
 
     def watch_topic(self, topic: str, callback: Watcher) -> None:
         """Have body and index of a topic's records handed over at dispatch, in order.
@@ -475,7 +487,7 @@ class MessageStore:
         self._flush_is_running = False
         self._files.landed(job.changes, is_marked=job.is_marked)
         if job.is_marked:
-            self._flushed_position = job.mark.end_position
+            self._ages.flushed_position = job.mark.end_position
         else:
             self._dispatcher.unflushed_records += 1
 
@@ -503,6 +515,7 @@ class MessageStore:
             queues=self._queues.bounds(),
             key_index=self._key_index.mark(),
             index_timestamp=self._key_index.full_timestamp,
+            state_index=self._state_index(),
         )
 
     def _disown(self, paths: Collection[str]) -> None:
@@ -538,7 +551,7 @@ class MessageStore:
             first_index = self._store.first_index
             needed_position = self._store.position_at(max(needed_index, first_index))
         decision = decide(
-            self._segment_ages(state_index),
+            self._ages.oldest_first(state_index),
             now_ms=now_ms,
             local_hour=local_hour,
             disk_percent=disk_percent,
@@ -572,29 +585,4 @@ class MessageStore:
 
     def _take_queue_ends(self, body: bytes, index: int) -> None:
         adopt_queue_ends(self._queues, decode_queue_ends(body))
-        self._told_ends.note(body, index)
-
-    def _queue_ends_position(self) -> int:
-        index = self._told_ends.index
-        return self._store.position_at(index) if index >= self._store.first_index else 0
-
-    def _segment_ages(self, state_index: int | None) -> list[SegmentAge]:
-        """Return the segments that are full, dispatched and told again behind, oldest first."""
-        segment_bytes = self._store.segment_bytes
-        position = self._store.first_position
-        # What is kept must tell where queues go on whose last message is dropped: by the mark to
-        # this member, by a record to one that begins there.
-        limit = min(self._flushed_position, self._queue_ends_position())
-        if state_index is not None:
-            is_there = self._store.first_index <= state_index <= self._store.last_index
-            limit = min(limit, self._store.position_at(state_index) if is_there else 0)
-        ages: list[SegmentAge] = []
-        while True:
-            position += segment_bytes - position % segment_bytes
-            if position >= self._dispatcher.dispatched_position or position > limit:
-                return ages
-            # A segment's last record is about as old as the first of the next one.
-            stored = self._look_up.store_time_from(position)
-            if stored is None:
-                return ages
-            ages.append(SegmentAge(position, stored))
+        self._ages.told_ends.note(body, index)

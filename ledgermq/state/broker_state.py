@@ -198,6 +198,12 @@ class BrokerState:
         """Where the last whole sweep begins that is committed, -1 while none was seen."""
         return self._machine.sweep_index
 
+    def restore_sweep_index(self, index: int) -> None:
+        """Takes over what was known when the state's files were written; what was applied since
+        tells more.
+        """
+        self._machine.sweep_index = max(self._machine.sweep_index, index)
+
     def is_whole_from(self, first_index: int) -> bool:
         """Whether a log that begins at this index has told the whole state, as far as it came.
 

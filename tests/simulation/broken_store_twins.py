@@ -15,6 +15,7 @@ from ledgermq.commitlog.message_writer import MessageWriter
 from ledgermq.commitlog.queue_offsets import QueueOffsets
 from ledgermq.commitlog.recovery import Recovery
 from ledgermq.commitlog.rows import RowMaker
+from ledgermq.commitlog.segment_ages import SegmentAges
 from ledgermq.commitlog.store import MessageStore
 from ledgermq.dledger import election, strangers
 from ledgermq.dledger.disk_job import DiskJob
@@ -332,16 +333,16 @@ def last_entry_taken_for_torn() -> list[Patch]:
 
 def retention_ahead_of_the_mark() -> list[Patch]:
     """The log drops what only the mark in memory tells of."""
-    original = MessageStore._segment_ages
+    original = SegmentAges.oldest_first
 
-    def segment_ages(self: Any, state_index: Any) -> Any:
-        flushed, self._flushed_position = self._flushed_position, 1 << 62
+    def oldest_first(self: Any, state_index: Any) -> Any:
+        flushed, self.flushed_position = self.flushed_position, 1 << 62
         try:
             return original(self, state_index)
         finally:
-            self._flushed_position = flushed
+            self.flushed_position = flushed
 
-    return [(MessageStore, "_segment_ages", segment_ages)]
+    return [(SegmentAges, "oldest_first", oldest_first)]
 
 
 def first_key_of_a_rebuilt_index() -> list[Patch]:

@@ -110,6 +110,9 @@ class Storage:
             found = self._open_log()
             self._tables.load()
             self.messages.watch_topic(STATE_TOPIC, self._state.apply)
+            self.messages.keep_state_index(
+                lambda: self._state.sweep_index, self._state.restore_sweep_index
+            )
             report = self.messages.open(self._tables.save)
         except BaseException as error:
             if isinstance(error, CorruptStoreError):

@@ -193,6 +193,9 @@ class SimBroker:
         if self.state.access_record.record is not None:
             self.rules.follow(self.state.access_record.record)
         self.messages.watch_topic(STATE_TOPIC, self._apply)
+        self.messages.keep_state_index(
+            lambda: self.state.sweep_index, self.state.restore_sweep_index
+        )
         self.report = self.messages.open(self._tables.save)
         if self.report.rebuilt_because or self.report.rebuilt_queues:
             self._disk.hit("CQ rebuilt")

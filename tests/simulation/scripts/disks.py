@@ -324,9 +324,9 @@ def retention_before_the_mark() -> None:
     stage.restart("n2")
     stage.run(2_000)
     messages, state = stage["n2"].broker.messages, stage["n2"].broker.state
-    flushed = messages._flushed_position
+    flushed = messages._ages.flushed_position
     stage.send_all("n0")
-    stage.until(lambda: messages._flushed_position > flushed, "n2 flushes")
+    stage.until(lambda: messages._ages.flushed_position > flushed, "n2 flushes")
     for _ in range(6):
         stage.send_all("n0", body_bytes=1_500)
     store = stage["n2"].store
@@ -336,7 +336,7 @@ def retention_before_the_mark() -> None:
         if state.sweep_index < 0:
             return False
         told = store.position_at(state.sweep_index)
-        return bool(told - messages._flushed_position > segment_bytes)
+        return bool(told - messages._ages.flushed_position > segment_bytes)
 
     stage.until(is_ahead, "the state is told again, and n2 has not flushed it")
     stage.clean("n2")

@@ -181,3 +181,24 @@ def offset_asked_of_a_follower_of_a_deposed_leader() -> None:
     stage.run(1_500)
     demand(_told_count(stage) == 0, "nobody tells n4 that it knows all")
     stage.settle()
+
+
+def offset_asked_of_a_follower_that_has_started_again() -> None:
+    """Its log begins behind the first entry, and what told the state was before its mark."""
+    stage = group(segment_bytes=8_192)
+    for _ in range(10):
+        stage.send_all("n0", body_bytes=1_500)
+    stage.run(3_000)
+    stage.clean(*stage.ids)
+    demand(stage["n2"].store.first_index > 1, "retention removed something")
+    stage.run(2_000)
+    _commit(stage, "n0", 5)
+    stage.holds_all(*stage.ids)
+    swept = stage["n2"].broker.state.sweep_index
+    stage.restart("n2")
+    demand(stage["n2"].broker.state.sweep_index == swept, "n2 knows where the state was told")
+    stage.holds_all(*stage.ids)
+    _ask(stage, "n2")
+    stage.until(lambda: _told_count(stage) == 1, "n2 answers")
+    demand(stage.world.counts.get("offset told by a follower") == 1, "as a follower")
+    stage.settle()

@@ -18,6 +18,7 @@ MARK = DispatchMark(
     queues=[("A", 0, 0, 5), ("A", 1, 3, 3), ("B%|-_", 7, 1, 2)],
     key_index=IndexMark(["20231114221320000"], IndexHeader(1, 2, 3, 4, 5, 6)),
     index_timestamp=17,
+    state_index=33,
 )
 EMPTY = DispatchMark(index=-1, term=-1, end_position=0, timestamp=0, is_clean=False)
 
@@ -71,7 +72,7 @@ def test_damaged_mark_is_not_trusted():
 
 
 def test_mark_of_another_version_is_not_trusted():
-    text = encode_mark(MARK).split(b"\n", 1)[1].replace(b'"version":1', b'"version":2')
+    text = encode_mark(MARK).split(b"\n", 1)[1].replace(b'"version":2', b'"version":3')
     assert decode_mark(b"%08x\n%b" % (crc32c(text), text)) is None
     for text in (b"[]", b"{}", b"null", b"x"):
         assert decode_mark(b"%08x\n%b" % (crc32c(text), text)) is None
