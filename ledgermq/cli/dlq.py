@@ -81,19 +81,30 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _found(admin: AdminClient, options: argparse.Namespace) -> list[DeadLetter]:
-    return admin.dead_letters(
+    """Returns the dead letters that are asked for.
+
+    Raises:
+        NotFoundError: there are none, and no broker knows the group: its name is mistyped, perhaps.
+    """
+    letters = admin.dead_letters(
         options.group,
         start="first" if options.start is None else options.start,
         stop="last" if options.stop is None else options.stop,
         count_max=options.max,
         waiting_only=not options.all,
     )
+    if not letters:
+        admin.lag(options.group)
+    return letters
 
 
 def _list(admin: AdminClient, options: argparse.Namespace) -> None:
     letters = _found(admin, options)
     if options.json:
         print(json.dumps([_document(one) for one in letters], indent=1))
+        return
+    if not letters:
+        print(f"{options.group} has no dead letters")
         return
     rows = [
         (

@@ -9,6 +9,7 @@ and the name servers; with --running a cluster that runs. Prints one line for ea
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shutil
 import socket
@@ -162,7 +163,10 @@ def _check_ports(config: BrokerConfig) -> list[Finding]:
             try:
                 probe.bind((host, port))
             except OSError as error:
-                findings.append(Finding("port", "failed", f"{key} {port}: {error.strerror}"))
+                text = f"{key} {port}: {error.strerror}"
+                if error.errno == errno.EADDRINUSE:
+                    text += "; a cluster that runs is checked with --running"
+                findings.append(Finding("port", "failed", text))
             else:
                 findings.append(Finding("port", "good", f"{key} {port} is free"))
     return findings

@@ -8,7 +8,7 @@ import io
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ledgermq.cli.cluster_command import count, positive
 from ledgermq.cli.failure import tell
@@ -66,9 +66,26 @@ def _one(options: argparse.Namespace, print_round: Callable[[], None], is_screen
     if is_screen:
         # From the upper left corner, and nothing that was below.
         size = shutil.get_terminal_size()
-        fitting = [line[: size.columns] for line in lines.splitlines()[: size.lines - 1]]
+        fitting = folded(lines.splitlines(), size.columns)[: size.lines - 1]
         sys.stdout.write("\x1b[H\x1b[J" + "\n".join(fitting) + "\n")
     else:
         sys.stdout.write(lines)
     sys.stdout.flush()
     return True
+
+
+def folded(lines: Sequence[str], columns: int) -> list[str]:
+    """Returns lines of at most so many columns; what is too long goes on in the next one.
+
+    Nothing is cut off: an alarm may stand at the end of a line.
+    """
+    found = []
+    # A terminal too narrow for an indented letter has lines that go on at its edge.
+    indent = "  " if columns > 2 else ""
+    for line in lines:
+        rest = line
+        while len(rest) > columns > 0:
+            found.append(rest[:columns].rstrip())
+            rest = indent + rest[columns:].lstrip()
+        found.append(rest)
+    return found

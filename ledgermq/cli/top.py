@@ -1,4 +1,4 @@
-"""``ledgermq top``: a live table of a cluster: brokers with their rates and alarms, groups and lag.
+"""``ledgermq top``: a live table of a cluster: alarms, brokers with their rates, groups and lag.
 
 On a terminal it is printed over itself until Ctrl-C; elsewhere round by round. --json prints a line
 for each round.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 
 from ledgermq.cli.cluster_command import add_cluster_arguments, count, run_with_admin
 from ledgermq.cli.live import add_live_arguments, repeat
@@ -16,11 +17,14 @@ from ledgermq.cli.moments import local_time
 from ledgermq.cli.table import print_table
 from ledgermq.client.admin import BrokerState, GroupLag
 from ledgermq.client.blocking import AdminClient
+from ledgermq.protocol.plain_text import escaped
 
 _COLUMNS = (
     "cluster", "broker", "id", "role", "term", "address", "in/s", "out/s", "waiting", "disk",
     "behind", "notes",
 )  # fmt: skip
+# As people see them: alarms stand above, and a terminal of 80 columns is wide enough.
+_TITLES = (*_COLUMNS[:8], "wait", *_COLUMNS[9:-1])
 # Figures of a broker that say that something is wrong, where they are not empty.
 _ALARMS = ("ledgerAlarm", "ledgerRepair", "ledgerRefused", "stateAlarm", "accessAlarm")
 
@@ -62,24 +66,38 @@ def _print_round(admin: AdminClient, options: argparse.Namespace) -> None:
             )
         )
         return
-    print(_headline(now, brokers, lags))
+    for line in headlines(now, brokers, lags):
+        print(line)
     print()
-    print_table(_COLUMNS, rows, False)
+    # One cluster needs no column for its name.
+    first = 1 if len({one.cluster for one in brokers}) <= 1 else 0
+    print_table(_TITLES[first:], [_rounded(row[first:-1]) for row in rows], False)
     print()
     print_table(("group", "behind", "rate"), groups, False)
 
 
-def _headline(now: str, brokers: list[BrokerState], lags: list[GroupLag]) -> str:
+def _rounded(row: Sequence[object]) -> list[object]:
+    return [round(cell, 1) if isinstance(cell, float) else cell for cell in row]
+
+
+def headlines(now: str, brokers: Sequence[BrokerState], lags: Sequence[GroupLag]) -> list[str]:
+    """Returns what is to be seen first: what is wrong, then the sums of the cluster."""
     leaders = [one for one in brokers if one.is_leader]
     taken = sum(one.rate("putTps") or 0 for one in leaders)
     given = sum(one.rate("getTransferedTps") or 0 for one in brokers)
-    names = {one.broker_name for one in brokers}
-    leaderless = sorted(names - {one.broker_name for one in leaders})
-    text = (
+    leaderless = {one.broker_name for one in brokers} - {one.broker_name for one in leaders}
+    lines = [f"NO LEADER: {escaped(name)}" for name in sorted(leaderless)]
+    for one in brokers:
+        troubles = alarms_of(one) if one.failure is None else [one.failure]
+        lines += [
+            escaped(f"{one.broker_name} {one.broker_id} ({one.address}): {trouble}")
+            for trouble in troubles
+        ]
+    sums = (
         f"{now}  {len(brokers)} brokers, in {taken:,.0f}/s, out {given:,.0f}/s,"
         f" {sum(one.behind for one in lags):,} messages behind"
     )
-    return f"{text}; NO LEADER: {', '.join(leaderless)}" if leaderless else text
+    return [*lines, sums]
 
 
 def broker_row(one: BrokerState, brokers: list[BrokerState]) -> tuple[object, ...]:

@@ -169,6 +169,9 @@ def test_dead_letters(namesrv: str, admin: blocking.AdminClient) -> None:
         for one in told(namesrv, "dlq", "resend", "cc_dead_group", "--waiting", "--yes")
     ] == [(letters[3]["id"], "resent")]
     assert told(namesrv, "dlq", "list", "cc_dead_group") == []
+    assert run("dlq", "list", "cc_dead_group", "-n", namesrv)[1] == (
+        "cc_dead_group has no dead letters\n"
+    )
     assert sorted(
         one["state"] for one in told(namesrv, "dlq", "list", "cc_dead_group", "--all")
     ) == ["dropped", "resent", "resent", "resent"]
@@ -176,6 +179,13 @@ def test_dead_letters(namesrv: str, admin: blocking.AdminClient) -> None:
 
     code, out, err = run("dlq", "resend", "cc_dead_group", "broker-a/0/999", "-n", namesrv)
     assert code == 1 and "not found" in out and "1 of 1 messages are not sent again" in err
+
+
+@pytest.mark.parametrize("words", [("list",), ("resend", "--waiting"), ("drop", "--waiting")])
+def test_dead_letters_of_a_group_that_nobody_knows(namesrv: str, words: tuple[str, ...]) -> None:
+    """A mistyped name is no group without dead letters."""
+    code, out, err = run("dlq", *words, "cc_mistyped", "-n", namesrv)
+    assert (code, out, err) == (1, "", "ledgermq: no broker has a group 'cc_mistyped'\n")
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,7 @@ import pytest
 
 from ledgermq.cli.running_check import check_group_of_brokers
 from ledgermq.client.admin import BrokerState
-
-
-def member(number: int, failure: str | None = None, **figures: str) -> BrokerState:
-    told = {
-        "ledgerRole": "LEADER" if number == 0 else "FOLLOWER",
-        "ledgerTerm": "4",
-        "ledgerSelfId": f"n{number}",
-        "commitLogMaxOffset": "100000000",
-        "commitLogDiskRatio": "0.5",
-        "ledgerBirth": "the group is born: 51f1, by n0, n1",
-    }
-    return BrokerState(
-        cluster="c",
-        broker_name="g",
-        broker_id=number,
-        address=f"10.0.0.{number}:10911",
-        failure=failure,
-        figures={} if failure else told | figures,
-    )
+from tests.unit.cli.brokers import member
 
 
 def findings(*members: BrokerState) -> set[tuple[str, str]]:
