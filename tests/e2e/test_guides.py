@@ -60,8 +60,8 @@ def test_there_are_programs() -> None:
 
 def test_programs_of_the_guides_are_typed_strictly(tmp_path: Path) -> None:
     """As their readers' type checkers see them: with the package installed, from another folder."""
-    names = []
-    for number, program in enumerate(ALL.values()):
+    names: list[str] = []
+    for number, program in enumerate([*ALL.values(), *programs("docs/testing.md")]):
         names.append(f"program{number}.py")
         (tmp_path / names[-1]).write_text(program)
     unwanted = ("PYTHONPATH", "MYPYPATH")
