@@ -15,7 +15,11 @@ In the environment:
 
 import importlib.util
 import os
+import shlex
+import subprocess
 import sys
+import sysconfig
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -42,6 +46,26 @@ def is_set(name):
 
 
 IS_STABLE = is_set("LEDGERMQ_ABI3")
+
+
+def can_compile():
+    """Tells whether a C compiler and Python's headers are here.
+
+    It takes a moment. To turn all sources into C, which nothing compiles then, takes half a minute.
+    """
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC")
+    if not compiler:
+        # No POSIX: setuptools looks for the compiler in its own ways.
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <Python.h>\n")
+        words = [*shlex.split(compiler), "-c", source.name, "-o", "probe.o"]
+        words += [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
+        try:
+            return subprocess.run(words, cwd=folder, capture_output=True).returncode == 0
+        except OSError:
+            return False
 
 
 def digest_source(module):
@@ -105,6 +129,9 @@ if IS_STABLE:
     options["bdist_wheel"] = {"py_limited_api": STABLE_TAG}
 
 if is_set("LEDGERMQ_PURE"):
+    setup()
+elif not can_compile():
+    sys.stdout.write("nothing is compiled: no C compiler that works, or no headers of Python\n")
     setup()
 else:
     setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernel}, options=options)
