@@ -117,7 +117,9 @@ class Load:
             self._epoll.register(connection.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
     def run(self, seconds: float) -> float:
-        """Returns the seconds from the first send to the last answer."""
+        """Returns the seconds from the first send to the last answer; may be called again."""
+        for descriptor in self._lanes:
+            self._epoll.modify(descriptor, select.EPOLLIN | select.EPOLLOUT)
         start = time.perf_counter()
         deadline = start + seconds
         sending = True

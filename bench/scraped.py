@@ -1,16 +1,16 @@
-"""What being watched costs a send: two groups side by side, one with port, Prometheus and console.
+"""What being watched costs a send: one broker, with port, Prometheus and console, and without.
 
-python -m bench.scraped [25] [2] [1] [5]    pairs, seconds of each, members, seconds between scrapes
+python -m bench.scraped [18] [4]    pairs of slices, seconds of each
 
-First the ratio of the leader's processor time for one message: with `httpPort`, every member
-scraped as Prometheus does it, and a console whose overview somebody looks at, to a group without
-all that. All that the process does in that time counts, pages and the console's requests included.
-Both groups are loaded one right after the other: only such pairs can be compared, and on a machine
-that is busy otherwise a single pair does not tell percents apart; the median of many does.
+One broker is loaded in slices. In every second one its HTTP port does what it does, a page of
+metrics is scraped as Prometheus does it (so more often than each 5 s), and a console whose overview
+somebody looks at asks what it asks. In the others the port rests (`bench.switched_process`), and
+the console is stopped. It is the same process, so what differs is what is to be measured: its
+processor time for one message, as the kernel counts it. All that the process does in that time
+counts, pages and the console's requests included.
 
-The parts come before that, which such a machine tells, too: what a page takes of the leader's
-processor time, what the port takes beside it (its samples of the reactor), what both are of a
-second; and what all that, with the console's requests, takes of a second while there is no load.
+The parts come before that: what a page takes of the broker's processor time, and what it takes of
+a core, watched and not, while there is no load.
 """
 
 from __future__ import annotations
@@ -18,58 +18,36 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
+import signal
 import socket
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
-from bench.cluster import Running, cluster, cpu_seconds
+from bench.cluster import cpu_seconds
 from bench.page import markdown
-from bench.signed import Side
+from bench.slices import Slice, Slices, median_of
+from tests.processes import ChildProcess, LiveProgram, broker, name_server, run_ledgermq
 
-TOPIC: Final = "Signed"
+TOPIC: Final = "Watched"
 QUEUES: Final = 4
 COLUMNS: Final = (
-    "load", "leader µs, watched / plain (quarters; all)", "watched", "plain", "pages",
-    "events of the overview", "pairs",
+    "load", "broker µs, watched / not (95 %)", "watched", "not", "messages", "pages", "overviews",
+    "pairs",
 )  # fmt: skip
-_IDLE: Final = ("leader's core without a load, watched", "plain")
-# Seconds that a leader without a load is looked at, and pages that it writes then.
+# Seconds that a broker without a load is looked at, and pages that it writes then.
 _IDLE_S: Final = 15.0
 _PAGES: Final = 300
+_EVERY_S: Final = 5.0
+# The switch is looked at so often, and some more.
+_SWITCH_S: Final = 0.4
 _ACCEPT: Final = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-
-
-class Scraper:
-    """Reads the pages of some ports, each so often, in a thread."""
-
-    def __init__(self, ports: list[int], every_s: float) -> None:
-        """Begins with `run`."""
-        self._ports, self._every_s = ports, every_s
-        self._ended = threading.Event()
-        self.page_count = 0
-
-    @contextlib.contextmanager
-    def run(self) -> Iterator[None]:
-        """Scrapes until the block ends."""
-        thread = threading.Thread(target=self._scrape, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._ended.set()
-            thread.join()
-
-    def _scrape(self) -> None:
-        while True:
-            for port in self._ports:
-                read_page(port)
-                self.page_count += 1
-            if self._ended.wait(self._every_s):
-                return
 
 
 class Viewer:
@@ -110,6 +88,44 @@ class Viewer:
                 self.event_count += line.startswith(b"event: overview")
 
 
+class Watched:
+    """A broker, a console, and a switch for all that watches.
+
+    Attributes:
+        pid: of the broker.
+    """
+
+    def __init__(self, program: LiveProgram, port: int, console: ChildProcess, file: Path) -> None:
+        """All of it runs."""
+        self._port, self._console, self._file = port, console, file
+        self.pid = program.pid
+        self.page_count = 0
+
+    def switch(self, is_on: bool) -> None:
+        """Begins to watch, with a page of metrics at once, or rests."""
+        self._file.unlink(missing_ok=True) if is_on else self._file.touch()
+        os.kill(self._console.pid, signal.SIGCONT if is_on else signal.SIGSTOP)
+        time.sleep(_SWITCH_S)
+
+    def scrape(self) -> int:
+        """Reads a page; returns its size."""
+        self.page_count += 1
+        return len(read_page(self._port))
+
+    def run(self, slices: Slices, is_on: bool, seconds: float) -> Slice:
+        """Runs a slice, watched or not."""
+        self.switch(is_on)
+        timer = threading.Timer(seconds / 2, self.scrape)
+        if is_on:
+            timer.start()
+        try:
+            return slices.run(seconds)
+        finally:
+            timer.cancel()
+            if is_on:
+                timer.join()
+
+
 def first_free_port(nodes: int) -> int:
     """Returns a port that is free, as those ten and twenty above it."""
     for first in range(28_000, 32_000, 7):
@@ -123,27 +139,28 @@ def first_free_port(nodes: int) -> int:
     raise RuntimeError("no free ports")
 
 
-def cpu_between(pid: int, seconds: float) -> float:
-    """Returns the processor time that a process takes while nothing is asked of it."""
-    before = cpu_seconds(pid)
-    threading.Event().wait(seconds)
-    return (cpu_seconds(pid) - before) / seconds
-
-
-def parts(scraped: Running, plain: Running, port: int, every_s: float) -> str:
-    """Measures page and port by themselves, of leaders without a load; returns the table."""
-    pids = [int(str(running.leader()["pid"])) for running in (scraped, plain)]
-    with_port, without = (cpu_between(pid, _IDLE_S) for pid in pids)
-    before, begun_s = cpu_seconds(pids[0]), time.monotonic()
-    size = 0
+def parts(watched: Watched) -> str:
+    """Measures page, port and console by themselves, of a broker without a load."""
+    shares = []
+    for is_on in (True, False):
+        watched.switch(is_on)
+        before = cpu_seconds(watched.pid)
+        time.sleep(_IDLE_S)
+        shares.append((cpu_seconds(watched.pid) - before) / _IDLE_S)
+    size = watched.scrape()
+    before = cpu_seconds(watched.pid)
     for _ in range(_PAGES):
-        size = len(read_page(port))
-    took_s = time.monotonic() - begun_s
-    page_s = (cpu_seconds(pids[0]) - before - with_port * took_s) / _PAGES
-    port_s = max(with_port - without, 0.0)
-    share = page_s / every_s + port_s
-    row = (f"{size:,}", f"{page_s * 1000:.2f}", f"{port_s * 1000:.2f}", f"{share:.2%}")
-    return markdown(("bytes of a page", "ms a page", "ms a second of the port", "of a core"), [row])
+        watched.scrape()
+    page_s = (cpu_seconds(watched.pid) - before) / _PAGES
+    row = (
+        f"{size:,}", f"{page_s * 1000:.2f}", f"{page_s / _EVERY_S:.3%}", f"{shares[0]:.2%}",
+        f"{shares[1]:.2%}",
+    )  # fmt: skip
+    columns = (
+        "bytes of a page", "ms a page", "of a core, each 5 s", "core of port and console, no load",
+        "without them",
+    )  # fmt: skip
+    return markdown(columns, [row])
 
 
 def read_page(port: int) -> bytes:
@@ -157,52 +174,62 @@ def read_page(port: int) -> bytes:
     return page
 
 
-def table(pairs: int, seconds: float, nodes: int, every_s: float) -> str:
-    """Runs the pairs; returns the table."""
-    flush = "flushDiskType=ASYNC_FLUSH"
+@contextlib.contextmanager
+def scene() -> Iterator[tuple[Watched, str, Viewer]]:
+    """Runs name server, broker, console and viewer; gives the broker's address, too."""
     with contextlib.ExitStack() as ends:
-        first = first_free_port(nodes)
-        scraped = ends.enter_context(cluster(nodes, (flush, f"httpPort={first}"), console=True))
-        plain = ends.enter_context(cluster(nodes, (flush,)))
-        scraper = Scraper([first + 10 * at for at in range(nodes)], every_s)
-        for running in (scraped, plain):
-            running.create_topic(TOPIC, QUEUES)
-        leader_at = int(str(scraped.leader()["id"]).removeprefix("n"))
-        own = parts(scraped, plain, first + 10 * leader_at, every_s)
-        ends.enter_context(scraper.run())
-        viewer = Viewer(scraped.up.console)
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="ledgermq-bench-")))
+        names = ends.enter_context(name_server(folder))
+        port, file = first_free_port(1), folder / "rests"
+        program = ends.enter_context(
+            broker(
+                folder, "flushDiskType=ASYNC_FLUSH", f"httpPort={port}",
+                "mappedFileSizeCommitLog=268435456", namesrv=names,
+                command=(sys.executable, "-m", "bench.switched_process", str(file)),
+            )
+        )  # fmt: skip
+        address = program.wait_until("serving").address
+        words = ("updateTopic", "-n", names, "-c", "DefaultCluster", "-t", TOPIC)
+        run_ledgermq("admin", *words, "-r", QUEUES, "-w", QUEUES).check_returncode()
+        words = ("console", "--json", "--next-port", "-n", names, "--listen", "127.0.0.1:28900")
+        console = ends.enter_context(LiveProgram(words, folder / "console.log"))
+        # A stopped process does not end in order.
+        ends.callback(lambda: os.kill(console.pid, signal.SIGCONT))
+        url = str(console.wait_until("url").status["url"])
+        viewer = Viewer(url)
         ends.enter_context(viewer.run())
-        pids = [int(str(running.leader()["pid"])) for running in (scraped, plain)]
-        watched_s, plain_s = (cpu_between(pid, _IDLE_S) for pid in pids)
-        own += "\n" + markdown(_IDLE, [(f"{watched_s:.2%}", f"{plain_s:.2%}")])
-        sides = Side(scraped, False), Side(plain, False)
-        costs: tuple[list[float], list[float]] = ([], [])
-        for side in sides:
-            side.cost("load", seconds)
-        for number in range(pairs):
-            for at in (0, 1) if number % 2 else (1, 0):
-                costs[at].append(sides[at].cost("load", seconds).leader_us)
-    if not scraper.page_count or not viewer.event_count:
+        yield Watched(program, port, console, file), address, viewer
+
+
+def table(pairs: int, seconds: float) -> str:
+    """Runs the pairs; returns the tables."""
+    costs: tuple[list[Slice], list[Slice]] = ([], [])
+    with scene() as (watched, address, viewer):
+        own = parts(watched)
+        before = watched.page_count
+        with Slices(address, TOPIC, watched.pid) as slices:
+            watched.run(slices, True, seconds)
+            for number in range(pairs):
+                # Neither is always the first.
+                for at in (0, 1) if number % 2 else (1, 0):
+                    costs[at].append(watched.run(slices, at == 0, seconds))
+        pages = watched.page_count - before
+    if not pages or not viewer.event_count:
         raise RuntimeError("nobody looked")
-    medians = [f"{statistics.median(side):.2f}" for side in costs]
-    ratios = sorted(with_port / without for with_port, without in zip(*costs, strict=True))
-    quarters = statistics.quantiles(ratios, n=4)
-    ratio = (
-        f"{statistics.median(ratios):.3f} ({quarters[0]:.3f}..{quarters[2]:.3f};"
-        f" {ratios[0]:.3f}..{ratios[-1]:.3f})"
-    )
-    row = ("sends, 1 KiB, 4 x 64 in flight", ratio, *medians)
-    return (
-        own
-        + "\n"
-        + markdown(COLUMNS, [(*row, str(scraper.page_count), str(viewer.event_count), str(pairs))])
-    )
+    ratios = [on.cpu_us / off.cpu_us for on, off in zip(*costs, strict=True)]
+    row = (
+        "sends, 1 KiB, 4 x 64 in flight", median_of(ratios),
+        *(f"{statistics.median(one.cpu_us for one in side):.2f}" for side in costs),
+        f"{sum(one.messages for side in costs for one in side):,}", str(pages),
+        str(viewer.event_count), str(pairs),
+    )  # fmt: skip
+    return own + "\n\n" + markdown(COLUMNS, [row])
 
 
 def main() -> None:
-    """Prints the table."""
-    words = [*sys.argv[1:], *("25", "2", "1", "5")[len(sys.argv) - 1 :]]
-    print(table(int(words[0]), float(words[1]), int(words[2]), float(words[3])))
+    """Prints the tables."""
+    words = [*sys.argv[1:], *("18", "4")[len(sys.argv) - 1 :]]
+    print(table(int(words[0]), float(words[1])))
 
 
 if __name__ == "__main__":

@@ -1,43 +1,55 @@
-"""What a search in the console costs other clients: their p99, with it and without, in turns.
+"""What a search in the console costs other clients: their p99, with it and without, in slices.
 
-python -m bench.searched [15] [3] [1000000]       pairs, seconds of each, messages that are searched
+python -m bench.searched [80] [1] [1000000]   pairs of slices, seconds of each, messages searched
 
 A topic is filled, and a text that is in none of its messages is looked for, again and again, while
-one client sends one message after the other. Both loads of a pair follow each other at once. The
-processor time of the broker for a message that is looked at is told, too.
+one client sends one message after the other. In every second slice the console is stopped, and the
+search with it; it goes on where it was. The p99 is that of all waits of a side together.
+
+Before that the search has the broker for itself: what a message that is looked at takes of its
+processor time is the time that it used more than without a search, for each of them.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 from typing import Any, Final
 
 from bench.cluster import Running, cluster, cpu_seconds
 from bench.page import markdown
+from bench.slices import Slice, Slices, median_of, quantile_ms, quantile_ratio
 from tests.e2e.console.api_client import Api
 
 _FULL, _OTHER = "Searched", "Other"
 _BATCH: Final = 200
 _ENDS: Final = ("done", "full", "budget", "stopped", "failed")
+_ALONE_S: Final = 15.0
+# What was under way at the console comes to its end.
+_SETTLE_S: Final = 0.1
 COLUMNS: Final = (
-    "p99 of a send, searched / not (quarters; all)", "p99 searched, ms", "not, ms",
-    "messages looked at", "of them a second", "broker µs each", "pairs",
+    "p99 of a send, searched / not (95 %)", "p99 searched, ms", "not, ms", "p50, searched / not",
+    "broker µs of a send, searched / not (95 %)", "pairs",
 )  # fmt: skip
+_ALONE: Final = ("messages looked at a second", "broker µs each", "core of the broker")
 
 
-def load(running: Running, topic: str, seconds: float, *words: str) -> dict[str, float]:
-    """Runs the load program; returns its figures."""
+def fill(running: Running, topic: str, seconds: float) -> float:
+    """Runs the load program with batches; returns how many messages it stored."""
     address = str(running.leader()["address"])
-    options = ("--address", address, "--topic", topic, "--seconds", str(seconds), *words)
+    options = ("--address", address, "--topic", topic, "--seconds", str(seconds))
+    words = ("--batch", str(_BATCH), "--body-bytes", "100", "--in-flight", "4")
     done = subprocess.run(
-        [sys.executable, "-m", "bench.load", *options], check=True, capture_output=True, text=True
-    )
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+        [sys.executable, "-m", "bench.load", *options, *words],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return float(json.loads(done.stdout)["messages"])
 
 
 class Search:
@@ -48,7 +60,8 @@ class Search:
         self._api, self._count = api, message_count
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.scanned = 0
+        self._before = 0
+        self._scanned = 0
 
     def __enter__(self) -> Search:
         self._thread.start()
@@ -58,65 +71,93 @@ class Search:
         self._ended.set()
         self._thread.join()
 
+    @property
+    def scanned(self) -> int:
+        """Messages looked at, of all searches."""
+        return self._before + self._scanned
+
     def _run(self) -> None:
-        wanted = {"topic": _FULL, "text": "nowhere", "scan_max": self._count}
+        wanted = {"topic": _FULL, "text": "nowhere", "scan_max": self._count, "seconds_max": 600}
         while not self._ended.is_set():
             found: Any = self._api.call("start_search", wanted)
-            state, scanned = "running", 0
+            state = "running"
             while state not in _ENDS and not self._ended.wait(0.2):
                 seen = self._api.call("get_search", search=found.id)
-                state, scanned = seen.state, seen.scanned
+                state, self._scanned = seen.state, seen.scanned
             self._api.call("stop_search", search=found.id)
-            self.scanned += scanned
+            self._before, self._scanned = self.scanned, 0
 
 
-def measure(running: Running, pairs: int, seconds: float, message_count: int) -> tuple[str, ...]:
-    """Fills the topic and runs the pairs; returns the row."""
+def console_of(running: Running) -> int:
+    """Returns the process id of the console."""
+    up = running.up.up.pid
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        words = path.read_text().rpartition(")")[2].split()
+        if int(words[1]) == up and b"\0console\0" in (path.parent / "cmdline").read_bytes():
+            return int(path.parent.name)
+    raise RuntimeError("there is no console")
+
+
+def alone(pid: int, console: int, search: Search) -> str:
+    """Measures the search by itself; returns the table."""
+    os.kill(console, signal.SIGSTOP)
+    time.sleep(_SETTLE_S)
+    before = cpu_seconds(pid)
+    time.sleep(_ALONE_S)
+    idle_s = cpu_seconds(pid) - before
+    os.kill(console, signal.SIGCONT)
+    time.sleep(1)
+    before, seen, begun_s = cpu_seconds(pid), search.scanned, time.monotonic()
+    time.sleep(_ALONE_S)
+    took_s, scanned = time.monotonic() - begun_s, search.scanned - seen
+    used_s = cpu_seconds(pid) - before - idle_s * took_s / _ALONE_S
+    row = (
+        f"{scanned / took_s:,.0f}",
+        f"{used_s * 1e6 / scanned:.2f}",
+        f"{used_s / took_s:.1%}",
+    )
+    return markdown(_ALONE, [row])
+
+
+def measure(running: Running, pairs: int, seconds: float, message_count: int) -> str:
+    """Fills the topic and runs the pairs; returns the tables."""
     for topic in (_FULL, _OTHER):
         running.create_topic(topic, 4)
     filled = 0.0
     while filled < message_count:
-        words = ("--batch", str(_BATCH), "--body-bytes", "100", "--in-flight", "4")
-        filled += load(running, _FULL, 5.0, *words)["messages"]
-    api = Api(running.up.console).opened()
-    pid = int(str(running.leader()["pid"]))
-    one = ("--connections", "1", "--in-flight", "1")
-    load(running, _OTHER, seconds, *one)
-    waits: tuple[list[float], list[float]] = ([], [])
-    scanned, busy_s, costs = 0, 0.0, []
-    for number in range(pairs):
-        for at in (0, 1) if number % 2 else (1, 0):
-            before = cpu_seconds(pid)
-            if at:
-                figures = load(running, _OTHER, seconds, *one)
-                own_s = (cpu_seconds(pid) - before) / figures["messages"]
-            else:
-                with Search(api, message_count) as search:
-                    figures = load(running, _OTHER, seconds, *one)
-                scanned += search.scanned
-                busy_s += seconds
-                costs.append((cpu_seconds(pid) - before, figures["messages"], search.scanned))
-            waits[at].append(figures["p99_ms"])
-    spent = sum(cost - own_s * sent for cost, sent, _ in costs)
-    ratios = sorted(with_it / without for with_it, without in zip(*waits, strict=True))
-    quarters = statistics.quantiles(ratios, n=4)
-    return (
-        f"{statistics.median(ratios):.2f} ({quarters[0]:.2f}..{quarters[2]:.2f};"
-        f" {ratios[0]:.2f}..{ratios[-1]:.2f})",
-        *(f"{statistics.median(side):.2f}" for side in waits),
-        f"{scanned:,}",
-        f"{scanned / busy_s:,.0f}",
-        f"{spent * 1e6 / max(scanned, 1):.2f}",
+        filled += fill(running, _FULL, 5.0)
+    leader, console = running.leader(), console_of(running)
+    pid, address = int(str(leader["pid"])), str(leader["address"])
+    sides: tuple[list[Slice], list[Slice]] = ([], [])
+    words = ("--connections", "1", "--in-flight", "1")
+    with Search(Api(running.up.console).opened(), message_count) as search:
+        own = alone(pid, console, search)
+        with Slices(address, _OTHER, pid, *words) as slices:
+            slices.run(seconds)
+            try:
+                for number in range(pairs):
+                    for at in (0, 1) if number % 2 else (1, 0):
+                        os.kill(console, signal.SIGSTOP if at else signal.SIGCONT)
+                        time.sleep(_SETTLE_S)
+                        sides[at].append(slices.run(seconds))
+            finally:
+                os.kill(console, signal.SIGCONT)
+    both = list(zip(*sides, strict=True))
+    row = (
+        quantile_ratio(both, 0.99),
+        *(f"{quantile_ms(side, 0.99):.2f}" for side in sides),
+        quantile_ratio(both, 0.5),
+        median_of([with_it.cpu_us / without.cpu_us for with_it, without in both]),
         str(pairs),
     )
+    return own + "\n\n" + markdown(COLUMNS, [row])
 
 
 def main() -> None:
-    """Prints the table."""
-    words = [*sys.argv[1:], *("15", "3", "1000000")[len(sys.argv) - 1 :]]
+    """Prints the tables."""
+    words = [*sys.argv[1:], *("80", "1", "1000000")[len(sys.argv) - 1 :]]
     with cluster(1, ("flushDiskType=ASYNC_FLUSH",), console=True) as running:
-        row = measure(running, int(words[0]), float(words[1]), int(words[2]))
-    print(markdown(COLUMNS, [row]))
+        print(measure(running, int(words[0]), float(words[1]), int(words[2])))
 
 
 if __name__ == "__main__":

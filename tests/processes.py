@@ -225,7 +225,12 @@ def name_server(folder: Path, *settings: str) -> Iterator[str]:
 
 
 def broker(
-    folder: Path, *settings: str, namesrv: str = "", name: str = "broker-a", log: str = "broker.log"
+    folder: Path,
+    *settings: str,
+    namesrv: str = "",
+    name: str = "broker-a",
+    log: str = "broker.log",
+    command: Sequence[str] = LEDGERMQ,
 ) -> LiveProgram:
     """Starts a broker that is alone in its group, on free ports; the VIP channel's is free, too."""
     port, ledger_port = free_ports(2, spread=(0, -2))
@@ -236,4 +241,4 @@ def broker(
     ]  # fmt: skip
     if namesrv:
         words[1:1] = ["-n", namesrv]
-    return LiveProgram(words, folder / log)
+    return LiveProgram(words, folder / log, command=command)

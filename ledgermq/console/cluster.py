@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ledgermq.client.errors import RefusedError
 from ledgermq.console.history import History
 from ledgermq.console.kept import Kept
+from ledgermq.console.lag_history import LagHistory
 from ledgermq.console.remote import Remote
 from ledgermq.console.tally import FAILURES, Tally
 from ledgermq.console.timeline import Timeline
@@ -59,6 +60,7 @@ class ClusterView:
         self.kept = Kept()
         self.timeline = Timeline()
         self.history = History()
+        self.lags = LagHistory()
         # Broker name -> address of who led last, so that a group without a leader is still asked.
         self._led: dict[str, str] = {}
 

@@ -139,6 +139,10 @@ _GROUPS: Final = (
         groups.GroupQueues, groups.GroupQueuesQuery,
     ),
     _get(
+        "get_group_history", _CLUSTER + "/consumer-groups/{group}/history",
+        "how far a group was behind in the last hour", brokers.History,
+    ),
+    _get(
         "get_group_clients", _CLUSTER + "/consumer-groups/{group}/clients", "members of a group",
         groups.GroupClients,
     ),

@@ -10,7 +10,7 @@ from typing import Final
 
 from ledgermq.client.endless import keep_going
 from ledgermq.console.cluster import ClusterView
-from ledgermq.console.group_figures import load_all
+from ledgermq.console.group_figures import AllFigures, load_all
 from ledgermq.console.history import STEP_S
 from ledgermq.console.looks import Look, Looker, Looks
 from ledgermq.console.tally import FAILURES
@@ -170,7 +170,17 @@ class Sampler:
         total = None
         if not figures.tally.is_silent:
             total = float(sum(one.lag.messages for one in figures.by_group.values()))
+            self._keep_lags(figures, now_ms)
         self.view.history.add("lag_messages", "", now_ms, total)
+
+    def _keep_lags(self, figures: AllFigures, now_ms: int) -> None:
+        """Keeps the lag of each group, where all brokers told it: a part of it is none."""
+        lags = self.view.lags
+        lags.keep(figures.by_group)
+        if not figures.tally.is_whole:
+            return
+        for group, one in figures.by_group.items():
+            lags.add(group, now_ms, one.lag.messages, one.lag.age_ms)
 
 
 def behind_bytes(members: list[Look], look: Look) -> int | None:

@@ -46,6 +46,11 @@ class Tally:
         )
 
     @property
+    def is_whole(self) -> bool:
+        """True when all who were asked answered."""
+        return not self._silent
+
+    @property
     def is_silent(self) -> bool:
         """True when somebody was asked and nobody answered."""
         return bool(self._asked) and len(self._silent) == len(self._asked)

@@ -66,7 +66,24 @@ def topic(name: str) -> Any:
     }
 
 
+def lag_history() -> Any:
+    """An hour in which the group fell behind and is catching up."""
+    moments = [now_ms() - (60 - minute) * 60_000 for minute in range(61)]
+    rise = [minute / 35 if minute < 35 else (80 - minute) / 45 for minute in range(61)]
+    lags = [0.0 if minute < 4 else round(88_000 * rise[minute]) for minute in range(61)]
+    series = [
+        {"name": name, "member": "", "unit": unit, "at_ms": moments, "values": values}
+        for name, unit, values in (
+            ("lag_messages", "1", lags),
+            ("lag_ms", "ms", [round(lag * 1.4) for lag in lags]),
+        )
+    ]
+    return {"series": series, "step_s": 10.0, "longer": ""}
+
+
 def group(name: str, more: list[str], query: dict[str, str]) -> Any:
+    if more == ["history"]:
+        return lag_history()
     if more == ["queues"]:
         rows = [
             {

@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from ledgermq.broker.watching.families import FAMILIES
-from ledgermq.client import ClientConfig, Message, ProducerConfig
-from ledgermq.client.blocking import LitePullConsumer, Producer
+from ledgermq.client import ClientConfig, Message, ProducerConfig, TransactionState
+from ledgermq.client.blocking import LitePullConsumer, Producer, TransactionalProducer
 from ledgermq.client.otel import OpenTelemetryHooks
 from ledgermq.testing import LedgerCluster
 from tests.e2e.otlp_collector import Collector, attributes_of, collector
@@ -34,7 +34,7 @@ def found() -> Iterator[Collector]:
 def cluster(found: Collector) -> Iterator[LedgerCluster]:
     settings = {"otlpEndpoint": found.endpoint, "otlpMetricsIntervalSeconds": 1}
     with LedgerCluster(nodes=1, settings=settings) as cluster:
-        for topic in ("traced", "silent", "several"):
+        for topic in ("traced", "silent", "several", "traded"):
             cluster.create_topic(topic, queues=1)
         yield cluster
 
@@ -97,6 +97,26 @@ def test_a_pull_of_several_has_links_and_a_trace_of_its_own(
     assert linked == [(trace.to_bytes(16, "big"), span.to_bytes(8, "big")) for trace, span in ids]
     (given,) = found.spans("pull several")
     assert given.parent_span_id == b""
+
+
+def test_a_half_message_and_its_commit_belong_to_the_trace_of_the_send(
+    cluster: LedgerCluster, found: Collector
+) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    config = ProducerConfig(client=ClientConfig(hooks=OpenTelemetryHooks(provider)))
+    producer = TransactionalProducer(
+        cluster.name_server, "traders", lambda _: TransactionState.UNKNOWN, config=config
+    )
+    with producer:
+        producer.rollback(producer.send_half(Message("traded", b"1")))
+        producer.commit(producer.send_half(Message("traded", b"2")))
+    wait_until(lambda: found.spans("store traded"), what="the span of the commit")
+    ids = [one.context.trace_id.to_bytes(16, "big") for one in exporter.get_finished_spans()]
+    assert [one.trace_id for one in found.spans("store RMQ_SYS_TRANS_HALF_TOPIC")] == ids
+    # Nothing is stored for the one that was rolled back.
+    assert [one.trace_id for one in found.spans("store traded")] == ids[1:]
 
 
 def test_what_is_not_sampled_has_no_span(cluster: LedgerCluster, found: Collector) -> None:

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from twisted.logger import Logger
 
+from ledgermq.broker.telemetry.brief_session import brief_session
 from ledgermq.broker.telemetry.spans import NAME
 
 _EXPORTERS: Final = "opentelemetry.exporter.otlp.proto.http"
@@ -64,13 +65,15 @@ class Exporting:
         )
         self.provider.add_span_processor(
             BatchSpanProcessor(
-                traces.OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=_TIMEOUT_S),
+                traces.OTLPSpanExporter(
+                    endpoint=f"{base}/v1/traces", timeout=_TIMEOUT_S, session=brief_session()
+                ),
                 max_queue_size=_SPANS_MAX,
                 schedule_delay_millis=_SPANS_EACH_MS,
             )
         )
         self._metrics: Any = metrics.OTLPMetricExporter(
-            endpoint=f"{base}/v1/metrics", timeout=_TIMEOUT_S
+            endpoint=f"{base}/v1/metrics", timeout=_TIMEOUT_S, session=brief_session()
         )
 
     def send_metrics(self, metrics: Sequence[Metric]) -> None:

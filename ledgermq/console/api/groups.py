@@ -22,7 +22,9 @@ from ledgermq.console.group_members import (
     load_members,
     subscriptions_differ,
 )
+from ledgermq.console.history import STEP_S
 from ledgermq.console.shapes import groups as shapes
+from ledgermq.console.shapes.brokers import History
 from ledgermq.console.tally import Tally
 from ledgermq.console.topic_figures import queue_ends
 from ledgermq.console.topic_tables import is_system_group
@@ -39,6 +41,7 @@ _MODES: Final = {
     ConsumeType.CONSUME_POP: "pop",
 }
 _CLIENTS_MAX: Final = 2_000
+_HOUR_MS: Final = 3_600_000
 
 
 async def get_consumer_groups(call: Call) -> shapes.ConsumerGroups:
@@ -206,6 +209,8 @@ async def get_consumer_group(call: Call) -> shapes.ConsumerGroup:
         differs=subscriptions_differ(members),
         outside=await _outside(view, tally, stats),
     )
+    if tally.is_whole:
+        view.lags.add(group, call.now_ms, lag.messages, lag.age_ms)
     configs = [_config(broker, one) for broker, one in sorted(config.items())]
     first = members.first
     return shapes.ConsumerGroup(
@@ -227,6 +232,14 @@ async def get_consumer_group(call: Call) -> shapes.ConsumerGroup:
         timeline=view.timeline.of_group(group, members.clients, call.now_ms),
         answers=tally.answers(),
     )
+
+
+async def get_group_history(call: Call) -> History:
+    """How far a group was behind in the last hour."""
+    view, group = call.cluster, call.path["group"]
+    await group_config(view, group)
+    series = view.lags.read(group, call.now_ms - _HOUR_MS)
+    return History(series=series, step_s=STEP_S, longer=call.terms.longer_history)
 
 
 async def _outside(view: ClusterView, tally: Tally, stats: list[QueueStats]) -> int:

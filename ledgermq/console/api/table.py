@@ -17,6 +17,7 @@ from ledgermq.console.api.groups import (
     get_consumer_group,
     get_consumer_groups,
     get_group_clients,
+    get_group_history,
     get_group_queues,
 )
 from ledgermq.console.api.letters import browse_dead_letters, get_dead_letters
@@ -57,6 +58,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "get_consumer_groups": get_consumer_groups,
     "get_consumer_group": get_consumer_group,
     "get_group_queues": get_group_queues,
+    "get_group_history": get_group_history,
     "get_group_clients": get_group_clients,
     "get_running": get_running,
     "get_clients": get_clients,

@@ -267,7 +267,8 @@ class Series(Shape, frozen=True, kw_only=True):
     """One figure over time."""
 
     # in_per_s, out_per_s, in_bytes_per_s, out_bytes_per_s, lag_messages, put_p99_ms, answer_ms,
-    # disk_used_ratio, behind_bytes; of the whole cluster put_p99_ms is that of its slowest leader
+    # disk_used_ratio, behind_bytes; of the whole cluster put_p99_ms is that of its slowest leader;
+    # of a consumer group lag_messages and lag_ms
     name: str
     # Member it is about; empty: the whole cluster.
     member: str
@@ -283,7 +284,7 @@ class History(Shape, frozen=True, kw_only=True):
     """Figures of the last hour, from memory."""
 
     series: list[Series]
-    # Seconds between two points.
+    # Seconds between two points; of a consumer group they may be more.
     step_s: float
     # Where figures of a longer time are, as the console was told; empty: nowhere.
     longer: str

@@ -82,6 +82,12 @@ def test_groups_are_judged_in_a_word(api: Api, orders: str) -> None:
     assert (row.state, row.online, row.dead_letters) == ("offline", 0, 0)
     assert row.lag_messages and row.lag_ms is not None
     by_lag = {"sort": "lag_messages", "order": "desc", "limit": 1, "state": "offline"}
+    # The figures of all groups may be from before this one; after a change they are loaded anew.
+    action = api.call("preview_action", {"kind": "create_topic", "topic": "Fresh"})
+    api.call("confirm_action", {"token": action.token}, action=action.id)
+    wait_until(
+        lambda: api.call("get_action", action=action.id).state == "done", what="the end of a change"
+    )
     assert api.call("get_consumer_groups", query=by_lag).rows[0].group == "OrderReaders"
     group = api.call("get_consumer_group", group="OrderReaders")
     assert group.lag_messages == row.lag_messages and "nobody is online" in group.state_text
@@ -93,6 +99,9 @@ def test_groups_are_judged_in_a_word(api: Api, orders: str) -> None:
     lags = [one.lag_messages for one in queues.rows]
     assert lags == sorted(lags, reverse=True) and sum(lags) == row.lag_messages
     assert api.call("get_group_clients", group="OrderReaders").total == 0
+    hour = api.call("get_group_history", group="OrderReaders").series
+    assert [one.name for one in hour] == ["lag_messages", "lag_ms"]
+    assert hour[0].values[-1] == row.lag_messages and hour[1].values[-1]
 
 
 def test_the_overview_and_the_group_agree(api: Api, orders: str) -> None:

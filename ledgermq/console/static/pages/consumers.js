@@ -3,6 +3,7 @@ import { openChange } from "../js/change.js";
 import { h } from "../js/dom.js";
 import { use } from "../js/live.js";
 import { api, age, empty, events, facts, failed, figure, groupLink, inside, link, mark, mayChange, menu, pageHead, partial, sheet, shown, tabs, to, topicLink, yes } from "../js/parts.js";
+import { plot } from "../js/plot.js";
 import { change } from "../js/router.js";
 import { serverTable, table } from "../js/table.js";
 import { ago, count, has, rate, short, span, t, visible } from "../js/words.js";
@@ -58,9 +59,19 @@ export function groupPage([name, tab = "queues", client], query, path) {
       h("div", { class: "figures" }, figure(t("lag.messages"), short(data.lag_messages)), figure(t("lag.time"), span(data.lag_ms)), figure(t("out"), rate(data.out_per_s)),
         figure(t("online"), count(data.online), { under: [data.mode, data.model].filter(Boolean).map((m) => (has(`mode.${m}`) ? t(`mode.${m}`) : visible(m))).join(", ") || null }),
         figure(t("retry-messages"), short(data.retry_messages)), figure(t("page.dead"), short(data.dead_letters), { href: data.dead_letters ? to(["dead", name]) : null })),
+      h("div", { class: "columns" }, lags(name)),
       tabs(t("group"), parts.map(([key, text]) => [key === "queues" && path.length === 2 ? ["consumers", name] : key === "clients" && client ? ["consumers", name, key, client] : ["consumers", name, key], text])),
       tab === "clients" ? (client ? running(name, client, query) : clients(name)) : tab === "settings" ? settings(data) : tab === "history" ? h("section", { class: "sheet" }, events(data.timeline, t("timeline.group.none"))) : queues(name, query)]),
   ];
+}
+
+/** How far the group was behind in the last hour. */
+function lags(name) {
+  const { data } = use(api("consumer-groups", name, "history"), {}, { every: 10_000 });
+  return [["lag_messages", t("lag.messages"), short], ["lag_ms", t("lag.time"), span]].map(([key, title, format]) => {
+    const found = data?.series.find((s) => s.name === key);
+    return h("div", { class: "sheet half", key }, plot({ id: `group-${key}`, title, format, series: [{ name: title, points: found ? found.at_ms.map((at, n) => [at, found.values[n]]) : [] }] }));
+  });
 }
 
 function queues(name, query) {
