@@ -226,7 +226,7 @@ ROOMS: dict[str, Room] = {
     "broker.telemetry": Room(
         rooms=frozenset({"broker.telemetry", "broker.watching", "commitlog", "measures"})
         | {"protocol"},
-        packages=_TWISTED | {"opentelemetry"},
+        packages=_TWISTED | {"opentelemetry", "requests", "urllib3"},
     ),
     # The one room that knows all parts: it builds, binds, starts and stops them.
     "broker.service": Room(
