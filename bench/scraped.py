@@ -25,14 +25,13 @@ import statistics
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from bench.cluster import cpu_seconds
 from bench.page import markdown
-from bench.slices import Slice, Slices, median_of
+from bench.slices import Slice, Slices, median_of, pause
 from tests.processes import ChildProcess, LiveProgram, broker, name_server, run_ledgermq
 
 TOPIC: Final = "Watched"
@@ -105,7 +104,7 @@ class Watched:
         """Begins to watch, with a page of metrics at once, or rests."""
         self._file.unlink(missing_ok=True) if is_on else self._file.touch()
         os.kill(self._console.pid, signal.SIGCONT if is_on else signal.SIGSTOP)
-        time.sleep(_SWITCH_S)
+        pause(_SWITCH_S)
 
     def scrape(self) -> int:
         """Reads a page; returns its size."""
@@ -145,7 +144,7 @@ def parts(watched: Watched) -> str:
     for is_on in (True, False):
         watched.switch(is_on)
         before = cpu_seconds(watched.pid)
-        time.sleep(_IDLE_S)
+        pause(_IDLE_S)
         shares.append((cpu_seconds(watched.pid) - before) / _IDLE_S)
     size = watched.scrape()
     before = cpu_seconds(watched.pid)

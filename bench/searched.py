@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from bench.cluster import Running, cluster, cpu_seconds
 from bench.page import markdown
-from bench.slices import Slice, Slices, median_of, quantile_ms, quantile_ratio
+from bench.slices import Slice, Slices, median_of, pause, quantile_ms, quantile_ratio
 from tests.e2e.console.api_client import Api
 
 _FULL, _OTHER = "Searched", "Other"
@@ -101,14 +101,14 @@ def console_of(running: Running) -> int:
 def alone(pid: int, console: int, search: Search) -> str:
     """Measures the search by itself; returns the table."""
     os.kill(console, signal.SIGSTOP)
-    time.sleep(_SETTLE_S)
+    pause(_SETTLE_S)
     before = cpu_seconds(pid)
-    time.sleep(_ALONE_S)
+    pause(_ALONE_S)
     idle_s = cpu_seconds(pid) - before
     os.kill(console, signal.SIGCONT)
-    time.sleep(1)
+    pause(1)
     before, seen, begun_s = cpu_seconds(pid), search.scanned, time.monotonic()
-    time.sleep(_ALONE_S)
+    pause(_ALONE_S)
     took_s, scanned = time.monotonic() - begun_s, search.scanned - seen
     used_s = cpu_seconds(pid) - before - idle_s * took_s / _ALONE_S
     row = (
@@ -138,7 +138,7 @@ def measure(running: Running, pairs: int, seconds: float, message_count: int) ->
                 for number in range(pairs):
                     for at in (0, 1) if number % 2 else (1, 0):
                         os.kill(console, signal.SIGSTOP if at else signal.SIGCONT)
-                        time.sleep(_SETTLE_S)
+                        pause(_SETTLE_S)
                         sides[at].append(slices.run(seconds))
             finally:
                 os.kill(console, signal.SIGCONT)

@@ -17,6 +17,7 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
@@ -29,6 +30,8 @@ from bench.load import Load, build_frames
 _STEPS_IN_MS: Final = 100
 _DRAWS: Final = 400
 _SEED: Final = 19
+# Never set.
+_PAUSE: Final = threading.Event()
 
 
 class Slice(NamedTuple):
@@ -99,6 +102,11 @@ class Slices:
             raise RuntimeError(f"refused: {told['first_refusal']}")
         waits = Counter({int(step): count for step, count in told["waits"].items()})
         return Slice(told["messages"], took_s, waits)
+
+
+def pause(seconds: float) -> None:
+    """Does nothing for so long."""
+    _PAUSE.wait(seconds)
 
 
 def median_of(ratios: Sequence[float]) -> str:
