@@ -24,13 +24,14 @@
 #   make console-screenshots   the pictures of docs/console.md, made anew
 #   make prometheus-test   what rules and dashboards say while a group is hurt (root, prometheus)
 #   make fuzz           CASES (100,000) frames that are almost right for each port, sanitized, too
+#   make every-code     CODES (65536) at each port of closed programs, by who has no right (6 minutes)
 #   make floods         a closed cluster under each flood (FLOODS), with a client beside (20 minutes)
 #   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth bench-watched lint \
 	clean console-test console-screenshots \
-	apache-tests crash-states faults power-cuts soak prometheus-test fuzz floods spark-cluster \
+	apache-tests crash-states faults power-cuts soak prometheus-test fuzz every-code floods spark-cluster \
 	spark-lake
 
 BIN := .venv/bin
@@ -201,6 +202,12 @@ fuzz: $(STAMP)
 	@LEDGERMQ_PURE=1 $(BIN)/python -m tests.attack.fuzz --cases $(CASES) --seed $(SEED) --closed
 	@$(BIN)/python -m tests.attack.fuzz --cases $(CASES) --seed $(SEED)
 	@$(BIN)/python -m tests.attack.sanitized_loops --cases $(CASES) --seed $(SEED)
+
+# Without an account, with a forged signature, with the account of one topic. Exit code 1 where
+# something is told or changed.
+CODES := 65536
+every-code: $(STAMP)
+	@$(BIN)/python -m tests.attack.every_code --codes $(CODES)
 
 # Names of floods; all without. Exit code 1 where a client beside is not served as it must be.
 FLOODS :=

@@ -12,19 +12,24 @@ first copy of a term only where they are ahead, afterwards wherever they changed
 A slave without a ledger copies the same from its master, ours or Java's. It never leads, so topics
 and groups become exactly those of the master whenever their versions differ. The files of a queue
 whose topic is gone stay until the log before them is.
+
+Who is copied proves that it is the leader (`leader_trust.py`): what name servers call so may be
+anybody.
 Source: `SlaveSynchronize.java`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from ledgermq.broker.leader_trust import LeaderTrust, Peer
 from ledgermq.broker.leadership import Leadership
+from ledgermq.broker.member_questions import CODES
 from ledgermq.protocol import lenient_json
-from ledgermq.protocol.codes import RequestCode, ResponseCode
+from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.state.broker_state import BrokerState
@@ -36,22 +41,8 @@ from ledgermq.state.topics import TopicConfig
 # A Java follower's interval is 10 s; what is copied more often is repeated less.
 COPY_INTERVAL_MS: Final = 3000
 _ANSWER_MS: Final = 3000
-_CODES: Final = (
-    RequestCode.GET_ALL_TOPIC_CONFIG,
-    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-    RequestCode.GET_ALL_CONSUMER_OFFSET,
-    RequestCode.GET_ALL_DELAY_OFFSET,
-)
 
 _log = Logger()
-
-
-class Peer(Protocol):
-    """A connection to the leader's broker."""
-
-    def request(self, command: RemotingCommand, timeout_ms: int) -> Deferred[RemotingCommand]: ...
-
-    def stop(self) -> Deferred[None]: ...
 
 
 class StateCopy:
@@ -66,6 +57,7 @@ class StateCopy:
         find_master: Callable[[], str | None],
         ask_for_master: Callable[[], None],
         connect: Callable[[str], Peer],
+        trust: LeaderTrust,
         mirrors_tables: bool = False,
     ) -> None:
         """Does nothing before `run`.
@@ -76,6 +68,7 @@ class StateCopy:
                 last; None when they told none.
             ask_for_master: has name servers tell it again.
             connect: gives a connection that `stop` ends.
+            trust: says whether who answers there is the leader.
             mirrors_tables: whether what the leader's tables of topics and groups lack goes here,
                 too.
         """
@@ -85,6 +78,7 @@ class StateCopy:
         self._find_master = find_master
         self._ask_for_master = ask_for_master
         self._connect = connect
+        self._trust = trust
         self._mirrors_tables = mirrors_tables
         # Term and leader of the copies so far, and the offsets of the last one.
         self._source: tuple[int, str] | None = None
@@ -111,8 +105,13 @@ class StateCopy:
             self._source, self._told = source, None
             self._ask_for_master()
             return
+        doubt = self._trust.doubt_of_address(leader_id, master)
+        if doubt is not None:
+            self._told_why(doubt, master)
+            self._ask_for_master()
+            return
         peer = self._peer = self._connect(master)
-        waiting = [peer.request(RemotingCommand.request(code), _ANSWER_MS) for code in _CODES]
+        waiting = [self._trust.ask(peer, leader_id, code, master, _ANSWER_MS) for code in CODES]
         copied = gatherResults(waiting, consumeErrors=True).addCallback(self._take, source)
         copied.addErrback(self._failed, master).addBoth(lambda _: self.stop())
 
@@ -165,6 +164,10 @@ class StateCopy:
             return
         error = failure.value
         reason = str(error.subFailure.value if isinstance(error, FirstError) else error)
+        self._told_why(reason, master)
+        self._ask_for_master()
+
+    def _told_why(self, reason: str, master: str) -> None:
         if reason != self._logged_reason:
             self._logged_reason = reason
             _log.warn(
@@ -172,7 +175,6 @@ class StateCopy:
                 master=master,
                 reason=reason,
             )
-        self._ask_for_master()
 
 
 def news_of(

@@ -6,17 +6,18 @@ and one that ends then would begin again far behind. So a member that does not l
 offsets on, each second the newest of each queue, to the leader that name servers tell.
 
 What the leader has already, as far as its records tell, is left out, so that a late word does not
-take a group back. A request is passed on as it came, with its signature.
+take a group back. A request is passed on as it came, with its signature, and only to who has proven
+on the same connection that it is the leader (`leader_trust.py`).
 """
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList
 
+from ledgermq.broker.leader_trust import LeaderTrust, Peer
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.state_copy import Peer
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
@@ -58,6 +59,7 @@ class OffsetRelay:
         find_master: Callable[[], str | None],
         ask_for_master: Callable[[], None],
         connect: Callable[[str], Peer],
+        trust: LeaderTrust,
     ) -> None:
         """Has nothing to pass on.
 
@@ -68,6 +70,7 @@ class OffsetRelay:
                 last; None when they told none.
             ask_for_master: has name servers tell it again.
             connect: gives a connection that `stop` ends.
+            trust: says whether who answers there is the leader.
         """
         self._leadership = leadership
         self._offsets = offsets
@@ -75,6 +78,7 @@ class OffsetRelay:
         self._find_master = find_master
         self._ask_for_master = ask_for_master
         self._connect = connect
+        self._trust = trust
         self._waiting: dict[_Key, _Told] = {}
         # The connection of a round that is under way.
         self._peer: Peer | None = None
@@ -98,14 +102,23 @@ class OffsetRelay:
             known = self._offsets.find(group, topic, queue_id)
             if told.tries > _TRIES_MAX or (known is not None and known >= told.offset):
                 del self._waiting[group, topic, queue_id]
-        master = self._find_master()
-        if not self._waiting or master is None or self._leadership.leader_id is None:
+        master, leader_id = self._find_master(), self._leadership.leader_id
+        if not self._waiting or master is None or leader_id is None:
+            self._ask_again()
+            return
+        if self._trust.doubt_of_address(leader_id, master) is not None:
             self._ask_again()
             return
         peer = self._peer = self._connect(master)
+        proven = self._trust.prove(peer, leader_id, master, _ANSWER_MS)
+        # Who does not prove itself is told nothing; the next round asks again.
+        proven.addCallback(lambda _: self._pass_on_oldest(peer))
+        proven.addBoth(lambda _: self._end_round())
+
+    def _pass_on_oldest(self, peer: Peer) -> Deferred[Any]:
         oldest = list(islice(self._waiting.items(), _ROUND_MAX))
         answers = [self._pass_on(peer, key, told) for key, told in oldest]
-        DeferredList(answers, consumeErrors=True).addCallback(lambda _: self._end_round())
+        return DeferredList(answers, consumeErrors=True)
 
     def _store_here(self) -> None:
         """This member leads again."""

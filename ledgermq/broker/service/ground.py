@@ -106,9 +106,11 @@ class Ground:
             tls=self.tls.client,
             account=find_namesrv_account(config),
         )
-        self.following = Following(
-            reactor, self.output, self.tls.client, self.leadership, self.state, self.registration
-        )
+        self.following = self._new_following()
+
+    def _new_following(self) -> Following:
+        ways = (self.reactor, self.output, self.tls.client)
+        return Following(*ways, self.leadership, self.state, self.registration, self.config)
 
     def _new_state(self, formats: StateFormats, write: StateWriter) -> BrokerState:
         config = self.config

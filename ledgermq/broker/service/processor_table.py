@@ -17,9 +17,11 @@ from ledgermq.broker.clients.heartbeat import ClientProcessor
 from ledgermq.broker.clients.reply import ReplyProcessor
 from ledgermq.broker.clients.request_limits import with_limits
 from ledgermq.broker.config.built_in_topics import built_in_topics
+from ledgermq.broker.config.group_secret import find_group_secret
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import AdmitsLarge, Processor, TakeFrames
 from ledgermq.broker.ha.roles import waits_for_slaves
+from ledgermq.broker.member_questions import MemberAnswers
 from ledgermq.broker.offsets.processor import OffsetProcessor
 from ledgermq.broker.pulls.offset_moved import OffsetMovedEvents
 from ledgermq.broker.pulls.pull import PullProcessor
@@ -36,6 +38,7 @@ from ledgermq.broker.waits.send_back import SendBackProcessor
 from ledgermq.broker.waits.transaction_ends import ProducerQuestions, TransactionProcessor
 from ledgermq.broker.waits.transactions import Rules, Transactions
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.group_secret import GroupSecret
 from ledgermq.protocol.quick_frames import COMPILED
 from ledgermq.protocol.signature_check import STRONG, SignatureCheck
 from ledgermq.protocol.transport import CommandProtocol
@@ -190,10 +193,24 @@ def _around(table: dict[int, Processor], parts: Parts, guard: Guard | None) -> d
     """What stands around processors, from the inside: who notes, who refuses, who bounds."""
     if parts.audit is not None:
         table = parts.audit.around(table)
-    if guard is not None:
-        table = guard.protect(table)
+    guarded = table if guard is None else guard.protect(table)
+    secret = find_group_secret(parts.config)
+    if secret is not None:
+        guarded = _member_answers(parts, secret).around(table, guarded)
     # Before the guard, which reads bodies, too.
-    return with_limits(table, parts.config)
+    return with_limits(guarded, parts.config)
+
+
+def _member_answers(parts: Parts, secret: GroupSecret) -> MemberAnswers:
+    """Who follows this broker gets its tables by the group's secret, without an account."""
+    return MemberAnswers(
+        parts.config.broker_name,
+        secret,
+        f"{parts.config.address_host}:{parts.store_host[1]}",
+        parts.now_ms,
+        parts.clock_ms,
+        None if parts.audit is None else parts.audit.refused,
+    )
 
 
 def _guard(parts: Parts, records: VisibleRecords) -> Guard | None:

@@ -10,6 +10,7 @@ from ledgermq.protocol.command import RemotingCommand
 from ledgermq.state.subscriptions import SubscriptionGroup
 from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import Parts
+from tests.unit.broker.trusting import trusting
 
 MASTER = "10.0.0.1:10911"
 
@@ -77,6 +78,7 @@ class Scene:
             find_master=lambda: self.master,
             ask_for_master=self._ask_for_master,
             connect=self._connect,
+            trust=trusting(),
             mirrors_tables=mirrors_tables,
         )
 

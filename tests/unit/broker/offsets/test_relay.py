@@ -7,6 +7,7 @@ from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import UpdateConsumerOffsetRequestHeader
 from tests.unit.broker.parts import Parts
+from tests.unit.broker.trusting import trusting
 
 MASTER = "10.0.0.1:10911"
 
@@ -51,6 +52,7 @@ class Scene:
             find_master=lambda: self.address,
             ask_for_master=self._ask_for_master,
             connect=self._connect,
+            trust=trusting(),
         )
 
     def _ask_for_master(self) -> None:
