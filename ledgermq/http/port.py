@@ -27,6 +27,8 @@ from ledgermq.protocol.transport.turn_shares import Share, TurnShares
 
 _HEAD_BYTES_MAX: Final = 16_384
 _HEADERS_MAX: Final = 100
+# Of the number of Content-Length; Python reads no more than 4,300.
+_LENGTH_DIGITS_MAX: Final = 19
 _BACKLOG: Final = 128
 # Seconds of a turn, as TurnShares takes them: a small page takes 0.2 ms, and whoever looks for
 # health waits for some turns.
@@ -309,6 +311,20 @@ class _Connection(http.HTTPChannel):
     def _respondToBadRequestAndDisconnect(self) -> None:
         """What cannot even be read as a request; the name is Twisted's."""
         self.refuse(RequestError(400, "this is no HTTP request, or its head is too long"))
+
+    def headerReceived(self, line: bytes) -> bool:
+        """Refuses lengths of which a proxy before this port may think otherwise: what the one takes
+        for a body is a request to the other. A number without end is none, either.
+        """
+        name, _, value = line.partition(b":")
+        name, value = name.lower(), value.strip(b" \t").lower()
+        is_coded = name == b"transfer-encoding"
+        if (is_coded and (value != b"chunked" or self._version != b"HTTP/1.1")) or (
+            name == b"content-length" and len(value) > _LENGTH_DIGITS_MAX
+        ):
+            self._respondToBadRequestAndDisconnect()
+            return False
+        return bool(super().headerReceived(line))
 
     def lineLengthExceeded(self, line: bytes) -> None:
         self._respondToBadRequestAndDisconnect()

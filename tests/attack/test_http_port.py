@@ -134,3 +134,42 @@ def test_pages_of_metrics_are_few_at_a_time(ports: tuple[int, int]) -> None:
         connection.close()
     check_well(ports)
     assert status_of(ports[1], "/metrics") == 200
+
+
+@pytest.mark.parametrize(
+    ("version", "lines"),
+    [
+        ("1.1", "Content-Length: 6\r\nTransfer-Encoding: chunked"),
+        ("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 6"),
+        ("1.1", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
+        ("1.1", "Transfer-Encoding: identity"),
+        ("1.1", "Transfer-Encoding: identity\r\nContent-Length: 5"),
+        ("1.1", "Transfer-Encoding: chunked, identity"),
+        ("1.1", "Transfer-Encoding: \x0bchunked"),
+        ("1.1", "Transfer-Encoding : chunked"),
+        ("1.0", "Transfer-Encoding: chunked"),
+        ("1.1", "Content-Length: 5\r\nContent-Length: 5"),
+        ("1.1", "Content-Length: 5, 5"),
+        ("1.1", "Content-Length: +5"),
+        ("1.1", "Content-Length: 0x5"),
+        ("1.1", "Content-Length: 1_0"),
+        ("1.1", "Content-Length:"),
+        ("1.1", "Content-Length : 5"),
+        ("1.1", f"Content-Length: {'9' * 5000}"),
+        ("1.1", f"Content-Length: {'0' * 5000}"),
+    ],
+)
+def test_length_that_a_proxy_may_read_otherwise_ends_the_connection(
+    ports: tuple[int, int], version: str, lines: str
+) -> None:
+    """What is behind it would be a request of somebody else, to one of the two."""
+    head = f"POST /readyz HTTP/{version}\r\nHost: localhost\r\n{lines}\r\n\r\n"
+    behind = "0\r\n\r\nGET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", ports[1]), timeout=_WAIT_S) as attack:
+        attack.sendall((head + behind).encode())
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := attack.recv(65_536):
+                answer += chunk
+    assert answer.count(b"HTTP/1.1 ") == 1 and answer.startswith(b"HTTP/1.1 400"), answer
+    check_well(ports)
