@@ -131,6 +131,7 @@ def range_batches(
             fetch_bytes=options.fetch_bytes,
             fails_on_data_loss=options.fails_on_data_loss,
             bytes_per_second=options.fetch_bytes_per_second,
+            read_from=options.read_from,
         )
         for run in pull.runs():
             records = records_of(wanted, run, is_whole=not tags)

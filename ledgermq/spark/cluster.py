@@ -11,7 +11,7 @@ An object opens connections when they are needed and holds them until it is clos
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self, TypeVar
 
 from ledgermq.client import MessageQueue
@@ -37,7 +37,7 @@ from ledgermq.protocol.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from ledgermq.protocol.headers.header import Header
-from ledgermq.protocol.route import TopicList, TopicRouteData
+from ledgermq.protocol.route import MASTER_ID, TopicList, TopicRouteData
 from ledgermq.spark.access import OPEN_ACCESS, Access
 from ledgermq.spark.errors import ClusterError, UnknownTopicError
 from ledgermq.spark.partitions import queue_name
@@ -50,6 +50,9 @@ _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 # How long a topic may be unknown before it is believed.
 _UNKNOWN_TOPIC_S: Final = 3.0
+# Longest wait for an answer: of a leader, of which there is no other, and of a follower.
+_MASTER_S: Final = 10.0
+_FOLLOWER_S: Final = 2.0
 # What may pass with the next leader, or when the broker has less to do. Permissions do not.
 _PASSING_CODES: Final = (ROUTE_CODES - {int(ResponseCode.NO_PERMISSION)}) | {
     int(ResponseCode.SYSTEM_ERROR),
@@ -234,20 +237,40 @@ class Cluster:
             PassingError, LostError: there is none now; forget the route before the next try. That
                 no name server knows the topic may pass, too: its only broker may be restarting.
         """
+        return self.wire_to_member(queue, MASTER_ID)
+
+    def wire_to_member(self, queue: MessageQueue, broker_id: int) -> Wire:
+        """Returns the connection to a member of the group that has a queue.
+
+        Args:
+            queue: the queue.
+            broker_id: of the member; `MASTER_ID` is the leader's.
+
+        Raises:
+            PassingError, LostError: as wire_to_master.
+        """
+        address = self.members(queue).get(broker_id)
+        if address is None:
+            raise PassingError(f"{queue.broker_name} has no {_role(broker_id)} now")
+        return self._wire(address, _MASTER_S if broker_id == MASTER_ID else _FOLLOWER_S)
+
+    def members(self, queue: MessageQueue) -> Mapping[int, str]:
+        """Returns the addresses of the members that have a queue, by broker id.
+
+        Raises:
+            PassingError, LostError: as wire_to_master.
+        """
         try:
             route = self._routes.get(queue.topic) or self._fetch_route(queue.topic)
         except UnknownTopicError as error:
             raise PassingError(str(error)) from error
-        address = route.masters.get(queue.broker_name)
-        if address is None:
-            raise PassingError(f"{queue.broker_name} has no leader now")
-        return self._wire(address)
+        return route.addresses.get(queue.broker_name, {})
 
-    def forget(self, queue: MessageQueue) -> None:
-        """Forgets the route of a queue and the connection that it led to."""
+    def forget(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> None:
+        """Forgets the route of a queue and the connection to a member that it led to."""
         route = self._routes.pop(queue.topic, None)
         if route is not None:
-            self._drop(route.masters.get(queue.broker_name, ""))
+            self._drop(route.addresses.get(queue.broker_name, {}).get(broker_id, ""))
 
     def _ask(
         self, queue: MessageQueue, code: RequestCode, header: Header | None, body: bytes = b""
@@ -323,16 +346,21 @@ class Cluster:
             except RemoteProtocolError as error:
                 raise ClusterError(what, f"unreadable answer: {error}") from error
 
-    def _wire(self, address: str) -> Wire:
+    def _wire(self, address: str, answer_s: float = _MASTER_S) -> Wire:
         wire = self._wires.get(address)
         if wire is None:
-            wire = self._wires[address] = Wire(address, min(self.timeout_s, 10.0), self._access)
+            wire = Wire(address, min(self.timeout_s, answer_s), self._access)
+            self._wires[address] = wire
         return wire
 
     def _drop(self, address: str) -> None:
         wire = self._wires.pop(address, None)
         if wire is not None:
             wire.close()
+
+
+def _role(broker_id: int) -> str:
+    return "leader" if broker_id == MASTER_ID else f"member {broker_id}"
 
 
 def may_pass(answer: RemotingCommand) -> bool:

@@ -27,6 +27,7 @@ from ledgermq.spark.option_table import (
     words,
     write_id,
 )
+from ledgermq.spark.read_places import READ_FROM_ALLOWED, ReadFrom, read_from
 from ledgermq.spark.schema import COLUMN_NAMES, VALUE_COLUMNS, chosen_columns
 from ledgermq.spark.values.value_options import (
     READ_VALUE_OPTIONS,
@@ -69,6 +70,7 @@ _READ: Final[Mapping[str, Option]] = {
     ),
     "fetchBytesPerSecond": Option(whole_number(1024, _COUNT_MAX), "1024 or more, for each task"),
     "timeSlackMs": Option(whole_number(0, 86_400_000), "0 to 86400000"),
+    "read.from": Option(read_from, READ_FROM_ALLOWED, ReadFrom.LEADER),
     "readTimeoutMs": Option(whole_number(100, 3_600_000), "100 to 3600000", 30_000),
     **READ_VALUE_OPTIONS,
 }
@@ -146,6 +148,8 @@ class ReadOptions:
     # Of each task; None: as fast as it goes.
     fetch_bytes_per_second: int | None
     value: ValueOptions = ValueOptions()
+    # Which members of a broker group are asked for messages; for ends of queues the leader is.
+    read_from: ReadFrom = ReadFrom.LEADER
 
     @property
     def name_server(self) -> str:
@@ -212,6 +216,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         max_trigger_delay_s=values.get("maxTriggerDelayMs", 0) / 1000,
         fetch_bytes_per_second=values["fetchBytesPerSecond"],
         value=value,
+        read_from=values["read.from"],
     )
 
 

@@ -20,10 +20,12 @@ from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from ledgermq.protocol.route import MASTER_ID
 from ledgermq.protocol.sysflag import PULL_SUBSCRIPTION
 from ledgermq.spark.cluster import Cluster, PassingError, Patience, may_pass, refusal
 from ledgermq.spark.errors import ClusterError, OffsetsRemovedError
 from ledgermq.spark.partitions import QueueRange, queue_name
+from ledgermq.spark.read_places import ReadFrom, ReadPlaces
 from ledgermq.spark.wire import LostError, Wire
 
 # Messages asked for at a time at most; brokers give fewer.
@@ -33,8 +35,15 @@ _FOUND: Final = int(ResponseCode.SUCCESS)
 _NOTHING: Final = int(ResponseCode.PULL_NOT_FOUND)
 _RETRY: Final = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
 _MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
+_NO_MATCH: Final = "NO_MATCHED_MESSAGE"
+# How long a follower may lack what its leader has committed before the leader is asked.
+_BEHIND_S: Final = 0.5
 
 _log = logging.getLogger("ledgermq.spark")
+
+
+class _BehindError(Exception):
+    """A follower has not what it was asked for."""
 
 
 class _Piece(NamedTuple):
@@ -92,6 +101,7 @@ class RangePull:
         fetch_bytes: int,
         fails_on_data_loss: bool,
         bytes_per_second: int | None = None,
+        read_from: ReadFrom = ReadFrom.LEADER,
     ) -> None:
         """Opens nothing yet.
 
@@ -103,7 +113,12 @@ class RangePull:
             fetch_bytes: about so much is on its way, and so much is handed out at a time.
             fails_on_data_loss: False skips, with a warning, what retention has removed.
             bytes_per_second: no more is asked for, on the average; None: as fast as it goes.
+            read_from: which members of the broker group are asked.
         """
+        self._places = ReadPlaces(read_from, wanted)
+        # Whom the requests on their way were sent to.
+        self._member_id = MASTER_ID
+        self._follower_patience = Patience(min(_BEHIND_S, cluster.timeout_s))
         self._pace = None if bytes_per_second is None else Pace(bytes_per_second)
         self._cluster = cluster
         self._wanted = wanted
@@ -131,7 +146,7 @@ class RangePull:
 
         Raises:
             OffsetsRemovedError: some of them are gone.
-            ClusterError: no leader served the queue for the whole timeout.
+            ClusterError: nobody served the queue for the whole timeout.
         """
         parts: list[bytes] = []
         size, start = 0, self._position
@@ -160,18 +175,39 @@ class RangePull:
         try:
             self._ask_ahead()
             piece = self._pieces.popleft()
-            wire = self._cluster.wire_to_master(self._wanted.queue)
+            wire = self._wire()
             answer = wire.receive(piece.opaque)
             if answer.code in (_FOUND, _NOTHING, _RETRY, _MOVED):
                 return self._take(piece, answer)
-            if not may_pass(answer):
+            if not may_pass(answer) and self._member_id == MASTER_ID:
                 raise ClusterError(f"a pull from {self._name}", refusal(wire.address, answer))
             raise PassingError(refusal(wire.address, answer))
+        except _BehindError:
+            self._start_again()
+            if not self._follower_patience.pause():
+                self._turn_to_another()
+            return b""
         except (PassingError, LostError) as error:
             self._start_again()
+            if self._member_id != MASTER_ID:
+                self._turn_to_another()
+                return b""
             self._cluster.forget(self._wanted.queue)
             self._patience.wait(f"a pull from {self._name}", error)
             return b""
+
+    def _wire(self) -> Wire:
+        """Returns the connection to the member that is asked now."""
+        queue = self._wanted.queue
+        self._member_id = MASTER_ID
+        self._member_id = self._places.choose(self._cluster.members(queue))
+        return self._cluster.wire_to_member(queue, self._member_id)
+
+    def _turn_to_another(self) -> None:
+        """Leaves a follower out: it has not what is asked for, or does not answer."""
+        self._places.leave_out(self._member_id)
+        self._cluster.forget(self._wanted.queue, self._member_id)
+        self._follower_patience.progressed()
 
     def _take(self, piece: _Piece, answer: RemotingCommand) -> bytes | None:
         """Moves on by what an answer brought."""
@@ -185,20 +221,30 @@ class RangePull:
             self._learn(piece, next_offset, len(answer.body))
             self._move_to(next_offset, piece)
             return answer.body
-        if header.min_offset > piece.start_offset:
+        is_kept = header.min_offset <= piece.start_offset
+        if is_kept and self._is_unmatched(answer) and next_offset > piece.start_offset:
+            self._move_to(next_offset, piece)
+            return b""
+        if self._member_id != MASTER_ID:
+            # It may keep less than its leader, and answers like this where it lacks something.
+            raise _BehindError
+        if not is_kept:
             self._skip(min(header.min_offset, self._wanted.end_offset))
             return None
         if answer.code == _RETRY and next_offset > piece.start_offset:
-            if not self._is_filtered:
-                self._skip(min(next_offset, self._wanted.end_offset))
-                return None
-            self._move_to(next_offset, piece)
-            return b""
+            self._skip(min(next_offset, self._wanted.end_offset))
+            return None
         # A busy broker, or a new leader that has not yet dispatched all that it has.
         raise PassingError(
             f"nothing at offset {piece.start_offset}, the queue holds {header.min_offset} up to"
             f" {header.max_offset}"
         )
+
+    def _is_unmatched(self, answer: RemotingCommand) -> bool:
+        """Tells whether the filter let no message pass, rather than that messages are gone."""
+        if answer.code != _RETRY or not self._is_filtered:
+            return False
+        return self._member_id == MASTER_ID or answer.remark == _NO_MATCH
 
     def _learn(self, piece: _Piece, next_offset: int, size: int) -> None:
         """Fits the pieces to what the broker gives at a time."""
@@ -212,6 +258,7 @@ class RangePull:
 
     def _move_to(self, next_offset: int, piece: _Piece) -> None:
         self._patience.progressed()
+        self._follower_patience.progressed()
         self._position = min(next_offset, self._wanted.end_offset)
         if self._is_filtered:
             self._asked = self._position
@@ -239,7 +286,7 @@ class RangePull:
             self._ask_ahead()
         except (PassingError, LostError):
             self._start_again()
-            self._cluster.forget(self._wanted.queue)
+            self._cluster.forget(self._wanted.queue, self._member_id)
 
     def _ask_ahead(self) -> None:
         """Sends requests until about fetch_bytes are on their way."""
@@ -250,7 +297,7 @@ class RangePull:
         is_full = len(self._pieces) >= requests_max or self._asked >= end
         if is_full and self._rest_end is None:
             return
-        wire = self._cluster.wire_to_master(self._wanted.queue)
+        wire = self._wire()
         if self._rest_end is not None:
             self._pieces.appendleft(self._ask(wire, self._position, self._rest_end))
             self._rest_end = None

@@ -23,6 +23,7 @@ from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.option_table import addresses
 from ledgermq.spark.paths import local_path
+from ledgermq.spark.read_places import ReadFrom
 
 _TIMEOUT_S: Final = 30.0
 _ACCOUNT_ALLOWED: Final = "a YAML file with accessKey and secretKey"
@@ -73,6 +74,12 @@ def add_topic_arguments(parser: argparse.ArgumentParser) -> None:
     topics = parser.add_mutually_exclusive_group(required=True)
     topics.add_argument("-t", "--topic", help="one or more, with commas between")
     topics.add_argument("--pattern", help="all topics whose whole name it matches")
+    parser.add_argument(
+        "--read-from",
+        choices=[place.value for place in ReadFrom],
+        default=ReadFrom.LEADER.value,
+        help="the members of broker groups that are asked for messages",
+    )
 
 
 def cluster_of(options: argparse.Namespace) -> ClusterArguments:
@@ -95,10 +102,9 @@ def cluster_of(options: argparse.Namespace) -> ClusterArguments:
 
 
 def topic_option(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the option of a source that says which topics are read."""
-    if options.pattern:
-        return {"topicPattern": options.pattern}
-    return {"topic": options.topic}
+    """Returns the options of a source that say which topics are read, and from whom."""
+    topics = {"topicPattern": options.pattern} if options.pattern else {"topic": options.topic}
+    return {**topics, "read.from": options.read_from}
 
 
 def _account(file: str | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ import pytest
 from ledgermq.client import MessageQueue
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.options import column_options, read_options, write_options
+from ledgermq.spark.read_places import ReadFrom
 from ledgermq.spark.segment_source import segment_options
 
 GOOD = {"nameserver": "h1:9876;h2:9876", "TOPIC": "A, B"}
@@ -33,6 +34,7 @@ def test_values_are_typed() -> None:
         "endingTimestamp": "1970-01-01T00:00:01.5",
         "failOnDataLoss": "FALSE",
         "columns": "BODY,queueid",
+        "Read.From": "Follower",
     }
     options = read_options(given, is_stream=False)
     assert options.tags == {"A", "B"}
@@ -41,6 +43,7 @@ def test_values_are_typed() -> None:
     assert options.ending_ms == 1500
     assert not options.fails_on_data_loss
     assert options.columns == ("body", "queueId")
+    assert options.read_from is ReadFrom.FOLLOWER
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,7 @@ def test_values_are_typed() -> None:
         ("fetchBytes", "1"),
         ("readTimeoutMs", "99999999999"),
         ("filterPushdown", "1"),
+        ("read.from", "slave"),
         ("value.format", "xml"),
         ("value.schema.registry", "ftp://h/x"),
         ("value.schema.registry", "http://h:99999"),
