@@ -1,26 +1,16 @@
-"""Consume queues of an audit: the units of the log against a store's files, and files made anew."""
+"""Consume queues of an audit: the units of a log's files put together, and files made of them."""
 
-import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ledgermq.commitlog.config import DEFAULT_DELAYS_MS, SCHEDULE_TOPIC
 from ledgermq.commitlog.derived_files import DerivedFiles
 from ledgermq.commitlog.key_index import KeyIndex, KeyRow
-from ledgermq.commitlog.layout import QUEUE_UNIT, QUEUE_UNIT_BYTES
 from ledgermq.commitlog.queues import ConsumeQueues, is_queue_name
-from ledgermq.commitlog.rows import may_be_delivery_time
 from ledgermq.dledger.store.filesystem import RealFileSystem
-from ledgermq.spark.paths import file_size
-from ledgermq.spark.segment_audit import QueueUnits, SegmentFindings
+from ledgermq.spark.segment_audit import QueueName, QueueUnits, SegmentFindings
 
-QueueName = tuple[str, int]
-
-# A hash of tags is an int of 32 bits.
-_HASH_MAX: Final = 2**31 - 1
-_NOTHING: Final = bytes(QUEUE_UNIT_BYTES)
 _FILES_OPEN_MAX: Final = 512
 
 
@@ -47,7 +37,7 @@ def merged(findings: Iterable[SegmentFindings]) -> MergedQueues:
         for name, part in found.queues.items():
             queue = queues.get(name)
             if queue is not None and part.first_offset == queue.end_offset:
-                queue.units += part.units
+                queue.go_on_with(part)
                 continue
             if queue is not None:
                 before_gaps.append((name, queue))
@@ -55,7 +45,8 @@ def merged(findings: Iterable[SegmentFindings]) -> MergedQueues:
                     f"queue {name[0]}-{name[1]}: offset {part.first_offset} follows"
                     f" {queue.end_offset - 1} in {found.path}"
                 )
-            queues[name] = dataclasses.replace(part, units=bytearray(part.units))
+            queues[name] = QueueUnits(first_offset=part.first_offset)
+            queues[name].go_on_with(part)
         for name, runs in found.light.items():
             for run in runs:
                 _put_light(queues, name, run)
@@ -69,115 +60,18 @@ def _put_light(queues: dict[QueueName, QueueUnits], name: QueueName, run: QueueU
     """
     queue = queues.get(name)
     if queue is None:
-        queues[name] = dataclasses.replace(run, units=bytearray(run.units))
-    elif run.first_offset <= queue.end_offset < run.end_offset:
-        queue.units += run.units[(queue.end_offset - run.first_offset) * QUEUE_UNIT_BYTES :]
+        queue = queues[name] = QueueUnits(first_offset=run.first_offset)
+    if run.first_offset <= queue.end_offset < run.end_offset:
+        queue.go_on_with(run)
 
 
-def compare_queue(root: Path, name: QueueName, log: QueueUnits) -> tuple[str, str]:
-    """Compares a queue's files with the units that the log has.
-
-    Returns:
-        A defect and a note, each "" when there is none. A queue that ends early, or has no files,
-        is made from the log at the next start of its broker: that is a note. The time at which a
-        delayed message is delivered may be another one than the log's units say: nothing in a store
-        tells what messageDelayLevel was when it came.
-    """
-    if not is_queue_name(*name):
-        # It would be a path to somewhere else.
-        return f"a record names the queue {name[1]} of {name[0]!r}, which cannot be one", ""
-    directory = root / "consumequeue" / name[0] / str(name[1])
-    label = f"queue {name[0]}-{name[1]}"
-    paths = sorted(directory.glob("[0-9]" * 20)) if directory.is_dir() else []
-    if not paths:
-        return "", f"{label} has no files"
-    starts = {int(path.name): path for path in paths}
-    for path in paths:
-        # A size of no whole units leaves places between files, or none at all.
-        found_bytes = file_size(str(path))
-        if not found_bytes or found_bytes % QUEUE_UNIT_BYTES:
-            return f"{path} has {found_bytes} bytes, no whole units", ""
-    size = file_size(str(paths[0]))
-    for offset, end, found in _pieces(starts, size, log.first_offset, log.end_offset):
-        at = (offset - log.first_offset) * QUEUE_UNIT_BYTES
-        expected = bytes(log.units[at : at + (end - offset) * QUEUE_UNIT_BYTES])
-        first = None if found == expected else _first_other(name, found, expected)
-        if first is not None:
-            return _difference(directory, label, log, starts, size, offset + first)
-    return "", ""
-
-
-def _pieces(
-    starts: dict[int, Path], size: int, first_offset: int, end_offset: int
-) -> Iterator[tuple[int, int, bytes]]:
-    """Yields the units of a queue file by file: first offset, end, and what is there of them."""
-    while first_offset < end_offset:
-        at = first_offset * QUEUE_UNIT_BYTES
-        start = at - at % size
-        end = min(end_offset, (start + size) // QUEUE_UNIT_BYTES)
-        path = starts.get(start)
-        data = b""
-        if path is not None:
-            with open(path, "rb") as file:
-                file.seek(at - start)
-                data = file.read(end * QUEUE_UNIT_BYTES - at)
-        yield first_offset, end, data
-        first_offset = end
-
-
-def _first_other(name: QueueName, found: bytes, expected: bytes) -> int | None:
-    """Returns the number of the first unit that is not as expected; None when all are."""
-    for number in range(len(expected) // QUEUE_UNIT_BYTES):
-        one, other = _unit(found, number), _unit(expected, number)
-        if one != other and not _is_delayed_otherwise(name, one, other):
-            return number
-    return None
-
-
-def _is_delayed_otherwise(name: QueueName, found: bytes, expected: bytes) -> bool:
-    """Tells whether a unit differs only in the delay of its message."""
-    topic, queue_id = name
-    if topic != SCHEDULE_TOPIC or len(found) < QUEUE_UNIT_BYTES:
-        return False
-    *place, delivery_time = QUEUE_UNIT.unpack(found)
-    *expected_place, expected_time = QUEUE_UNIT.unpack(expected)
-    # The queue of a level has the number before it; a hash of tags is smaller than any time.
-    delay_ms = DEFAULT_DELAYS_MS[min(queue_id, len(DEFAULT_DELAYS_MS) - 1)]
-    return (
-        place == expected_place
-        and expected_time > _HASH_MAX
-        and may_be_delivery_time(delivery_time, expected_time - delay_ms)
-    )
-
-
-def _unit(units: bytes | bytearray, number: int) -> bytes:
-    return bytes(units[number * QUEUE_UNIT_BYTES : (number + 1) * QUEUE_UNIT_BYTES])
-
-
-def _difference(
-    directory: Path, label: str, log: QueueUnits, starts: dict[int, Path], size: int, offset: int
-) -> tuple[str, str]:
-    """Returns what is wrong from an offset on, as a defect and a note."""
-    at = offset * QUEUE_UNIT_BYTES
-    place = f"{directory}/{at - at % size:020d} at {at % size}"
-    ((_, _, found),) = _pieces(starts, size, offset, offset + 1)
-    if found not in (b"", _NOTHING):
-        expected = _unit(log.units, offset - log.first_offset)
-        return (
-            f"{place}: {label} offset {offset} says {_shown(found)}, the log says"
-            f" {_shown(expected)}"
-        ), ""
-    later = (part for _, _, part in _pieces(starts, size, offset + 1, log.end_offset))
-    if any(part.strip(b"\0") for part in later):
-        return f"{place}: {label} has a hole at offset {offset}", ""
-    return "", f"{label} ends before offset {offset}, the log at {log.end_offset - 1}"
-
-
-def _shown(unit: bytes) -> str:
-    if len(unit) < QUEUE_UNIT_BYTES:
-        return f"only {len(unit)} bytes"
-    physical_offset, size, tags_code = QUEUE_UNIT.unpack(unit)
-    return f"{size} bytes at {physical_offset}, tags code {tags_code}"
+def without_units(log: QueueUnits) -> QueueUnits:
+    """Returns units without those that need no other look."""
+    if not log.units:
+        return log
+    found = QueueUnits(first_offset=log.first_offset, unlike=log.unlike)
+    found.count = log.count
+    return found
 
 
 def write_queues(directory: Path, queues: dict[QueueName, QueueUnits], segment_bytes: int) -> int:

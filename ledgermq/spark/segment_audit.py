@@ -26,6 +26,8 @@ from ledgermq.spark.segment_walk import read_entries
 # Replicas are compared by a checksum of each piece, on a grid that all of them share.
 PIECE_BYTES: Final = 1024 * 1024
 _FILES_OPEN_MAX: Final = 64
+# Topic and queue id.
+QueueName = tuple[str, int]
 # Of an entry's head: chain_crc and body_crc.
 _CHECKSUMS: Final = slice(36, 44)
 _NO_CHECKSUMS: Final = bytes(8)
@@ -33,16 +35,40 @@ _NO_CHECKSUMS: Final = bytes(8)
 
 @dataclass(slots=True, kw_only=True)
 class QueueUnits:
-    """Consecutive units of one queue, as the entries of one file have them."""
+    """Consecutive units of one queue, as entries of the log have them."""
 
     first_offset: int
-    # One after the other, as the files of the queue have them.
+    # One after the other, as the files of the queue have them; or none, once they are compared.
     units: bytearray = field(default_factory=bytearray)
+    # How many there are, kept or not.
+    count: int = field(init=False)
+    # Units that the files of the queue have otherwise, or not at all: offset of the first, and what
+    # follows it as far as it matters. In order.
+    unlike: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.units) // QUEUE_UNIT_BYTES
 
     @property
     def end_offset(self) -> int:
         """Offset of the next unit."""
-        return self.first_offset + len(self.units) // QUEUE_UNIT_BYTES
+        return self.first_offset + self.count
+
+    def put(self, unit: bytes) -> None:
+        """Adds the next unit."""
+        self.units += unit
+        self.count += 1
+
+    def go_on_with(self, part: "QueueUnits") -> None:
+        """Adds the units of a part that are not here yet; it begins at the end or before."""
+        known = self.end_offset - part.first_offset
+        self.units += part.units[known * QUEUE_UNIT_BYTES :]
+        for offset, units in part.unlike:
+            left_out = max(0, self.end_offset - offset)
+            rest = units[left_out * QUEUE_UNIT_BYTES :]
+            if rest:
+                self.unlike.append((offset + left_out, rest))
+        self.count += part.count - known
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,9 +85,9 @@ class SegmentFindings:
     defect: str = ""
     # Gaps in the queue offsets of the log itself.
     gaps: list[str] = field(default_factory=list)
-    queues: dict[tuple[str, int], QueueUnits] = field(default_factory=dict)
+    queues: dict[QueueName, QueueUnits] = field(default_factory=dict)
     # Of light queues: runs of consecutive offsets, in order of the log.
-    light: dict[tuple[str, int], list[QueueUnits]] = field(default_factory=dict)
+    light: dict[QueueName, list[QueueUnits]] = field(default_factory=dict)
     keys: list[KeyRow] = field(default_factory=list)
 
 
@@ -96,14 +122,14 @@ def audit_segment(
     return found
 
 
-def _add_light(found: SegmentFindings, key: tuple[str, int], offset: int, unit: bytes) -> None:
+def _add_light(found: SegmentFindings, key: QueueName, offset: int, unit: bytes) -> None:
     runs = found.light.setdefault(key, [])
     if not runs or offset != runs[-1].end_offset:
         runs.append(QueueUnits(first_offset=offset))
-    runs[-1].units += unit
+    runs[-1].put(unit)
 
 
-def _add_unit(found: SegmentFindings, key: tuple[str, int], offset: int, unit: bytes) -> None:
+def _add_unit(found: SegmentFindings, key: QueueName, offset: int, unit: bytes) -> None:
     if is_light_queue(key[0]):
         # What others put there stands between.
         _add_light(found, key, offset, unit)
@@ -116,8 +142,8 @@ def _add_unit(found: SegmentFindings, key: tuple[str, int], offset: int, unit: b
             f"queue {key[0]}-{key[1]}: offset {offset} follows {queue.end_offset - 1}"
             f" in {found.path}"
         )
-        queue.first_offset, queue.units = offset, bytearray()
-    queue.units += unit
+        queue = found.queues[key] = QueueUnits(first_offset=offset)
+    queue.put(unit)
 
 
 def entry_checksums(wanted: SegmentRange, pieces: frozenset[int]) -> dict[int, int]:

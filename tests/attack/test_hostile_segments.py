@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from ledgermq.spark.errors import CorruptDataError, SparkSourceError
-from ledgermq.spark.queue_files import compare_queue
-from ledgermq.spark.segment_audit import QueueUnits
+from ledgermq.spark.queue_compare import compare_units, judge_queue
+from ledgermq.spark.segment_audit import QueueUnits, SegmentFindings
 from ledgermq.spark.segment_plan import find_log, plan_segments
 from ledgermq.spark.segment_walk import read_segment
 from tests.spark.log_files import make_record, write_ledger, write_plain
@@ -107,6 +107,13 @@ def test_bytes_changed_at_random_raise_the_readers_own_error(
         return
 
 
+def judged(root: Path, name: tuple[str, int], units: QueueUnits) -> str:
+    """The defect of a queue, as an audit finds it."""
+    found = SegmentFindings(path="", queues={name: units})
+    compare_units(root, found, keeps_units=False)
+    return judge_queue(root, name, units)[0]
+
+
 @pytest.mark.parametrize("size", [0, 1, 10, 19, 21])
 def test_queue_file_without_whole_units_is_a_defect(tmp_path: Path, size: int) -> None:
     """Sizes from which no step forward followed once."""
@@ -114,11 +121,11 @@ def test_queue_file_without_whole_units_is_a_defect(tmp_path: Path, size: int) -
     folder.mkdir(parents=True)
     (folder / f"{0:020d}").write_bytes(bytes(size))
     units = QueueUnits(first_offset=0, units=bytearray(bytes(100)))
-    defect, _ = compare_queue(tmp_path, ("orders", 0), units)
+    defect = judged(tmp_path, ("orders", 0), units)
     assert f"has {size} bytes, no whole units" in defect
 
 
 def test_queue_of_a_record_never_leaves_the_store(tmp_path: Path) -> None:
     units = QueueUnits(first_offset=0, units=bytearray(bytes(20)))
-    defect, _ = compare_queue(tmp_path, ("../../etc", 0), units)
+    defect = judged(tmp_path, ("../../etc", 0), units)
     assert "cannot be one" in defect

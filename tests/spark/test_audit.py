@@ -123,27 +123,39 @@ def test_relative_paths_are_those_of_the_driver(
 def test_a_store_that_workers_do_not_see_is_refused_before_anything_is_read(
     group: dict[str, list[Path]], tmp_path: Path
 ) -> None:
-    class Elsewhere(InThisProcess):
-        """Its one worker has nothing mounted."""
+    with pytest.raises(OptionError) as caught:
+        run_elsewhere(tmp_path, [tmp_path / "n0"])
+    words = f"DIR is '{tmp_path}/n0/dledger-n0'; allowed: a path that every worker sees; it is not"
+    assert words in str(caught.value)
+    assert f"the worker on {socket.gethostname()}, in {os.getcwd()}" in str(caught.value)
 
+
+def test_queues_that_workers_do_not_see_are_not_taken_for_missing(
+    group: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    queues = queues_of(tmp_path, "n1")
+    with pytest.raises(OptionError, match=re.escape(f"DIR is '{queues}'; allowed: a path that")):
+        run_elsewhere(queues, [tmp_path])
+
+
+def run_elsewhere(unseen: Path, directories: list[Path]) -> None:
+    """Audits with a worker that does not see a directory."""
+
+    class Elsewhere(InThisProcess):
         master = "spark://elsewhere:7077"
         defaultParallelism = 1
 
         def map(self, function: Callable[[Any], Any]) -> InThisProcess:
-            hidden = tmp_path.with_name(tmp_path.name + "-hidden")
-            tmp_path.rename(hidden)
+            hidden = unseen.with_name(unseen.name + "-hidden")
+            unseen.rename(hidden)
             try:
                 return super().map(function)
             finally:
-                hidden.rename(tmp_path)
+                hidden.rename(unseen)
 
     parser = argparse.ArgumentParser()
     audit.add_arguments(parser)
-    options = parser.parse_args([str(tmp_path / "n0")])
-    words = f"DIR is '{tmp_path}/n0/dledger-n0'; allowed: a path that every worker sees; it is not"
-    with pytest.raises(OptionError, match=re.escape(words)) as caught:
-        audit.run(Elsewhere(), options)
-    assert f"the worker on {socket.gethostname()}, in {os.getcwd()}" in str(caught.value)
+    audit.run(Elsewhere(), parser.parse_args([*map(str, directories)]))
 
 
 def test_a_delayed_message_may_have_had_any_delay(

@@ -1,11 +1,11 @@
 """The job ``audit``: checks the ledgers of many stores, compares replicas, makes queues anew.
 
 Each segment file is a task: checksums, chain, order, places, the link to the next file, and the
-units that consume queues must have, light queues included. The files of the consume queues are
-compared with those units, and what all replicas of a group have committed is compared byte for
-byte; checksums of entries, which Java leaves empty, may be in one of them only. Exit code 0: no
-defect; 1: the report names each with file and place. Nothing is changed; --rebuild writes
-elsewhere.
+units that consume queues must have, light queues included, against the files of these queues. What
+all replicas of a group have committed is compared byte for byte; checksums of entries, which Java
+leaves empty, may be in one of them only. The driver gets what was found and where queues begin and
+end in each file, so its share does not grow with the messages. Exit code 0: no defect; 1: the
+report names each with file and place. Nothing is changed; --rebuild writes elsewhere.
 
 Stores of many groups are audited in one run: GROUP=DIR says to which group those at DIR belong.
 """
@@ -23,24 +23,14 @@ from ledgermq.commitlog.config import DEFAULT_DELAYS_MS
 from ledgermq.commitlog.layout import QUEUE_UNIT_BYTES
 from ledgermq.spark.errors import OptionError, SparkSourceError
 from ledgermq.spark.jobs.audit_page import audit_page
+from ledgermq.spark.jobs.audit_replicas import compare_replicas
 from ledgermq.spark.jobs.audit_report import print_audit
 from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.store_audit import StoreAudit
-from ledgermq.spark.paths import check_seen, file_size, local_path
-from ledgermq.spark.queue_files import (
-    MergedQueues,
-    compare_queue,
-    merged,
-    write_key_index,
-    write_queues,
-)
-from ledgermq.spark.segment_audit import (
-    PIECE_BYTES,
-    SegmentFindings,
-    audit_segment,
-    entry_checksums,
-    piece_checksums,
-)
+from ledgermq.spark.paths import check_seen, local_path
+from ledgermq.spark.queue_compare import compare_units, judge_queue
+from ledgermq.spark.queue_files import merged, without_units, write_key_index, write_queues
+from ledgermq.spark.segment_audit import QueueName, QueueUnits, SegmentFindings, audit_segment
 from ledgermq.spark.segment_plan import SegmentRange, find_log, find_members, plan_segments
 
 # A name, as brokers' names are, before a path.
@@ -77,17 +67,17 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
         allowed = f"a multiple of {QUEUE_UNIT_BYTES}"
         raise OptionError("--queue-file-bytes", str(options.queue_file_bytes), allowed)
     stores = _members(options.directories)
-    check_seen(spark.sparkContext, "DIR", [store.directory for store in stores])
+    # A worker that does not see the queues of a store would take them for missing.
+    queues = [store.directory.parent / "consumequeue" for store in stores]
+    seen = [store.directory for store in stores] + [path for path in queues if path.exists()]
+    check_seen(spark.sparkContext, "DIR", seen)
     _plan(stores)
-    _walk(spark, stores, wants_keys=options.rebuild is not None)
-    for store in stores:
-        found = merged(store.findings)
-        store.queues = found.queues
-        store.defects += found.gaps
-        _compare_queues(store, found)
+    _walk(spark, stores, is_rebuild=options.rebuild is not None)
+    _judge_queues(spark, stores)
     if not options.separate:
-        for group in sorted({store.group for store in stores}):
-            _compare_replicas(spark, [store for store in stores if store.group == group])
+        names = sorted({store.group for store in stores})
+        groups = [[store for store in stores if store.group == name] for name in names]
+        compare_replicas(spark, groups)
     if options.rebuild is not None:
         _rebuild(stores, options)
     print_audit(stores, as_json=options.json)
@@ -123,14 +113,20 @@ def _plan(stores: list[StoreAudit]) -> None:
             store.defects.append(str(error))
 
 
-def _walk(spark: SparkSession, stores: list[StoreAudit], *, wants_keys: bool) -> None:
-    """Audits every file in a task of its own."""
+def _walk(spark: SparkSession, stores: list[StoreAudit], *, is_rebuild: bool) -> None:
+    """Audits every file in a task of its own, and the part that each queue has in it.
+
+    Units of queues and keys come back only where they are written anew.
+    """
     work = [(i, part) for i, store in enumerate(stores) for part in store.segments]
     if not work:
         return
+    roots = [store.directory.parent for store in stores]
 
     def audit(item: tuple[int, SegmentRange]) -> tuple[int, SegmentFindings]:
-        return item[0], audit_segment(item[1], DEFAULT_DELAYS_MS, wants_keys=wants_keys)
+        found = audit_segment(item[1], DEFAULT_DELAYS_MS, wants_keys=is_rebuild)
+        compare_units(roots[item[0]], found, keeps_units=is_rebuild)
+        return item[0], found
 
     for i, found in spark.sparkContext.parallelize(work, len(work)).map(audit).collect():
         stores[i].findings.append(found)
@@ -141,74 +137,26 @@ def _walk(spark: SparkSession, stores: list[StoreAudit], *, wants_keys: bool) ->
             store.defects += found.gaps
 
 
-def _compare_queues(store: StoreAudit, found: MergedQueues) -> None:
-    parts = [*found.before_gaps, *found.queues.items()]
-    for name, units in sorted(parts, key=lambda part: (part[0], part[1].first_offset)):
-        defect, note = compare_queue(store.directory.parent, name, units)
-        store.defects += [defect] if defect else []
-        store.notes += [note] if note else []
-
-
-def _compare_replicas(spark: SparkSession, stores: list[StoreAudit]) -> None:
-    """Compares what all have committed and could be checked, piece by piece."""
-    stores = [store for store in stores if store.end_position]
-    if len(stores) < 2:
-        return
-    start = max(store.first_position for store in stores)
-    end = min(store.end_position for store in stores)
-    work = [(i, part.path, start, end) for i, store in enumerate(stores) for part in store.segments]
-    if start >= end or not work:
-        stores[0].notes.append("the stores have no committed range in common")
+def _judge_queues(spark: SparkSession, stores: list[StoreAudit]) -> None:
+    """Puts the parts of the queues together; those that are not all alike get another look."""
+    work: list[tuple[int, Path, QueueName, QueueUnits]] = []
+    for i, store in enumerate(stores):
+        found = merged(store.findings)
+        store.queues = found.queues
+        store.defects += found.gaps
+        parts = [*found.before_gaps, *found.queues.items()]
+        for name, log in sorted(parts, key=lambda part: (part[0], part[1].first_offset)):
+            if log.unlike:
+                work.append((i, store.directory.parent, name, without_units(log)))
+    if not work:
         return
 
-    def checksums(item: tuple[int, str, int, int]) -> tuple[int, dict[int, int]]:
-        return item[0], piece_checksums(item[1], item[2], item[3])
+    def judge(item: tuple[int, Path, QueueName, QueueUnits]) -> tuple[int, str, str]:
+        return item[0], *judge_queue(*item[1:])
 
-    pieces: list[dict[int, int]] = [{} for _ in stores]
-    for i, found in spark.sparkContext.parallelize(work, len(work)).map(checksums).collect():
-        pieces[i].update(found)
-    differing = {
-        number: frozenset(at for at in pieces[0] if pieces[number].get(at) != pieces[0][at])
-        for number in range(1, len(stores))
-    }
-    alike = _alike_but_for_checksums(spark, stores, differing)
-    for number, at in differing.items():
-        if not at:
-            continue
-        store = stores[number]
-        what = f"{store.directory} differs from {stores[0].directory} in {len(at)} pieces"
-        if number in alike:
-            store.notes.append(f"{what}, but not in what entries hold: only in their checksums")
-            continue
-        store.defects.append(f"{what}, first between position {min(at)} and the next MiB")
-
-
-def _alike_but_for_checksums(
-    spark: SparkSession, stores: list[StoreAudit], differing: dict[int, frozenset[int]]
-) -> set[int]:
-    """Returns which stores differ from the first one in the checksums of entries alone."""
-    pieces = frozenset[int]().union(*differing.values())
-    grid = frozenset(at - at % PIECE_BYTES for at in pieces)
-    numbers = [0, *(number for number, at in differing.items() if at)]
-    work = [
-        (number, part)
-        for number in numbers
-        for part in stores[number].segments
-        if any(part.position <= at < part.position + file_size(part.path) for at in pieces)
-    ]
-    if not pieces or not work:
-        return set()
-
-    def checksums(item: tuple[int, SegmentRange]) -> tuple[int, str, dict[int, int]]:
-        number, part = item
-        return number, Path(part.path).name, entry_checksums(part, grid)
-
-    found: dict[int, dict[str, dict[int, int]]] = {number: {} for number in numbers}
-    for number, name, sums in (
-        spark.sparkContext.parallelize(work, len(work)).map(checksums).collect()
-    ):
-        found[number][name] = sums
-    return {number for number in numbers[1:] if found[number] == found[0]}
+    for i, defect, note in spark.sparkContext.parallelize(work, len(work)).map(judge).collect():
+        stores[i].defects += [defect] if defect else []
+        stores[i].notes += [note] if note else []
 
 
 def _rebuild(stores: list[StoreAudit], options: argparse.Namespace) -> None:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledgermq.spark.queue_files import QueueName
-from ledgermq.spark.segment_audit import QueueUnits, SegmentFindings
+from ledgermq.spark.segment_audit import QueueName, QueueUnits, SegmentFindings
 from ledgermq.spark.segment_plan import SegmentRange
 
 
