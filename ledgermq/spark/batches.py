@@ -1,7 +1,7 @@
 """Record batches: runs of records become what Spark takes, row for row and column for column."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from ledgermq.spark.record_columns import (
     is_one_of,
     record_starts,
 )
-from ledgermq.spark.schema import VALUE, VALUE_COLUMNS
+from ledgermq.spark.schema import BODY, VALUE, VALUE_COLUMNS
 from ledgermq.spark.values.columns import BodyReader
 from ledgermq.spark.values.schemas import ValuePlan
 
@@ -39,6 +39,10 @@ _SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 # Messages whose size is taken for that of all.
 _SAMPLE_COUNT: Final = 32
+
+
+# Tells which records pass; None: all do.
+_Judge = Callable[[RecordColumns], Booleans | None]
 
 
 def arrow_schema(schema: StructType) -> Any:
@@ -121,7 +125,10 @@ def range_batches(
     reader = BodyReader(plan) if plan is not None and has_values else None
     constants = {"topic": wanted.topic, "brokerName": wanted.broker_name}
     tags: frozenset[str] = frozenset() if _has_other_codes(wanted.topic) else options.tags
+    of_bodies = [condition for condition in filters if column_of(condition) == BODY]
     judges = _judges(wanted.queue, options, filters)
+    body_judges = [partial(_filter_mask, filters=of_bodies)] if of_bodies else []
+    needs_bodies = bool(BODY in schema.names or reader or of_bodies)
     with Cluster(options.name_servers, options.timeout_s, options.access) as cluster:
         pull = RangePull(
             cluster,
@@ -134,15 +141,22 @@ def range_batches(
             read_from=options.read_from,
         )
         for run in pull.runs():
-            records = records_of(wanted, run, is_whole=not tags)
-            for judge in judges:
-                mask = judge(records)
-                if mask is not None and len(records):
-                    records = records.select(mask)
-            if len(records) and reader is None:
-                yield to_batch(records, schema, constants)
-            elif len(records) and reader is not None:
-                yield from _with_values(wanted, records, schema, constants, reader)
+            records = _judged(records_of(wanted, run, is_whole=not tags), judges)
+            for part in records.parts(options.body_bytes_max) if needs_bodies else (records,):
+                rows = _judged(part, body_judges)
+                if len(rows) and reader is None:
+                    yield to_batch(rows, schema, constants)
+                elif len(rows) and reader is not None:
+                    yield from _with_values(wanted, rows, schema, constants, reader)
+
+
+def _judged(records: RecordColumns, judges: Sequence[_Judge]) -> RecordColumns:
+    """Returns the records that pass."""
+    for judge in judges:
+        mask = judge(records)
+        if mask is not None and len(records):
+            records = records.select(mask)
+    return records
 
 
 def _namer(wanted: QueueRange, offsets: Int64s) -> Callable[[int], str]:
@@ -230,14 +244,12 @@ def _has_other_codes(topic: str) -> bool:
     return topic == _SCHEDULE_TOPIC or topic.startswith(_SYSTEM_PREFIX)
 
 
-def _judges(
-    queue: MessageQueue, options: ReadOptions, filters: Sequence[Filter]
-) -> list[Callable[[RecordColumns], Booleans | None]]:
-    """Returns what tells which records are rows, the cheap ones first."""
-    of_rows = [wanted for wanted in filters if column_of(wanted) not in PLACES]
+def _judges(queue: MessageQueue, options: ReadOptions, filters: Sequence[Filter]) -> list[_Judge]:
+    """Returns what tells which records are rows, the cheap ones first, without their bodies."""
+    of_rows = [wanted for wanted in filters if column_of(wanted) not in (*PLACES, BODY)]
     of_heads = [wanted for wanted in of_rows if column_of(wanted) in _HEAD_COLUMNS]
     of_texts = [wanted for wanted in of_rows if column_of(wanted) not in _HEAD_COLUMNS]
-    judges: list[Callable[[RecordColumns], Booleans | None]] = []
+    judges: list[_Judge] = []
     if of_heads:
         judges.append(lambda records: _filter_mask(records, of_heads))
     judges.append(lambda records: row_mask(records, options, queue))

@@ -39,6 +39,8 @@ from ledgermq.spark.values.value_options import (
 _COUNT_MAX: Final = 2**53
 # The largest frame holds this much.
 _FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
+# Decompressed, the bodies of a batch of rows may be so many times what is fetched at a time.
+_UNPACKED_FACTOR: Final = 4
 _NAME_SERVER: Final = Option(addresses, "host:port;host:port", is_required=True)
 COLUMNS_OPTION: Final = Option(chosen_columns, f"some of {', '.join(COLUMN_NAMES)}", COLUMN_NAMES)
 # Of a source that has values, too.
@@ -150,6 +152,11 @@ class ReadOptions:
     value: ValueOptions = ValueOptions()
     # Which members of a broker group are asked for messages; for ends of queues the leader is.
     read_from: ReadFrom = ReadFrom.LEADER
+
+    @property
+    def body_bytes_max(self) -> int:
+        """Decompressed bodies that a batch of rows may have, where they are more than one."""
+        return _UNPACKED_FACTOR * self.fetch_bytes
 
     @property
     def name_server(self) -> str:

@@ -9,7 +9,7 @@ Each column is made when it is asked for. Every length is checked against the re
 anything is sliced; what does not fit raises CorruptDataError, which names the record.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from struct import Struct
 from typing import Any, Final
@@ -164,7 +164,43 @@ class RecordColumns:
         """Returns the records for which the mask is true."""
         if mask.all():
             return self
-        return RecordColumns(self._data, self.starts[mask], self._place)
+        found = RecordColumns(self._data, self.starts[mask], self._place)
+        if "bodies" in self.__dict__:
+            # Nothing is decompressed twice.
+            found.bodies = self.bodies.filter(pa.array(mask))
+        return found
+
+    def parts(self, bytes_max: int) -> Iterator["RecordColumns"]:
+        """Yields the records in parts whose bodies have no more than so many bytes as they were
+        sent, or which are a single record.
+
+        What compressed bodies become is known only when they are decompressed, and may be a
+        thousand times as much.
+
+        Raises:
+            CorruptDataError: as `bodies`.
+        """
+        packed = (self.head["sys_flag"] & COMPRESSED) != 0
+        if not packed.any():
+            yield self
+            return
+        self._refuse_inner_batches(self.head["sys_flag"])
+        first, size = 0, 0
+        bodies: list[bytes] = []
+        stored = slices(self._arrow, self._body_at, self._body_end, pa.binary())
+        for i, body in enumerate(stored.to_pylist()):
+            sent = self._sent(i, body)
+            if bodies and size + len(sent) > bytes_max:
+                yield self._part(first, i, bodies)
+                first, size, bodies = i, 0, []
+            bodies.append(sent)
+            size += len(sent)
+        yield self._part(first, len(self), bodies)
+
+    def _part(self, first: int, end: int, bodies: list[bytes]) -> "RecordColumns":
+        part = RecordColumns(self._data, self.starts[first:end], self._place)
+        part.bodies = pa.array(bodies, pa.binary())
+        return part
 
     @cached_property
     def store_ms(self) -> Int64s:
@@ -213,13 +249,19 @@ class RecordColumns:
         packed = np.flatnonzero(flags & COMPRESSED)
         if len(packed) == 0:
             return found
-        bodies = found.to_pylist()
-        for i in packed.tolist():
-            try:
-                bodies[i] = decompress(bodies[i], int(flags[i]), _BODY_BYTES_MAX)
-            except RemoteProtocolError as error:
-                raise CorruptDataError(self._place(int(self.starts[i])), str(error)) from error
-        return pa.array(bodies, pa.binary())
+        return pa.array(
+            [self._sent(i, body) for i, body in enumerate(found.to_pylist())], pa.binary()
+        )
+
+    def _sent(self, i: int, body: bytes) -> bytes:
+        """Returns the body of a record as it was sent."""
+        flags = int(self.head["sys_flag"][i])
+        if not flags & COMPRESSED:
+            return body
+        try:
+            return decompress(body, flags, _BODY_BYTES_MAX)
+        except RemoteProtocolError as error:
+            raise CorruptDataError(self._place(int(self.starts[i])), str(error)) from error
 
     def _refuse_inner_batches(self, flags: npt.NDArray[Any]) -> None:
         inner = np.flatnonzero(flags & NEED_UNWRAP)

@@ -47,6 +47,7 @@ COLUMN_NAMES: Final = tuple(COLUMNS)
 # What a body says, and why it says nothing; only where the option `value.format` is set.
 VALUE: Final = "value"
 VALUE_ERROR: Final = "value_error"
+BODY: Final = "body"
 VALUE_COLUMNS: Final = (VALUE, VALUE_ERROR)
 # By the column of what is sent, for errors.
 _CONTENT_TYPES: Final = {"body": "binary or string", VALUE: "of the type of value.format"}

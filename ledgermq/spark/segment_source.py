@@ -26,10 +26,12 @@ from ledgermq.spark.option_table import (
 )
 from ledgermq.spark.options import COLUMNS_OPTION, column_option
 from ledgermq.spark.record_columns import Booleans, RecordColumns, is_one_of
-from ledgermq.spark.schema import check_read_schema, message_schema
+from ledgermq.spark.schema import BODY, check_read_schema, message_schema
 from ledgermq.spark.segment_plan import SegmentRange, find_log, plan_segments
 from ledgermq.spark.segment_walk import read_segment
 
+# Decompressed bodies of a batch of rows, where they are more than one.
+_BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 _OPTIONS: Final[Mapping[str, Option]] = {
     "path": Option(words, "directories with commas between", is_required=True),
     "topics": Option(words, "topics with commas between"),
@@ -117,8 +119,10 @@ class SegmentReader(DataSourceReader):
         constants = {"brokerName": self._options.broker_name}
         for records in read_segment(partition, verifies=self._options.verifies):
             chosen = records.select(self._mask(records))
-            if len(chosen):
-                yield to_batch(chosen, schema, constants)
+            has_bodies = BODY in schema.names
+            for part in chosen.parts(_BODY_BYTES_MAX) if has_bodies else (chosen,):
+                if len(part):
+                    yield to_batch(part, schema, constants)
 
     def _mask(self, records: RecordColumns) -> Booleans:
         """Tells which records a consumer could see, and the options want."""

@@ -109,3 +109,20 @@ def test_offsets_behind_the_end_are_refused(options: dict[str, object]) -> None:
     for name in ("startingOffsets", "endingOffsets"):
         with pytest.raises(SparkSourceError, match="the queue ends before the"):
             direct.read_rows({**options, name: json.dumps({TOPIC: {broker: {"0": 100_000}}})})
+
+
+def test_a_batch_of_rows_stays_small_when_bodies_were_compressed(cluster: UpCluster) -> None:
+    """Otherwise one fetch could be a thousand times as much in the memory of a task."""
+    bodies = [bytes([number]) * 50_000 for number in range(40)]
+    send_all(cluster.name_server, [Message("Packed", body) for body in bodies])
+    given = {"nameServer": cluster.name_server, "topic": "Packed", "fetchBytes": 16384}
+    for more in ({}, {"columns": "body"}, {"columns": "queueOffset"}):
+        source = direct.source_of({**given, **more})
+        reader = source.reader(source.schema())
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        assert sum(batch.num_rows for batch in batches) == len(bodies)
+        if "body" in batches[0].schema.names:
+            sizes = [sum(map(len, batch.column("body").to_pylist())) for batch in batches]
+            assert max(sizes) <= 4 * 16384
+            found = [body for batch in batches for body in batch.column("body").to_pylist()]
+            assert sorted(found) == bodies

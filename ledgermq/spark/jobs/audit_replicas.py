@@ -42,7 +42,7 @@ def compare_replicas(spark: SparkSession, groups: Sequence[list[StoreAudit]]) ->
         spark: runs the tasks.
         groups: the stores of each group; get defects and notes.
     """
-    common = [found for stores in groups if (found := _common(stores)) is not None]
+    common = [found for stores in groups if (found := _shared_by(stores)) is not None]
     work = [
         (_Place(i, j), part.path, found.start, found.end)
         for i, found in enumerate(common)
@@ -77,7 +77,7 @@ def compare_replicas(spark: SparkSession, groups: Sequence[list[StoreAudit]]) ->
         store.defects.append(f"{what}, first between position {at[0]} and the next MiB")
 
 
-def _common(stores: list[StoreAudit]) -> _Replicas | None:
+def _shared_by(stores: list[StoreAudit]) -> _Replicas | None:
     """Returns what stores have in common, None where there is nothing to compare."""
     stores = [store for store in stores if store.end_position]
     if len(stores) < 2:

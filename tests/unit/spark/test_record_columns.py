@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -159,3 +160,32 @@ def test_a_cut_record_is_named() -> None:
     data = b"".join(make_records(3, seed=1))
     with pytest.raises(CorruptDataError, match="bytes"):
         record_starts(data[:-1], place)
+
+
+@pytest.mark.parametrize("bytes_max", [1, 5_000, 100_000, 10**9])
+def test_compressed_bodies_are_handed_out_in_parts(bytes_max: int) -> None:
+    """A run of 100 kB may be 100 MB when it is decompressed."""
+    records = make_records(60, 5)
+    starts = [sum(map(len, records[:i])) for i in range(len(records))]
+    whole = RecordColumns(b"".join(records), np.array(starts), place)
+    parts = list(whole.parts(bytes_max))
+    assert sum((part.bodies.to_pylist() for part in parts), []) == whole.bodies.to_pylist()
+    assert np.array_equal(
+        np.concatenate([part.queue_offsets for part in parts]), whole.queue_offsets
+    )
+    sizes = [sum(map(len, part.bodies.to_pylist())) for part in parts]
+    pairs = zip(sizes, parts, strict=True)
+    assert all(size <= bytes_max or len(part) == 1 for size, part in pairs)
+    assert len(parts) == 1 or sum(sizes) > bytes_max
+    # Rows that are chosen keep their bodies, which are not decompressed again.
+    mask = np.arange(len(parts[0])) % 2 == 0
+    chosen = parts[0].select(mask)
+    assert chosen.bodies.to_pylist() == parts[0].bodies.to_pylist()[::2]
+
+
+def test_bodies_as_they_were_sent_are_one_part() -> None:
+    record = encode_record(
+        b"T", 0, 0, 0, 0, 0, 0, (b"\x7f\0\0\1", 1), 0, (b"\x7f\0\0\1", 1), 0, 0, b"x" * 100, b""
+    )
+    whole = RecordColumns(record * 3, np.arange(3) * len(record), place)
+    assert list(whole.parts(1)) == [whole]
