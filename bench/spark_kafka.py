@@ -1,11 +1,12 @@
 """Our source for Spark beside Spark's own source for Kafka: the same messages, the same run.
 
-python -m bench.spark_kafka [--messages 500000] [--rounds 3]
+python -m bench.spark_kafka [--messages 500000] [--rounds 5] [--local]
 
-Needs Java 17 and Maven. Spark's source for Kafka is there for PySpark 4.2.0, so both sources run
-with that one, in an environment of its own below .build; Kafka's broker (4.1, without ZooKeeper)
-and the jars come from Maven Central. Prints rows a second and core, and the ratio that
-docs/spark.md has.
+Tasks run on a cluster of Spark on this machine, a master and two workers of a core each as
+processes; --local keeps them in the driver's process. Needs Java 17 and Maven. Spark's source for
+Kafka is there for PySpark 4.2.0, so both sources run with that one, in an environment of its own
+below .build; Kafka's broker (4.1, without ZooKeeper) and the jars come from Maven Central. Prints
+rows a second and core, and the ratio that docs/spark.md has.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def main() -> int:
     """Starts all and prints what the reads cost."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int, default=500_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--local", action="store_true")
     options = parser.parse_args()
     python = python_with_spark()
     listed = maven_class_path(HERE / "java" / "spark-kafka-pom.xml", "none").split(os.pathsep)
@@ -101,6 +103,7 @@ def main() -> int:
     ):
         asyncio.run(fill(up, options.messages))
         words = [up.namesrv, bootstrap, TOPIC, str(options.rounds), jars]
+        words.append("local" if options.local else "cluster")
         subprocess.run(
             [python, "-m", "bench.spark_kafka_reads", *words],
             check=True,

@@ -1,11 +1,12 @@
 """Reads the same messages through our source and through Spark's own for Kafka, in turns.
 
-python -m bench.spark_kafka_reads NAMESRV BOOTSTRAP TOPIC ROUNDS JARS
+python -m bench.spark_kafka_reads NAMESRV BOOTSTRAP TOPIC ROUNDS JARS cluster|local
 
 bench/spark_kafka.py starts it with a Python that has PySpark 4.2. The messages are copied from our
 topic to Kafka's first, with key, body, properties as headers, and the queue as the partition. The
-cost of a way is the processor time of this process and all below it, Java and Python; brokers run
-elsewhere. What a query over no rows costs is taken off each.
+cost of a way is the processor time of this process and all below it: the driver and, where tasks
+run on a cluster, master, workers and executors, Java and Python; brokers run elsewhere. What a
+query over no rows costs is taken off each.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.processes import tree_cpu_seconds
 from ledgermq.spark import RocketMQDataSource
 from ledgermq.spark.schema import COLUMN_NAMES
+from tests.spark.standalone import DRIVER_ADDRESS, ROOT, WORKERS, SparkCluster
 
 Ways = dict[str, Callable[[], None]]
+_WARM_ROUNDS = 2
 # What is compared: our columns, what of Kafka's is like them, and whether headers are among them.
 PAIRS = {
     "all columns": (",".join(COLUMN_NAMES), "*", True),
@@ -31,9 +36,25 @@ PAIRS = {
 }
 
 
-def session(jars: str) -> SparkSession:
-    """A session with both sources."""
+def session(jars: str, cluster: SparkCluster | None) -> SparkSession:
+    """A session with both sources, on a cluster or on this machine alone.
+
+    The Java of executors compiles as it does for users, which the cluster's tests save; the package
+    with its compiled parts is on the workers.
+    """
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
+    builder = builder.config("spark.ui.enabled", "false")
+    if cluster is not None:
+        os.environ.update(cluster.driver_environment(), PYTHONPATH=str(ROOT))
+        builder = (
+            builder.master(cluster.url)
+            .config("spark.driver.host", DRIVER_ADDRESS)
+            .config("spark.driver.bindAddress", DRIVER_ADDRESS)
+            .config("spark.executor.memory", "512m")
+            .config("spark.executor.cores", "1")
+            .config("spark.scheduler.minRegisteredResourcesRatio", "1")
+            .config("spark.executorEnv.PYTHONPATH", str(ROOT))
+        )
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(RocketMQDataSource)
@@ -79,13 +100,13 @@ def ways(spark: SparkSession, ours: dict[str, str], kafka: dict[str, str]) -> Wa
 
 
 def measured(found: Ways, rounds: int) -> dict[str, list[float]]:
-    """Processor seconds of each way in each round but the first, which warms up."""
+    """Processor seconds of each way in each round but the first two, which warm up."""
     costs: dict[str, list[float]] = {name: [] for name in found}
-    for number in range(rounds + 1):
+    for number in range(rounds + _WARM_ROUNDS):
         for name, way in found.items():
             before = tree_cpu_seconds(os.getpid())
             way()
-            if number:
+            if number >= _WARM_ROUNDS:
                 costs[name].append(tree_cpu_seconds(os.getpid()) - before)
     return costs
 
@@ -113,17 +134,32 @@ def lines(costs: dict[str, list[float]], count: int) -> list[str]:
     return found
 
 
-def main() -> int:
+def run(words: list[str], cluster: SparkCluster | None) -> None:
     """Copies, measures and prints."""
-    name_server, bootstrap, topic, rounds, jars = sys.argv[1:]
-    spark = session(jars)
+    name_server, bootstrap, topic, rounds, jars = words
+    spark = session(jars, cluster)
     ours = {"nameServer": name_server, "topic": topic, "groupId": "bench"}
     kafka = {"kafka.bootstrap.servers": bootstrap}
     copy(spark, ours, kafka)
     count = spark.read.format("rocketmq").options(**ours, columns="queueId").load().count()
-    print(f"PySpark {spark.version}, {count} messages, load {os.getloadavg()[0]:.1f}", flush=True)
+    where = "in this process" if cluster is None else f"on {len(WORKERS)} workers of a core each"
+    title = f"PySpark {spark.version} {where}, {count} messages, load {os.getloadavg()[0]:.1f}"
+    print(title, flush=True)
     print("\n".join(lines(measured(ways(spark, ours, kafka), int(rounds)), count)), flush=True)
     spark.stop()
+
+
+def main() -> int:
+    """Starts a cluster of Spark, where one is wanted."""
+    *words, place = sys.argv[1:]
+    if place == "local":
+        run(words, None)
+        return 0
+    with (
+        tempfile.TemporaryDirectory(prefix="ledgermq-bench-") as folder,
+        SparkCluster(Path(folder)) as cluster,
+    ):
+        run(words, cluster)
     return 0
 
 

@@ -3,8 +3,9 @@
     spark-submit ... tests/spark/cluster_driver.py STEPS RESULTS
 
 STEPS is a JSON file: a list of [job, words...]. The first line of RESULTS says where tasks run;
-each other one is what became of a step: its exit code, what it printed, and its error. Besides the
-jobs of the package there are `read`, `segments`, `write` and `stream`: sources and writers alone.
+each other one is what became of a step: its exit code, what it printed, its error, how long it
+took, and the processor time of this process in it, which no worker can share. Besides the jobs of
+the package there are `read`, `segments`, `write` and `stream`: sources and writers alone.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,7 +101,7 @@ def result_of(spark: Any, name: str, words: list[str]) -> dict[str, Any]:
     """Runs a step, again where a busy machine started its stream too slowly; returns its result."""
     for _ in range(STARTS_MAX):
         result: dict[str, Any] = {"step": name, "code": None, "error": ""}
-        out = io.StringIO()
+        out, begun_s, begun_cpu_s = io.StringIO(), time.monotonic(), time.process_time()
         try:
             with contextlib.redirect_stdout(out):
                 result["code"] = run_step(spark, name, words)
@@ -111,6 +113,8 @@ def result_of(spark: Any, name: str, words: list[str]) -> dict[str, Any]:
             result["error"] = short_reason(str(error))
             sys.stderr.write(f"{name}: {error}\n")
         result["out"] = out.getvalue()
+        result["seconds"] = time.monotonic() - begun_s
+        result["driver_s"] = time.process_time() - begun_cpu_s
         break
     return result
 

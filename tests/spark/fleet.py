@@ -1,6 +1,6 @@
 """Stores of three groups with ten planted defects, audited by one, two and three workers.
 
-    python -m tests.spark.fleet [--entries N] [--workers 1,2,3]
+    python -m tests.spark.fleet [--entries N] [--workers 1,2,3] [--cores 1]
 
     orders    three members of LedgerMQ
     mixed     two members of LedgerMQ and one of Java's, whose entries have no checksums
@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from bench.processes import tree_cpu_seconds
 from ledgermq.spark.jobs import audit
+from tests.cpu_quota import CpuQuotas, why_no_quota
 from tests.spark.log_files import flip, make_record, write_ledger
 from tests.spark.planted import COUNT, DEFECTS, InThisProcess, diverge, wipe
 from tests.spark.standalone import SparkCluster, why_no_cluster
@@ -36,6 +38,8 @@ GROUPS: Final = {
 DRIVER: Final = Path(__file__).with_name("cluster_driver.py")
 _SMALL: Final = ("--queue-file-bytes", "400", "--index-slots", "10", "--index-entries", "500")
 _STEP_S: Final = 900.0
+# Small, so that there is work for all to the end: each file is a task.
+_SEGMENT_BYTES: Final = 1024 * 1024
 
 # Store -> what is planted there, and what the audit has to say of it.
 PLANTED: Final = {
@@ -131,6 +135,14 @@ def not_found(report: str) -> list[str]:
     ]
 
 
+class Outcome(NamedTuple):
+    """What became of a step."""
+
+    told: dict[str, Any]
+    # Processor time of driver, master and workers.
+    cpu_s: float
+
+
 class Trial:
     """An application with some workers."""
 
@@ -139,14 +151,14 @@ class Trial:
         self._folder = folder
         self._workers = workers
 
-    def run(self, steps: list[list[str]]) -> list[tuple[dict[str, Any], float]]:
-        """Returns what each step told, and how many seconds it took."""
+    def run(self, steps: list[list[str]]) -> list[Outcome]:
+        """Returns what became of each step."""
         (self._folder / "steps.json").write_text(json.dumps(steps))
         results, log = self._folder / "results.json", self._folder / "driver.log"
         results.write_text("")
         settings = {"spark.cores.max": str(self._workers)}
         settings["spark.default.parallelism"] = str(self._workers)
-        found, begun_s = [], 0.0
+        found, begun_cpu_s = [], 0.0
         with self._cluster.submit(
             DRIVER, "steps.json", "results.json", folder=self._folder, log=log, settings=settings
         ) as driver:
@@ -157,35 +169,44 @@ class Trial:
                     return told or not driver.is_running
 
                 wait_until(is_told, what=f"step {number}", deadline_s=_STEP_S)
+                cpu_s = tree_cpu_seconds(os.getpid())
                 lines = results.read_text().splitlines()
                 assert len(lines) >= number, driver.log_text()[-4000:]
                 if number > 1:
-                    found.append((json.loads(lines[number - 1]), time.monotonic() - begun_s))
-                begun_s = time.monotonic()
+                    told = json.loads(lines[number - 1])
+                    found.append(Outcome(told, cpu_s - begun_cpu_s))
+                begun_cpu_s = cpu_s
             driver.wait(_STEP_S)
         return found
 
 
-def run(entries: int, workers: list[int], folder: Path) -> int:
+def run(entries: int, workers: list[int], cores: float, folder: Path) -> int:
     """Audits by each number of workers; returns the exit code."""
     good, bad, here = folder / "good", folder / "bad", folder / "driver"
     here.mkdir()
-    make_fleet(good, entries // 8, segment_bytes=4 * 1024 * 1024)
+    make_fleet(good, entries // 8, segment_bytes=_SEGMENT_BYTES)
     make_fleet(bad)
     plant(bad)
     held = True
     names = [f"worker-{number}" for number in range(1, max(workers) + 1)]
-    with SparkCluster(folder / "spark", names) as cluster:
+    with CpuQuotas() as quotas, SparkCluster(folder / "spark", names) as cluster:
+        for name in names if cores < 1 else ():
+            quotas.limit(cluster.pid_of(name), cores)
         for count in workers:
-            large = ["audit", *words_of(good), "--json"]
-            steps = [large, large, ["audit", *words_of(bad), "--json", "--html", "report.html"]]
-            (_, _), (whole, seconds), (planted, _) = Trial(cluster, here, count).run(steps)
-            missed = not_found(planted["out"])
-            holds = whole["code"] == 0 and planted["code"] == 1 and not missed
+            # The small stores first: Java and Python of the workers are warm then.
+            steps = [
+                ["audit", *words_of(bad), "--json", "--html", "report.html"],
+                ["audit", *words_of(good), "--json"],
+            ]
+            planted, whole = Trial(cluster, here, count).run(steps)
+            missed = not_found(planted.told["out"])
+            holds = whole.told["code"] == 0 and planted.told["code"] == 1 and not missed
             held &= holds
             sys.stdout.write(
-                f"{count} workers {'hold' if holds else 'BROKEN'}: {entries} entries of 8 stores in"
-                f" {seconds:.1f} s, {10 - len(missed)} of 10 defects {'; '.join(missed)}\n"
+                f"{count} workers of {cores:g} cores {'hold' if holds else 'BROKEN'}: {entries}"
+                f" entries of 8 stores in {whole.told['seconds']:.1f} s, processor time"
+                f" {whole.cpu_s:.1f} s, {whole.told['driver_s']:.2f} s of it the driver's Python;"
+                f" {10 - len(missed)} of 10 defects {'; '.join(missed)}\n"
             )
             sys.stdout.flush()
     return 0 if held else 1
@@ -196,14 +217,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--entries", type=int, default=2_000_000)
     parser.add_argument("--workers", default="1,2,3")
+    parser.add_argument("--cores", type=float, default=1.0)
     options = parser.parse_args()
-    missing = why_no_cluster()
+    missing = why_no_cluster() or (why_no_quota() if options.cores < 1 else "")
     if missing:
         sys.stderr.write(f"{missing}\n")
         return 1
     workers = [int(word) for word in options.workers.split(",")]
     with tempfile.TemporaryDirectory(prefix="ledgermq-fleet-") as folder:
-        return run(options.entries, workers, Path(folder))
+        return run(options.entries, workers, options.cores, Path(folder))
 
 
 if __name__ == "__main__":

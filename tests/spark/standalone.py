@@ -184,6 +184,10 @@ class SparkCluster:
             detail=self.last_words,
         )
 
+    def pid_of(self, name: str) -> int:
+        """Returns the process of a worker."""
+        return self._workers[name].pid
+
     def kill_worker(self, name: str) -> None:
         """Ends a worker by SIGKILL, and with it its executors."""
         executors = self.executors(name)
@@ -214,7 +218,7 @@ class SparkCluster:
         log: Path,
         settings: Mapping[str, str] | None = None,
     ) -> ChildProcess:
-        """Starts an application.
+        """Starts an application that brings the package.
 
         Args:
             program: a Python file.
@@ -227,12 +231,15 @@ class SparkCluster:
         given = [word for pair in pairs for word in ("--conf", "=".join(pair))]
         command = [SPARK_HOME / "bin" / "spark-submit", "--master", self.url, *given]
         command += ["--py-files", self._archive, program]
-        environment = {
+        return ChildProcess([*command, *words], log, self.driver_environment(), folder=folder)
+
+    def driver_environment(self) -> dict[str, str]:
+        """Variables of a process that runs a driver."""
+        return {
             **self._environment(DRIVER_ADDRESS, "driver-bin"),
             "PYSPARK_PYTHON": _PYTHON,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
-        return ChildProcess([*command, *words], log, environment, folder=folder)
 
     def last_words(self) -> str:
         """The ends of all logs, for the text of a failure."""
