@@ -154,9 +154,11 @@ def test_a_filter_is_applied_by_a_follower() -> None:
 )
 def test_a_follower_that_refuses_is_no_reason_to_fail(code: ResponseCode, remark: str) -> None:
     leader, follower = group()
-    follower.answer = lambda command, offset, count: command.response(  # type: ignore[method-assign]
-        code, remark
-    )
+
+    def refuse(command: RemotingCommand, offset: int, count: int) -> RemotingCommand:
+        return command.response(code, remark)
+
+    follower.answer = refuse  # type: ignore[method-assign]
     assert pull(leader, 0, COUNT, read_from=ReadFrom.FOLLOWER) == list(range(COUNT))
     # At most those that were on their way.
     assert follower.pulls == 1
