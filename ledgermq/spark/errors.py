@@ -191,6 +191,18 @@ class TableFormatError(SparkSourceError):
         return f"the table {self.place} {self.reason}"
 
 
+class TableReadError(SparkSourceError):
+    """What a table holds cannot be told, or not as a whole."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the table {self.place} cannot be reached or read: {self.reason}"
+
+
 class TableCommitError(SparkSourceError):
     """A commit to a table failed, or whether it succeeded is not known."""
 

@@ -9,12 +9,13 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from ledgermq.dledger.store.outside_files import FileRefusedError, regular_size
-from ledgermq.spark.errors import CorruptDataError, OptionError, PathNotSeenError
+from ledgermq.spark.errors import ClusterError, CorruptDataError, OptionError, PathNotSeenError
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE: Final = "file:"
@@ -107,6 +108,20 @@ def check_shared(context: Any, option: str, directory: Path) -> None:
         check_seen(context, option, [mark])
     finally:
         mark.unlink()
+
+
+@contextmanager
+def naming_worker() -> Iterator[None]:
+    """Adds to what a cluster did not do for whom: others may have reached it.
+
+    Raises:
+        ClusterError: as it was raised in the `with` block, with the host.
+    """
+    try:
+        yield
+    except ClusterError as error:
+        reason = f"{error.reason}; asked by the worker on {socket.gethostname()}"
+        raise ClusterError(error.what, reason) from error
 
 
 def _this_worker() -> str:

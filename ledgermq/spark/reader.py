@@ -14,6 +14,7 @@ from ledgermq.spark.cluster import Cluster
 from ledgermq.spark.filters import can_judge, whole_tags
 from ledgermq.spark.options import ReadOptions, with_tags
 from ledgermq.spark.partitions import QueueRange, check_order, split
+from ledgermq.spark.paths import naming_worker
 from ledgermq.spark.planning import end_offsets, find_queues, is_by_time, narrowed, start_offsets
 from ledgermq.spark.schema import check_read_schema
 from ledgermq.spark.values.schemas import ValuePlan
@@ -74,9 +75,10 @@ class RangeReader(DataSourceReader):
             SparkSourceError: it cannot be read whole.
         """
         if isinstance(partition, QueueRange):
-            yield from range_batches(
-                partition, self._options, arrow_schema(self._schema), self._plan, self._filters
-            )
+            with naming_worker():
+                yield from range_batches(
+                    partition, self._options, arrow_schema(self._schema), self._plan, self._filters
+                )
 
 
 class FilteringReader(RangeReader):

@@ -37,6 +37,7 @@ from ledgermq.spark.idle import IdlePauses
 from ledgermq.spark.offsets import backlog, from_document, limited, to_document
 from ledgermq.spark.options import ReadOptions
 from ledgermq.spark.partitions import QueueRange, queue_name, split
+from ledgermq.spark.paths import naming_worker
 from ledgermq.spark.planning import find_queues, start_offsets
 from ledgermq.spark.schema import check_read_schema
 from ledgermq.spark.values.schemas import ValuePlan
@@ -156,9 +157,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SparkSourceError: it cannot be read whole.
         """
         if isinstance(partition, QueueRange):
-            yield from range_batches(
-                partition, self._options, arrow_schema(self._schema), self._plan
-            )
+            with naming_worker():
+                yield from range_batches(
+                    partition, self._options, arrow_schema(self._schema), self._plan
+                )
 
     def commit(self, end: dict[str, Any]) -> None:
         """Publishes the progress of the query as offsets of the group, when it has one."""

@@ -32,6 +32,7 @@ from ledgermq.spark.once.sender import OnceSender, producer_config
 from ledgermq.spark.once.stored_rows import StoredRows
 from ledgermq.spark.once.turn import Turn, turn_name
 from ledgermq.spark.options import WriteOptions
+from ledgermq.spark.paths import naming_worker
 from ledgermq.spark.schema import VALUE, check_write_schema
 from ledgermq.spark.values.rows import BodyWriter, check_value_column
 from ledgermq.spark.values.schemas import ValuePlan
@@ -120,10 +121,11 @@ class RowWriter(DataSourceArrowWriter):
         """
         task = _task().partitionId()
         prefix = f"{self._write_id}-{task}"
-        if self._once is not None:
-            sending = _send_once(iterator, self._options, self._contents, self._once, task)
-            return SentRows(asyncio.run(sending))
-        return SentRows(asyncio.run(_send(iterator, self._options, self._contents, prefix)))
+        with naming_worker():
+            if self._once is not None:
+                sending = _send_once(iterator, self._options, self._contents, self._once, task)
+                return SentRows(asyncio.run(sending))
+            return SentRows(asyncio.run(_send(iterator, self._options, self._contents, prefix)))
 
 
 class StreamRowWriter(DataSourceStreamArrowWriter):
@@ -146,7 +148,8 @@ class StreamRowWriter(DataSourceStreamArrowWriter):
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         prefix = f"{query}-{batch}-{task.partitionId()}"
-        return SentRows(asyncio.run(_send(iterator, self._options, self._contents, prefix)))
+        with naming_worker():
+            return SentRows(asyncio.run(_send(iterator, self._options, self._contents, prefix)))
 
 
 def _task() -> TaskContext:

@@ -1,17 +1,19 @@
 """A million events into tables in an object store, and back, while a worker and a leader die.
 
-    python -m tests.spark.lake [--events N] [--formats delta,iceberg]
+    python -m tests.spark.lake [--events N] [--formats delta,iceberg] [--unwell PERCENT]
 
 Events of a group of three go by `archive` on a cluster of Spark into a table in a bucket; meanwhile
 a worker and its executor are killed, and the leader of the group. Then Spark, the format's own
 library and DuckDB count the table, and `replay` sends it to another group. Everywhere number,
 places and checksums must be those of what was sent: nothing is missing, nothing is there twice.
+With --unwell the store spoils so many of its answers: 503, late, resets before and after the act.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
@@ -35,6 +37,7 @@ from ledgermq.spark.tables.storage import StoreKeys
 from tests.e2e.up_cluster import UpCluster
 from tests.spark.object_store import BUCKET, object_store
 from tests.spark.standalone import WORKERS, SparkCluster, why_no_cluster
+from tests.spark.unwell_store import unwell
 from tests.waiting import wait_until
 
 TOPIC: Final = "Events"
@@ -220,15 +223,19 @@ def in_topic(name_server: str, topic: str) -> Found:
     return Found(count, len(ids), checksum)
 
 
-def run(count: int, formats: list[str], folder: Path) -> int:
+def run(count: int, formats: list[str], unwell_percent: float, folder: Path) -> int:
     """Runs all trials; returns the exit code."""
     held = True
     with (
-        object_store(folder) as keys,
+        contextlib.ExitStack() as store,
         UpCluster(folder / "up") as source,
         UpCluster(folder / "other", node_count=1) as target,
         SparkCluster(folder / "spark") as workers,
     ):
+        keys, proxy = store.enter_context(object_store(folder)), None
+        if unwell_percent:
+            proxy, keys = store.enter_context(unwell(keys))
+            proxy.share = unwell_percent / 100
         source.wait_for_all()
         begun_s = time.monotonic()
         wanted = send_events(source.name_server, count)
@@ -237,6 +244,8 @@ def run(count: int, formats: list[str], folder: Path) -> int:
             here = folder / kind
             here.mkdir()
             held &= Trial(kind, keys, workers, here, source).run(wanted, target.name_server)
+            if proxy is not None:
+                sys.stdout.write(f"{kind:8} the store spoiled {dict(proxy.told)}\n")
     return 0 if held else 1
 
 
@@ -245,13 +254,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--formats", default=",".join(FORMATS))
+    parser.add_argument("--unwell", type=float, default=0, metavar="PERCENT", help="of answers")
     options = parser.parse_args()
     missing = why_no_cluster()
     if missing:
         sys.stderr.write(f"{missing}\n")
         return 1
     with tempfile.TemporaryDirectory(prefix="ledgermq-lake-") as folder:
-        return run(options.events, options.formats.split(","), Path(folder))
+        formats = options.formats.split(",")
+        return run(options.events, formats, options.unwell, Path(folder))
 
 
 if __name__ == "__main__":

@@ -138,17 +138,18 @@ def test_who_commits_between_a_look_and_a_commit_is_seen(
         put(storage, f"data/{name}/slot=1/part-{name}.parquet", rows(0, 1))
     put(storage, "data/v-0/slot=AB/part-v.parquet", rows(2))
     module = sys.modules[FORMATS[kind]]
-    real = module.check_there
+    real = module.is_to_be_replaced
 
-    def come_between(*words: Any) -> None:
-        real(*words)
-        monkeypatch.setattr(module, "check_there", real)
+    def come_between(*words: Any) -> bool:
+        is_wanted: bool = real(*words)
+        monkeypatch.setattr(module, "is_to_be_replaced", real)
         if what == "adds":
             other.add("v", 0, look(storage, "data/v-0"))
         else:
             other.replace(old, look(storage, "data/others"))
+        return is_wanted
 
-    monkeypatch.setattr(module, "check_there", come_between)
+    monkeypatch.setattr(module, "is_to_be_replaced", come_between)
     if what == "adds":
         one.replace(old, look(storage, "data/mine"))
         assert numbers(kind, place) == ["0", "1", "2"]

@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, to_date
 
 from ledgermq.spark.errors import OptionError
 from ledgermq.spark.jobs.archive_files import (
     CHECKPOINT,
-    batch_path,
+    LOCK,
     batches,
     compact,
     finish_compaction,
+    write_batch,
 )
 from ledgermq.spark.jobs.archive_table import run_table
 from ledgermq.spark.jobs.cluster_arguments import (
@@ -29,6 +29,7 @@ from ledgermq.spark.jobs.cluster_arguments import (
     cluster_of,
     topic_option,
 )
+from ledgermq.spark.jobs.job_lock import only_job
 from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.table_arguments import add_table_arguments, is_table
 from ledgermq.spark.paths import check_shared, local_path, spark_path
@@ -84,13 +85,16 @@ def _run_parquet(spark: SparkSession, options: argparse.Namespace, frame: DataFr
     path = local_path("--path", options.path)
     check_archive(path)
     check_shared(spark.sparkContext, "--path", path)
+    with only_job("--path", path, path / LOCK):
+        return _archive(spark, options, frame, path)
+
+
+def _archive(spark: SparkSession, options: argparse.Namespace, frame: DataFrame, path: Path) -> int:
     finish_compaction(path)
     before = {batch.path for batch in batches(path)}
 
     def write(rows: DataFrame, batch_id: int) -> None:
-        dated = rows.withColumn("date", to_date(col("storeTimestamp")))
-        writer = dated.write.mode("overwrite").partitionBy("topic", "date")
-        writer.parquet(spark_path(batch_path(path, batch_id)))
+        write_batch(rows, path, batch_id)
 
     writer = frame.writeStream.foreachBatch(write)
     writer = writer.option("checkpointLocation", spark_path(path / CHECKPOINT))

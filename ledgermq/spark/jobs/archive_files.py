@@ -2,27 +2,40 @@
 
     <path>/batch=00000000000000000007/topic=T/date=D/*.parquet     one micro-batch
     <path>/batch=<first>-<last>/topic=T/date=D/*.parquet           several, compacted
-    <path>/_compacting/batch=<first>-<last>/                       being written, or complete
+    <path>/_writing/<uuid>/                                        being written
     <path>/_checkpoint/                                            of the streaming query
+    <path>/_lock                                                   of the job that writes
 
-A batch is written by replacing its directory, so a batch that runs again after a crash leaves no
-row twice. Compaction takes only batches that the checkpoint has as done. It writes beside them; the
-_SUCCESS of Spark is its commit point: from then on the sources go and the result takes their place,
-now or at the next start. Who reads while that happens may miss rows; read_archive does not.
+A batch is written into a directory that no other try knows: tasks may outlive their driver, and
+what they still write must not get into the batch of the next one. It comes into its place by one
+rename; a batch that runs again finds it there, and leaves it.
+
+Compaction takes only batches that the checkpoint has as done. Its result comes into its place by a
+rename, too, which is its commit: what a complete directory holds counts no more in those that it
+covers, and they are removed, now or at the next start. Who looks at all directories while that
+happens sees rows twice; read_archive does not, and changes nothing.
+
+Versions before put results into <path>/_compacting, whence they are taken still.
 """
 
 import re
 import shutil
+import uuid
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, to_date
 from pyspark.sql.types import DateType, StringType, StructField, StructType
 
+from ledgermq.spark.jobs.job_lock import only_job
 from ledgermq.spark.paths import check_seen, local_path, spark_path
 from ledgermq.spark.schema import COLUMN_NAMES, message_schema
 
 CHECKPOINT: Final = "_checkpoint"
+LOCK: Final = "_lock"
+_WRITING: Final = "_writing"
+# Of versions before.
 _COMPACTING: Final = "_compacting"
 _BATCH: Final = re.compile(r"batch=(\d{20})(?:-(\d{20}))?")
 _DONE: Final = "_SUCCESS"
@@ -55,27 +68,50 @@ def batch_path(path: Path, batch_id: int) -> Path:
 
 
 def batches(path: Path) -> list[BatchDirectory]:
-    """Returns the complete batches of an archive, in order."""
+    """Returns the complete batches of an archive that count, in order."""
+    found = _complete(path)
+    # It is renamed while others are removed: a list that was begun before may have neither.
+    while found != (again := _complete(path)):
+        found = again
+    return [batch for batch in found if not _is_covered(batch, found)]
+
+
+def _complete(path: Path) -> list[BatchDirectory]:
+    return [batch for batch in _named(path) if (batch.path / _DONE).is_file()]
+
+
+def _named(path: Path) -> list[BatchDirectory]:
+    """Returns the directories that are called as batches are, also those that are cut off."""
     found = []
     for directory in path.iterdir() if path.is_dir() else ():
         name = _BATCH.fullmatch(directory.name)
-        if name and (directory / _DONE).is_file():
+        if name:
             first = int(name[1])
             found.append(BatchDirectory(first, int(name[2] or first), directory))
     return sorted(found)
 
 
+def _is_covered(batch: BatchDirectory, found: list[BatchDirectory]) -> bool:
+    """Tells whether another directory holds the rows of one, and more."""
+    return any(
+        other != batch and other.first <= batch.first and batch.last <= other.last
+        for other in found
+    )
+
+
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """Returns all rows of an archive, with the columns of a message, date and batch.
 
-    A compaction that was interrupted is ended first.
+    A job may archive meanwhile. When it joins batches that are being read, the read fails.
 
     Raises:
         FileNotFoundError: there is no archive.
         OptionError: the path is on another kind of file system, or a worker does not see it.
     """
     root = local_path("path", path)
-    finish_compaction(root)
+    if any((root / _COMPACTING).glob(f"*/{_DONE}")):
+        with only_job("path", root, root / LOCK):
+            finish_compaction(root)
     found = [spark_path(batch.path) for batch in batches(root)]
     if not found:
         raise FileNotFoundError(f"{root} holds no complete batch of an archive")
@@ -84,21 +120,44 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     return reader.parquet(*found)
 
 
+def write_batch(rows: DataFrame, path: Path, batch_id: int) -> None:
+    """Writes the messages of a micro-batch, unless a try before has done so.
+
+    Args:
+        rows: columns of a message.
+        path: of the archive; nobody else writes to it meanwhile.
+        batch_id: by which the checkpoint knows them.
+    """
+    place = batch_path(path, batch_id)
+    if not (place / _DONE).is_file():
+        _write(rows.withColumn("date", to_date(col("storeTimestamp"))), path, place)
+
+
+def _write(dated: DataFrame, path: Path, place: Path) -> None:
+    """Writes rows into a directory of their own, which then comes into its place."""
+    written = path / _WRITING / uuid.uuid4().hex
+    dated.write.mode("error").partitionBy("topic", "date").parquet(spark_path(written))
+    if place.exists():
+        # It was cut off.
+        shutil.rmtree(place)
+    written.rename(place)
+
+
 def finish_compaction(path: Path) -> None:
-    """Puts complete results in the place of their sources and removes what is not complete."""
-    waiting = path / _COMPACTING
-    for result in sorted(waiting.iterdir()) if waiting.is_dir() else ():
-        name = _BATCH.fullmatch(result.name)
-        if name is None or not (result / _DONE).is_file():
-            shutil.rmtree(result)
-            continue
-        first, last = int(name[1]), int(name[2])
-        for batch in batches(path):
-            if first <= batch.first and batch.last <= last:
-                shutil.rmtree(batch.path)
-        result.rename(path / result.name)
-    if waiting.is_dir():
-        shutil.rmtree(waiting)
+    """Removes what is cut off, and batches whose rows are in larger ones."""
+    before = path / _COMPACTING
+    for result in sorted(before.glob(f"*/{_DONE}")):
+        shutil.rmtree(path / result.parent.name, ignore_errors=True)
+        result.parent.rename(path / result.parent.name)
+    found = _complete(path)
+    for batch in _named(path):
+        if _is_covered(batch, found):
+            # From now on it is cut off, wherever this ends.
+            (batch.path / _DONE).unlink(missing_ok=True)
+            shutil.rmtree(batch.path)
+    for folder in (before, path / _WRITING):
+        # Tasks that outlived their driver may write there still.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def compact(spark: SparkSession, path: Path, target_bytes: int) -> int:
@@ -112,17 +171,14 @@ def compact(spark: SparkSession, path: Path, target_bytes: int) -> int:
     Returns:
         How many batches went into larger ones.
     """
-    finish_compaction(path)
     committed = {int(file.name) for file in (path / CHECKPOINT / "commits").glob("[0-9]*")}
     done = [batch for batch in batches(path) if batch.last <= max(committed, default=-1)]
     count = 0
     for group in _groups(done, target_bytes):
         first, last = group[0].first, group[-1].last
-        result = path / _COMPACTING / f"batch={first:020d}-{last:020d}"
         reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", spark_path(path))
         frame = reader.parquet(*(spark_path(batch.path) for batch in group)).drop("batch")
-        writer = frame.coalesce(1).write.mode("overwrite").partitionBy("topic", "date")
-        writer.parquet(spark_path(result))
+        _write(frame.coalesce(1), path, path / f"batch={first:020d}-{last:020d}")
         finish_compaction(path)
         count += len(group)
     return count

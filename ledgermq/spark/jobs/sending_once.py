@@ -3,8 +3,9 @@
 Before the first row is sent, the ends of the target topics are written to a state file. Each row
 has an id of its own, which it takes along as a property. A later start reads the targets from those
 ends on, and sends only the rows whose ids are not there. What counts as sent is what is committed;
-so a killed job that is started again leaves each row once, as long as one job at a time sends with
-this state file. Tasks that Spark runs again leave out what is stored (`ledgermq.spark.once`).
+so a killed job that is started again leaves each row once. One job at a time sends with a state
+file, beside which it has a lock. Tasks that Spark runs again leave out what is stored
+(`ledgermq.spark.once`).
 
 Each start notes the id of its write and the number of its tasks, too. The next one waits until
 none of these tasks, which may have outlived their driver, can send any more.
@@ -25,8 +26,9 @@ from pyspark.sql.functions import col
 
 from ledgermq.client import MessageQueue
 from ledgermq.spark.cluster import Cluster
-from ledgermq.spark.errors import UnknownTopicError
+from ledgermq.spark.errors import OptionError, UnknownTopicError
 from ledgermq.spark.jobs.cluster_arguments import ClusterArguments
+from ledgermq.spark.jobs.job_lock import only_job
 from ledgermq.spark.offsets import Offsets, from_document, to_document
 from ledgermq.spark.once.plan import end_offsets_of, place_of_turns
 from ledgermq.spark.once.turn import Turn, turn_name
@@ -56,7 +58,22 @@ def send_once(
 
     Returns:
         How many rows were sent now.
+
+    Raises:
+        OptionError: another job sends with this state file, or it is none.
     """
+    with only_job("--state", state, state.with_name(f"{state.name}.lock")):
+        return _send(spark, rows, cluster, state, rows_per_second, sorted_by)
+
+
+def _send(
+    spark: SparkSession,
+    rows: DataFrame,
+    cluster: ClusterArguments,
+    state: Path,
+    rows_per_second: int | None,
+    sorted_by: Sequence[str],
+) -> int:
     topics = sorted(row.topic for row in rows.select("topic").distinct().collect())
     if not topics:
         return 0
@@ -104,10 +121,19 @@ def send_once(
 
 
 def _read_state(state: Path) -> dict[str, Any] | None:
-    """Returns what the starts before have noted; None at the first one."""
-    if not state.is_file():
+    """Returns what the starts before have noted; None at the first one.
+
+    Raises:
+        OptionError: the file is none of theirs. Without what they noted rows would be sent twice.
+    """
+    if not state.exists():
         return None
-    found: dict[str, Any] = json.loads(state.read_text())
+    try:
+        found: dict[str, Any] = json.loads(state.read_text())
+        from_document({"v": found["v"], "topics": found["topics"]})
+    except (ValueError, KeyError, TypeError) as error:
+        allowed = f"a file that this job has written, or none; in this one is {error}"
+        raise OptionError("--state", str(state), allowed) from error
     return found
 
 

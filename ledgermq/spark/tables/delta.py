@@ -15,8 +15,9 @@ from ledgermq.spark.tables.files import (
     PARTITIONED_BY,
     TableFile,
     check_below,
-    check_there,
     commit_patiently,
+    is_to_be_replaced,
+    reading_table,
 )
 from ledgermq.spark.tables.formats import TablePlace
 from ledgermq.spark.tables.storage import Storage
@@ -30,6 +31,8 @@ except ImportError as error:
         "a table of Delta Lake", "deltalake", "lake", "on the driver"
     ) from error
 
+# What is raised where the log is damaged, or the store does not answer.
+_FAILURES: Final = (DeltaError, OSError)
 # What of the protocol tells that rows of a file are not rows of the table.
 _REFUSED: Final = {
     "columnMapping": "delta.columnMapping.mode",
@@ -43,18 +46,22 @@ def open_archive(place: TablePlace, *, create: bool) -> "DeltaArchive":
     options = storage.delta_options()
     # A path of this machine stays one: a URL would be decoded.
     root = storage.directory if storage.is_local else storage.root
-    try:
-        table = deltalake.DeltaTable(root, storage_options=options)
-    except TableNotFoundError:
-        if not create:
-            raise FileNotFoundError(f"{storage.root} is no table of Delta Lake") from None
-        table = deltalake.DeltaTable.create(
-            root,
-            _delta_schema(()),
-            mode="ignore",
-            partition_by=list(PARTITIONED_BY),
-            storage_options=options,
-        )
+    with reading_table(storage.root, *_FAILURES):
+        try:
+            table = deltalake.DeltaTable(root, storage_options=options)
+        except TableNotFoundError:
+            if create:
+                table = deltalake.DeltaTable.create(
+                    root,
+                    _delta_schema(()),
+                    mode="ignore",
+                    partition_by=list(PARTITIONED_BY),
+                    storage_options=options,
+                )
+            else:
+                table = None
+    if table is None:
+        raise FileNotFoundError(f"{storage.root} is no table of Delta Lake")
     return DeltaArchive(table, storage)
 
 
@@ -82,11 +89,16 @@ class DeltaArchive:
         known = {field.name for field in self._table.schema().fields}
         missing = [f for f in _delta_schema(properties).fields if f.name not in known]
         if missing:
-            self._table.alter.add_columns(missing)
+            with reading_table(self._where, *_FAILURES):
+                self._table.alter.add_columns(missing)
+            self._look()
+
+    def _look(self) -> None:
+        with reading_table(self._where, *_FAILURES):
             self._table.update_incremental()
 
     def holds(self, writer: str, batch: int) -> bool:
-        self._table.update_incremental()
+        self._look()
         done = self._table.transaction_version(writer)
         return done is not None and done >= batch
 
@@ -112,8 +124,8 @@ class DeltaArchive:
         actions = [*gone, *(_added(file, changes=False) for file in new)]
 
         def look() -> bool:
-            check_there(self._where, old, {file.path for file in self.files()})
-            return True
+            known = {file.path for file in self.files()}
+            return is_to_be_replaced(self._where, old, known, [file.path for file in new])
 
         commit_patiently(look, lambda: self._commit(actions, []))
 
@@ -131,10 +143,10 @@ class DeltaArchive:
             )
         except (CommitFailedError, DeltaError, OSError) as error:
             raise TableCommitError(self._where, str(error)) from error
-        self._table.update_incremental()
+        self._look()
 
     def files(self) -> list[TableFile]:
-        self._table.update_incremental()
+        self._look()
         settings = self._table.metadata().configuration
         features = set(self._table.protocol().reader_features or ())
         for name, setting in _REFUSED.items():

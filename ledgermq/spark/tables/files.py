@@ -7,11 +7,13 @@ gets into a path. A file holds rows of one slot; its footer tells which topic an
 import math
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import date
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import (
@@ -35,7 +37,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ledgermq.spark.errors import CorruptDataError, TableCommitError, TableFormatError
+from ledgermq.spark.errors import (
+    CorruptDataError,
+    TableCommitError,
+    TableFormatError,
+    TableReadError,
+)
 from ledgermq.spark.schema import COLUMNS
 from ledgermq.spark.tables.storage import Storage, StoredFile
 from ledgermq.spark.values.limits import shortened
@@ -106,7 +113,10 @@ def look(storage: Storage, folder: str) -> list[TableFile]:
 
 
 def _described(storage: Storage, file: StoredFile) -> TableFile:
-    footer = pq.read_metadata(f"{storage.directory}/{file.path}", filesystem=storage.files)
+    try:
+        footer = pq.read_metadata(f"{storage.directory}/{file.path}", filesystem=storage.files)
+    except pa.ArrowInvalid as error:
+        raise CorruptDataError(file.path, f"is no whole file of Parquet: {error}") from error
     names = (*PARTITIONED_BY, *_RANGED)
     ranges = {name: _range(footer, name, file.path) for name in names} if footer.num_rows else {}
     if not ranges:
@@ -278,6 +288,26 @@ def _is_below(storage: Storage, path: str) -> bool:
     return scheme in allowed and is_plain and rest.startswith(f"{base}/")
 
 
+@contextmanager
+def reading_table(where: str, *failures: type[Exception]) -> Iterator[None]:
+    """Gives what a library says in a `with` block a name and a place.
+
+    Args:
+        where: root of the table.
+        failures: what the library raises where a table is damaged or its store fails.
+
+    Raises:
+        TableReadError: one of them came.
+    """
+    try:
+        yield
+    except failures as error:
+        # Without colors, and the addresses of frames that Rust tells.
+        text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+        lines = [line for line in text.splitlines() if "<unknown>" not in line]
+        raise TableReadError(where, shortened("\n".join(lines).strip(), 500)) from error
+
+
 def commit_patiently(look: Callable[[], bool], commit: Callable[[], None]) -> bool:
     """Commits, and again where another commit came in between, as long as it is still wanted.
 
@@ -306,15 +336,28 @@ def commit_patiently(look: Callable[[], bool], commit: Callable[[], None]) -> bo
     return False
 
 
-def check_there(where: str, old: Sequence[TableFile], known: Set[str]) -> None:
-    """Checks that files that are to be replaced are still in a table.
+def is_to_be_replaced(
+    where: str, old: Sequence[TableFile], known: Set[str], new: Sequence[str]
+) -> bool:
+    """Tells whether files are still to be replaced; not where those in their place are there.
+
+    That is so after a commit whose answer got lost.
+
+    Args:
+        where: root of the table.
+        old: the files that are to go.
+        known: names of those that the table lists.
+        new: names of those that are to take their place.
 
     Raises:
         TableCommitError: somebody else replaced one, whose rows would be there twice.
     """
+    if new and set(new) <= known:
+        return False
     for file in old:
         if file.path not in known:
             raise TableCommitError(where, f"somebody else replaced {file.path} meanwhile")
+    return True
 
 
 def _bins(files: Sequence[TableFile], target_bytes: int) -> list[list[TableFile]]:

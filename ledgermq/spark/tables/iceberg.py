@@ -14,15 +14,17 @@ from ledgermq.spark.errors import (
     OptionError,
     TableCommitError,
     TableFormatError,
+    TableReadError,
 )
 from ledgermq.spark.tables.arrow_schema import check_columns, properties_of
 from ledgermq.spark.tables.files import (
     PARTITIONED_BY,
     TableFile,
     check_below,
-    check_there,
     columns_of,
     commit_patiently,
+    is_to_be_replaced,
+    reading_table,
 )
 from ledgermq.spark.tables.formats import TablePlace
 from ledgermq.spark.tables.storage import Storage
@@ -34,13 +36,15 @@ try:
         CommitFailedException,
         CommitStateUnknownException,
         NoSuchTableError,
+        RESTError,
+        ValidationError,
         ValidationException,
     )
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import FileScanTask, Table, Transaction
     from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import (
         BinaryType,
@@ -53,11 +57,15 @@ try:
         StringType,
         TimestamptzType,
     )
+    from sqlalchemy.exc import SQLAlchemyError
 except ImportError as error:
     raise MissingPackageError(
         "a table of Iceberg", "pyiceberg[sql-sqlite]", "lake", "on the driver"
     ) from error
 
+# What is raised where metadata is damaged, or the store or the catalog does not answer.
+_FAILURES: Final = (OSError, ValueError, ValidationError, RESTError, SQLAlchemyError)
+_TOTAL: Final = "total-records"
 _BATCH: Final = "ledgermq.batch."
 _CATALOG: Final = "ledgermq"
 _EPOCH: Final = date(1970, 1, 1)
@@ -83,33 +91,42 @@ _TYPES: Final = {
 
 def open_archive(place: TablePlace, *, create: bool) -> "IcebergArchive":
     """Opens a table; see open_table."""
-    catalog = _catalog(place)
     storage = place.storage
-    try:
-        table = catalog.load_table(place.table)
-    except NoSuchTableError:
-        if not create:
-            where = place.catalog or place.catalog_file
-            raise FileNotFoundError(f"the catalog {where} knows no table {place.table}") from None
-        schema = _schema(())
-        fields = [
-            PartitionField(
-                schema.find_field(name).field_id, 1000 + number, IdentityTransform(), name
-            )
-            for number, name in enumerate(PARTITIONED_BY)
-        ]
-        catalog.create_namespace_if_not_exists(place.table.rpartition(".")[0])
-        table = catalog.create_table_if_not_exists(
-            place.table,
-            schema,
-            storage.root,
-            PartitionSpec(*fields),
-            properties={**_SETTINGS, _NAME_MAPPING: schema.name_mapping.model_dump_json()},
-        )
+    with reading_table(storage.root, *_FAILURES):
+        catalog = _catalog(place)
+        table = _loaded(catalog, place)
+        if table is None and create:
+            table = _created(catalog, place)
+    if table is None:
+        where = place.catalog or place.catalog_file
+        raise FileNotFoundError(f"the catalog {where} knows no table {place.table}")
     if table.location().rstrip("/") != storage.root:
         allowed = f"{table.location()}, where the table {place.table} of this catalog is"
         raise OptionError("--path", storage.root, allowed)
     return IcebergArchive(table, storage)
+
+
+def _loaded(catalog: Catalog, place: TablePlace) -> Table | None:
+    try:
+        return catalog.load_table(place.table)
+    except NoSuchTableError:
+        return None
+
+
+def _created(catalog: Catalog, place: TablePlace) -> Table:
+    schema = _schema(())
+    fields = [
+        PartitionField(schema.find_field(name).field_id, 1000 + number, IdentityTransform(), name)
+        for number, name in enumerate(PARTITIONED_BY)
+    ]
+    catalog.create_namespace_if_not_exists(place.table.rpartition(".")[0])
+    return catalog.create_table_if_not_exists(
+        place.table,
+        schema,
+        place.storage.root,
+        PartitionSpec(*fields),
+        properties={**_SETTINGS, _NAME_MAPPING: schema.name_mapping.model_dump_json()},
+    )
 
 
 def _catalog(place: TablePlace) -> Catalog:
@@ -147,12 +164,32 @@ class IcebergArchive:
         known = set(self._table.schema().column_names)
         missing = [name for name in columns_of(properties) if name not in known]
         if missing:
-            with self._table.update_schema() as change:
+            with (
+                reading_table(self._where, *_FAILURES),
+                self._table.update_schema() as change,
+            ):
                 for name in missing:
                     change.add_column(name, StringType())
 
+    def _look(self) -> None:
+        with reading_table(self._where, *_FAILURES):
+            self._table.refresh()
+
+    def _listed(self) -> list[FileScanTask]:
+        """Returns what the table lists now, which must be all of it: a list may be cut."""
+        self._look()
+        with reading_table(self._where, *_FAILURES):
+            found = list(self._table.scan().plan_files())
+        snapshot = self._table.current_snapshot()
+        told = None if snapshot is None or snapshot.summary is None else snapshot.summary[_TOTAL]
+        rows = sum(task.file.record_count for task in found)
+        if told is not None and int(told) != rows:
+            reason = f"its lists have files of {rows} rows, its last snapshot {told}"
+            raise TableReadError(self._where, reason)
+        return found
+
     def holds(self, writer: str, batch: int) -> bool:
-        self._table.refresh()
+        self._look()
         done = self._table.properties.get(_BATCH + writer)
         return done is not None and int(done) >= batch
 
@@ -173,10 +210,9 @@ class IcebergArchive:
         known: list[DataFile] = []
 
         def look() -> bool:
-            self._table.refresh()
-            known[:] = [task.file for task in self._table.scan().plan_files()]
-            check_there(self._where, old, {data_file.file_path for data_file in known})
-            return True
+            known[:] = [task.file for task in self._listed()]
+            names = {data_file.file_path for data_file in known}
+            return is_to_be_replaced(self._where, old, names, [self._whole(file) for file in new])
 
         def commit() -> None:
             with (
@@ -198,9 +234,8 @@ class IcebergArchive:
         return f"{self._storage.root}/{file.path}"
 
     def files(self) -> list[TableFile]:
-        self._table.refresh()
         found = []
-        for task in self._table.scan().plan_files():
+        for task in self._listed():
             if task.delete_files:
                 reason = (
                     "has rows that were deleted without a rewrite, which a replay cannot leave out"
@@ -244,7 +279,7 @@ class _Commit:
             CommitFailedException,
             CommitStateUnknownException,
             ValidationException,
-            OSError,
+            *_FAILURES,
         ) as failure:
             raise TableCommitError(self._where, str(failure)) from failure
 

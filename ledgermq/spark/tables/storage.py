@@ -35,8 +35,16 @@ _SETTINGS: Final = (
     "fs.s3a.connection.ssl.enabled",
 )
 _SMALL_BYTES: Final = 1 << 20
-# Of a read that the object store did not answer well.
+# Of a request that the object store did not answer well, and how long they may take together.
 _TRIES: Final = 8
+_TRIES_S: Final = 120
+
+
+class PatientRetries(AwsStandardS3RetryStrategy):
+    """How often a request is tried, for all that reaches a store by pyarrow."""
+
+    def __init__(self) -> None:
+        super().__init__(max_attempts=_TRIES)
 
 
 class StoreKeys(NamedTuple):
@@ -115,7 +123,7 @@ class Storage:
             session_token=keys.session_token,
             endpoint_override=keys.endpoint,
             region=keys.region,
-            retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+            retry_strategy=PatientRetries(),
         )
 
     @property
@@ -133,12 +141,19 @@ class Storage:
             check_shared(context, self._option, local_path(self._option, self._base))
 
     def parquet_files(self, folder: str) -> list[StoredFile]:
-        """Returns the Parquet files below a folder of the root; none where there is no folder."""
+        """Returns the Parquet files below a folder of the root; none where there is no folder.
+
+        What a task writes lies below names with _ in front (`_temporary`) until its job is
+        committed. There may be some of it afterwards, of tasks that were run twice or were taken
+        for dead, whose rows others have written.
+        """
         selector = FileSelector(f"{self._base}/{folder}", recursive=True, allow_not_found=True)
         found = []
         for info in self.files.get_file_info(selector):
             path = str(PurePosixPath(info.path).relative_to(self._base))
-            if info.type is FileType.File and path.endswith(".parquet"):
+            in_folder = path.removeprefix(f"{folder}/").split("/")
+            is_hidden = any(name.startswith(("_", ".")) for name in in_folder)
+            if info.type is FileType.File and path.endswith(".parquet") and not is_hidden:
                 modified_ms = (info.mtime_ns or 0) // 1_000_000
                 found.append(StoredFile(path, info.size, modified_ms))
         return found
@@ -170,6 +185,8 @@ class Storage:
             "AWS_ALLOW_HTTP": "true" if (keys.endpoint or "").startswith("http:") else None,
             # Two who commit the same version at once: the store itself lets one of them win.
             "aws_conditional_put": "etag",
+            "max_retries": str(_TRIES - 1),
+            "retry_timeout": f"{_TRIES_S}s",
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -182,6 +199,7 @@ class Storage:
             "s3.session-token": keys.session_token,
             "s3.endpoint": keys.endpoint,
             "s3.region": keys.region,
+            "s3.retry-strategy-impl": f"{__name__}.{PatientRetries.__name__}",
         }
         return {name: value for name, value in properties.items() if value is not None}
 
