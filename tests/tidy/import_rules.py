@@ -286,7 +286,8 @@ ROOMS: dict[str, Room] = {
     "spark": Room(
         rooms=frozenset({"spark", "client", "commitlog", "dledger", "dledger.store", "protocol"}),
         packages=frozenset(
-            "pyspark pyarrow numpy yaml msgspec fastavro google deltalake pyiceberg".split()
+            "pyspark pyarrow numpy yaml msgspec fastavro google deltalake pyiceberg"
+            " sqlalchemy".split()
         ),
         banned=frozenset(),
     ),
