@@ -1,7 +1,9 @@
 """One process with our client, driven by `bench.clients`: WAY NAMESRV TOPIC COUNT IN_FLIGHT.
 
-WAY is pipelined, sync or consume; the last line of standard output is JSON: seconds, and for sync
-the milliseconds of each send.
+WAY is pipelined, sync, submit or consume; the last line of standard output is JSON: seconds, for
+sync the milliseconds of each send, and for submit the microseconds of each visit.
+
+It also runs with the client of another checkout, whose folder is in PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from ledgermq.client.blocking import Producer as BlockingProducer
 BODY: Final = b"x" * 1024
 # Sends that are not counted: connections, routes.
 WARM_COUNT: Final = 200
+# Messages of one burst of `submit`.
+BURST: Final = 500
 
 
 async def pipelined(namesrv: str, topic: str, count: int, in_flight: int) -> dict[str, object]:
@@ -54,6 +58,24 @@ def sync(namesrv: str, topic: str, count: int) -> dict[str, object]:
             took_ms.append((time.perf_counter() - start_s) * 1000)
         took_s = time.perf_counter() - begun_s
     return {"seconds": took_s, "ms": took_ms}
+
+
+def submit(namesrv: str, topic: str, count: int) -> dict[str, object]:
+    """Submits from a thread without an event loop, in bursts for which there is room."""
+    visit_us: list[float] = []
+    took_s = 0.0
+    with BlockingProducer(namesrv, config=ProducerConfig(in_flight_max=2 * BURST)) as producer:
+        for _ in range(WARM_COUNT):
+            producer.send(Message(topic, BODY))
+        for _ in range(count // BURST):
+            begun_s = time.perf_counter()
+            futures = [producer.submit(Message(topic, BODY)) for _ in range(BURST)]
+            visit_us.append((time.perf_counter() - begun_s) / BURST * 1e6)
+            producer.flush()
+            took_s += time.perf_counter() - begun_s
+            for future in futures:
+                future.result()
+    return {"seconds": took_s * count / (len(visit_us) * BURST), "visit_us": visit_us}
 
 
 async def consume(namesrv: str, topic: str, count: int) -> dict[str, object]:
@@ -87,6 +109,8 @@ def main() -> int:
         found = asyncio.run(pipelined(namesrv, topic, int(count), int(in_flight)))
     elif way == "sync":
         found = sync(namesrv, topic, int(count))
+    elif way == "submit":
+        found = submit(namesrv, topic, int(count))
     else:
         found = asyncio.run(consume(namesrv, topic, int(count)))
     print(json.dumps(found))

@@ -22,8 +22,9 @@ from ledgermq.client.instance import ClientInstance
 from ledgermq.client.lite_pull_consumer import LitePullConsumer
 from ledgermq.client.producer import DEFAULT_GROUP, Producer
 from ledgermq.client.pull_consumer import DEFAULT_READER, PullConsumer
-from ledgermq.client.push_consumer import Listener, OnQueues, PushConsumer
+from ledgermq.client.push_consumer import Listener, PushConsumer
 from ledgermq.client.serializers import Serializer
+from ledgermq.client.telling import OnQueues
 from ledgermq.client.topics import Topics
 from ledgermq.client.transactions import Check, TransactionalProducer
 

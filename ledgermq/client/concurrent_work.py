@@ -18,6 +18,7 @@ from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.outcome import Kind, Outcome
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.retry import back_off_ms
+from ledgermq.client.worker import own_worker, set_worker
 
 # Told when a message need not come again.
 Consumed: TypeAlias = Callable[[ProcessQueue, ReceivedMessage], None]
@@ -80,24 +81,29 @@ class ConcurrentWork:
         self._workers = [create_task(self._work()) for _ in range(self._worker_count)]
 
     async def stop(self, timeout_s: float) -> None:
-        """Lets the listeners that run end, and cancels those that take too long."""
+        """Lets the listeners that run end, and cancels those that take too long.
+
+        One that calls this itself ends afterwards.
+        """
         for _ in self._workers:
             self._arrived.put_nowait(None)
         try:
-            if self._workers:
-                await asyncio.wait(self._workers, timeout=timeout_s)
+            if others := [task for task in self._workers if task is not own_worker()]:
+                await asyncio.wait(others, timeout=timeout_s)
         finally:
             self.abort()
 
     def abort(self) -> None:
         """Cancels the listeners that run, and waits for nothing."""
         for task in self._workers:
-            task.cancel()
+            if task is not own_worker():
+                task.cancel()
         for timer in self._again:
             timer.cancel()
 
     async def _work(self) -> None:
         """Consumes until there is nothing more to come."""
+        set_worker()
         turn = self._one_by_one() if self._listening.batch_max == 1 else self._in_batches()
         await keep_going("consuming what was pulled", turn)
 

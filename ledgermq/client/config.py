@@ -190,6 +190,8 @@ class ConsumerConfig:
     offsets_directory: Path = Path("~/.ledgermq_offsets")
     # How often queues are shared out again, beside each time the members change.
     rebalance_interval_s: float = 20.0
+    # How long on_assigned and on_revoked may take, before the queues go on without them.
+    callback_timeout_s: float = 60.0
     # How often to look for topics that match a pattern.
     pattern_interval_s: float = 10.0
     # How often consumed offsets are told to the brokers.
@@ -205,6 +207,7 @@ class ConsumerConfig:
         _check("cached_bytes_max", self.cached_bytes_max, 1, 2**40)
         _check("cached_bytes_total_max", self.cached_bytes_total_max, 1, 2**40)
         _check("pattern_interval_s", self.pattern_interval_s, 0.05, 3600)
+        _check("callback_timeout_s", self.callback_timeout_s, 0.01, 3600)
         _check("concurrency", self.concurrency, 1, 10_000)
         _check("reconsume_times_max", self.reconsume_times_max or 0, 0, 2**31 - 1)
         _check("orderly_pause_s", self.orderly_pause_s, 0.01, 30)

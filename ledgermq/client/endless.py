@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 from ledgermq.client.errors import ClientError
 from ledgermq.client.troubles import Troubles
 
+# A failure that may pass, and has not passed for so long, is no news for a debug log any more.
+_LASTING_S: Final = 10.0
 # Pauses after failures: the first, and the longest.
 _PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 10.0
@@ -92,3 +94,36 @@ def loudness(trouble: str) -> int:
     """Returns the level at which the running loop's clients tell a trouble now."""
     loop = asyncio.get_running_loop()
     return _troubles.setdefault(loop, Troubles()).level_of(trouble, loop.time())
+
+
+class Lasting:
+    """What is tried again and again, and how loudly its failures are told.
+
+    What may pass is told at level info, until nothing has succeeded for 10 s.
+    """
+
+    __slots__ = ("_failing_since_s", "_what")
+
+    def __init__(self, what: str) -> None:
+        """Has not failed yet; failures of things of one name are told as one."""
+        self._what = what
+        self._failing_since_s: float | None = None
+
+    def level_of(self, error: ClientError) -> int:
+        """Returns the level for the log of a failure."""
+        if self._failing_since_s is None:
+            self._failing_since_s = asyncio.get_running_loop().time()
+        if error.retriable and not self.is_lasting:
+            return logging.INFO
+        # Texts of brokers may hold numbers that change with each answer.
+        return loudness(f"{self._what}: {type(error).__name__} {error.code}")
+
+    @property
+    def is_lasting(self) -> bool:
+        """True when nothing has succeeded for long."""
+        since_s = self._failing_since_s
+        return since_s is not None and asyncio.get_running_loop().time() - since_s >= _LASTING_S
+
+    def succeeded(self) -> None:
+        """Notes a success."""
+        self._failing_since_s = None

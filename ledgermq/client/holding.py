@@ -1,7 +1,8 @@
 """Holding: the queues that one member of a group has, with a pull on its way for each.
 
 It takes and drops queues as they are shared out, pulls while there is room, follows the leader, and
-commits what is consumed. What it pulls goes into the queue that its owner gave.
+commits what is consumed. What it pulls goes into the queue that its owner gave. A program that is
+told of its queues is told beside all that: what it does then holds up the queues that it hears of.
 
 A queue that is dropped leaves in a task of its own: when the listener has nothing of it any more,
 what is consumed is committed, and its lock given back. A listener that takes long holds up its own
@@ -12,36 +13,51 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from ledgermq.client.config import ConsumerConfig
-from ledgermq.client.endless import all_of, keep_going, level_of, tell_failure
+from ledgermq.client.endless import Lasting, all_of, keep_going, tell_failure
 from ledgermq.client.errors import ClientError
 from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.process_queue import ProcessQueue, offset_after_illegal
 from ledgermq.client.queue_locks import QueueLocks
 from ledgermq.client.queue_requests import PullResult, PullStatus, QueueRequests
-from ledgermq.client.retry import back_off_ms
+from ledgermq.client.retry import back_off_ms, is_refusal
 from ledgermq.client.shares import Shares
 from ledgermq.client.subscription import Expression
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.names import RETRY_PREFIX
 
-# Tries of the last commit; a leader may just be changing.
+# Tries of the last commit, and how long all of them may take; a leader may just be changing.
 _LAST_COMMIT_TRIES: Final = 4
+_LAST_COMMIT_S: Final = 6.0
+# So many times as long is the pause before a pull when pulls have been refused for long: a broker
+# that refuses many queues of many members must not have to do it ever so often.
+_LASTING_PAUSES: Final = 4
+# How long the end waits for brokers to hear that queues are free.
+_UNLOCK_S: Final = 2.0
 # How long the end waits for queues that leave.
 _LEAVING_S: Final = 5.0
+
+# How long the end waits at least for the program to hear of the queues that go.
+_TOLD_AT_END_S: Final = 1.0
 
 # How long another member gets to commit what it consumed of a queue that is now this member's.
 # Without it most of the messages that it had in hand would come twice.
 _HANDOVER_S: Final = 0.25
 
-# Told of queues that come or go.
-Told: TypeAlias = Callable[[list[MessageQueue]], Awaitable[None]]
-
 _log = logging.getLogger("ledgermq.client")
+
+
+class Told(Protocol):
+    """Told of queues that come or go; never raises."""
+
+    def __call__(
+        self, queues: list[MessageQueue], patience_s: float | None = None, /
+    ) -> Coroutine[Any, Any, None]:
+        """Returns when the program has heard it, or takes too long to."""
 
 
 class OffsetStore(Protocol):
@@ -64,11 +80,16 @@ class Arrivals(Protocol):
 class _Held:
     """One queue with the task that pulls it."""
 
-    __slots__ = ("counted_bytes", "expression", "process_queue", "puller", "room")
+    __slots__ = ("counted_bytes", "expression", "process_queue", "puller", "room", "told")
 
-    def __init__(self, process_queue: ProcessQueue, expression: Expression) -> None:
+    def __init__(
+        self, process_queue: ProcessQueue, expression: Expression, told: asyncio.Task[None] | None
+    ) -> None:
         self.process_queue = process_queue
         self.expression = expression
+        # Tells the program of the queue: nothing is pulled before, and only then it may be told
+        # that the queue goes. None of one that nobody is told of.
+        self.told = told
         self.puller: asyncio.Task[None] | None = None
         # Set when a message was consumed.
         self.room = asyncio.Event()
@@ -110,7 +131,7 @@ class Holding:
             failed: told of a pull that fails and is not retriable; it is tried again all the same.
             on_assigned: told of queues that are taken, before anything is pulled of them.
             on_revoked: told of queues that are given up, when what is consumed of them is committed
-                and before another member can have locked them. Neither raises.
+                and before another member can have locked them.
         """
         self._instance = instance
         self._requests = requests
@@ -128,6 +149,10 @@ class Holding:
         self._bytes = 0
         self._crowded: set[_Held] = set()
         self._held: dict[MessageQueue, _Held] = {}
+        self._claims = Lasting(f"{requests.group} takes queues")
+        self._commits = Lasting(f"{requests.group} commits")
+        # What tells of queues that have come.
+        self._telling: set[asyncio.Task[None]] = set()
         # True while what was pulled of dropped queues is about to be forgotten.
         self._is_forgetting = False
         # Queues that were dropped and have not left yet; they are not taken again before.
@@ -168,7 +193,8 @@ class Holding:
         if share is None:
             return False
         for queue in self.queues(topic):
-            if queue not in share.queues:
+            # One of which other messages are wanted now is taken again.
+            if queue not in share.queues or self._held[queue].expression != expression:
                 self._drop(queue)
         wanted = sorted(share.queues.difference(self._held, self._leaving))
         if wanted and not share.is_alone:
@@ -222,9 +248,10 @@ class Holding:
         await asyncio.sleep(self._config.commit_interval_s)
         try:
             await self.commit()
+            self._commits.succeeded()
         except ClientError as error:
-            group = self._requests.group
-            _log.log(level_of(error), "%s could not commit all offsets: %s", group, error)
+            level = self._commits.level_of(error)
+            _log.log(level, "%s could not commit all offsets: %s", self._requests.group, error)
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
         """Returns up to where the queues of a topic are consumed."""
@@ -247,7 +274,7 @@ class Holding:
             held = self._held.get(queue)
             if held is not None:
                 self._end(held)
-                moved.append(self._hold(queue, offset, held.expression))
+                moved.append(self._hold(queue, offset, held.expression, held.told))
         for process_queue in moved:
             await self._commit(process_queue)
 
@@ -264,7 +291,7 @@ class Holding:
             held = self._held.pop(queue, None)
             if held is not None:
                 self._end(held)
-                await self._tell_revoked([queue])
+                self._let_leave(queue, self._tell_revoked([held]))
         return bool(lost)
 
     async def beginning(self, queue: MessageQueue) -> int:
@@ -289,12 +316,15 @@ class Holding:
         """Makes a queue go on at another offset; what is pulled of it is dropped."""
         held = self._held[process_queue.queue]
         self._end(held)
-        self._hold(process_queue.queue, offset, held.expression)
+        self._hold(process_queue.queue, offset, held.expression, held.told)
+
+    def drop(self, queues: Iterable[MessageQueue]) -> list[asyncio.Task[None]]:
+        """Drops queues; returns what is done when they have left, which may take long."""
+        return [task for queue in queues if (task := self._drop(queue)) is not None]
 
     async def let_go(self, queues: Iterable[MessageQueue]) -> None:
         """Drops queues, and returns when they have left."""
-        leaving = [task for queue in queues if (task := self._drop(queue)) is not None]
-        if leaving:
+        if leaving := self.drop(queues):
             await asyncio.wait(leaving)
 
     def assign(self, offsets: Mapping[MessageQueue, int], expression: Expression) -> None:
@@ -310,7 +340,7 @@ class Holding:
     def abort(self) -> None:
         """Ends everything, and waits for nothing."""
         self.stop()
-        for task in self._leaving.values():
+        for task in (*self._leaving.values(), *self._telling):
             task.cancel()
 
     async def release(self) -> None:
@@ -318,16 +348,33 @@ class Holding:
         if self._leaving:
             # Their listeners have ended, or were cancelled and do not mind.
             await asyncio.wait(list(self._leaving.values()), timeout=_LEAVING_S)
-        for attempt in range(1, _LAST_COMMIT_TRIES + 1):
-            try:
-                await self.commit()
-                break
-            except ClientError as error:
-                _log.info("last commit: %s", error)
-                await asyncio.sleep(back_off_ms(attempt + 2, 1.0) / 1000)
-        await self._tell_revoked(self.all_queues())
+        await self._commit_last()
+        patience_s = max(self._config.close_timeout_s, _TOLD_AT_END_S)
+        everything = [held for _, held in sorted(self._held.items())]
+        await self._tell_revoked(everything, min(patience_s, self._config.callback_timeout_s))
         if self._locks is not None:
-            await self._locks.give_all_back()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_UNLOCK_S):
+                    await self._locks.give_all_back()
+
+    async def _commit_last(self) -> None:
+        failure: ClientError | None = None
+        try:
+            async with asyncio.timeout(_LAST_COMMIT_S):
+                for attempt in range(1, _LAST_COMMIT_TRIES + 1):
+                    try:
+                        await self.commit()
+                        return
+                    except ClientError as error:
+                        failure = error
+                        _log.info("last commit: %s", error)
+                        await asyncio.sleep(back_off_ms(attempt + 2, 1.0) / 1000)
+        except TimeoutError:
+            pass
+        _log.warning(
+            "%s ends without telling all that it has consumed; some messages come again: %s",
+            *(self._requests.group, failure or f"no answer within {_LAST_COMMIT_S:g} s"),
+        )
 
     def _end(self, held: _Held) -> None:
         """Nothing of a queue is pulled or consumed from now on."""
@@ -366,29 +413,46 @@ class Holding:
 
         await all_of(map(claim, queues))
         if offsets:
-            await tell(sorted(offsets))
+            told = asyncio.get_running_loop().create_task(tell(sorted(offsets)))
+            self._telling.add(told)
+            told.add_done_callback(self._telling.discard)
             for queue, offset in offsets.items():
-                self._hold(queue, offset, expression)
+                self._hold(queue, offset, expression, told)
 
-    async def _tell_revoked(self, queues: list[MessageQueue]) -> None:
-        told = [queue for queue in queues if not queue.topic.startswith(RETRY_PREFIX)]
-        if self._on_revoked is not None and told:
-            await self._on_revoked(told)
+    async def _tell_revoked(
+        self, dropped: Sequence[_Held], patience_s: float | None = None
+    ) -> None:
+        """Tells of queues that go, when they have been told of as queues that came."""
+        coming = {held.told for held in dropped if held.told is not None}
+        if coming:
+            await asyncio.wait(coming, timeout=patience_s)
+        queues = [held.process_queue.queue for held in dropped]
+        queues = [queue for queue in queues if not queue.topic.startswith(RETRY_PREFIX)]
+        if self._on_revoked is not None and queues:
+            await self._on_revoked(queues, patience_s)
 
     async def _claim(self, queue: MessageQueue) -> int | None:
         """Returns where to begin with a queue; None when it cannot be had now."""
         try:
             if self._locks is not None and not await self._locks.take(queue):
                 return None
-            return await self.beginning(queue)
+            offset = await self.beginning(queue)
+            self._claims.succeeded()
+            return offset
         except ClientError as error:
-            _log.log(level_of(error), "cannot take %s yet: %s", queue, error)
+            _log.log(self._claims.level_of(error), "cannot take %s yet: %s", queue, error)
             if self._locks is not None and self._locks.is_valid(queue):
                 await self._locks.give_back(queue)
             return None
 
-    def _hold(self, queue: MessageQueue, offset: int, expression: Expression) -> ProcessQueue:
-        held = _Held(ProcessQueue(queue, offset), expression)
+    def _hold(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        expression: Expression,
+        told: asyncio.Task[None] | None = None,
+    ) -> ProcessQueue:
+        held = _Held(ProcessQueue(queue, offset), expression, told)
         self._held[queue] = held
         pulling = keep_going(f"pulling {queue}", lambda: self._pull(held))
         held.puller = asyncio.get_running_loop().create_task(pulling)
@@ -400,7 +464,12 @@ class Holding:
         if held is None:
             return self._leaving.get(queue)
         self._end(held)
-        task = asyncio.get_running_loop().create_task(self._leave(queue, held))
+        return self._let_leave(queue, self._leave(queue, held))
+
+    def _let_leave(
+        self, queue: MessageQueue, leave: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(leave)
         self._leaving[queue] = task
         task.add_done_callback(lambda _: self._leaving.pop(queue, None))
         task.add_done_callback(tell_failure)
@@ -412,7 +481,7 @@ class Holding:
             await self._settled(queue)
         with contextlib.suppress(ClientError):
             await self._commit(held.process_queue)
-        await self._tell_revoked([queue])
+        await self._tell_revoked([held])
         if self._locks is not None:
             await self._locks.give_back(queue)
 
@@ -430,7 +499,10 @@ class Holding:
         tells_offset = self._offsets is self._requests
         loop = asyncio.get_running_loop()
         failures = 0
+        pulls = Lasting(f"{self._requests.group} pulls")
         illegal_since_s: float | None = None
+        if held.told is not None:
+            await asyncio.wait([held.told])
         while True:
             await self._room(held)
             offset = process_queue.next_offset
@@ -443,12 +515,16 @@ class Holding:
                 )
             except ClientError as error:
                 failures += 1
-                _log.log(level_of(error), "pull failed: %s", error)
+                group = self._requests.group
+                _log.log(pulls.level_of(error), "%s could not pull: %s", group, error)
                 if self._failed is not None and not error.retriable:
                     self._failed(error)
-                await asyncio.sleep(back_off_ms(failures, random.random()) / 1000)
+                pause_s = back_off_ms(failures, random.random()) / 1000
+                is_refused = pulls.is_lasting and is_refusal(error)
+                await asyncio.sleep(pause_s * (_LASTING_PAUSES if is_refused else 1))
                 continue
             failures = 0
+            pulls.succeeded()
             if result.status is not PullStatus.OFFSET_ILLEGAL:
                 illegal_since_s = None
                 self._arrive(held, result)
@@ -462,7 +538,7 @@ class Holding:
                 )
                 held.puller = None
                 self._end(held)
-                self._hold(process_queue.queue, moved, held.expression)
+                self._hold(process_queue.queue, moved, held.expression, held.told)
                 return True
             await asyncio.sleep(back_off_ms(5, random.random()) / 1000)
 

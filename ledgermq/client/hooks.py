@@ -2,7 +2,8 @@
 
 Hooks may change what is sent and stand around a call; metrics are told afterwards, how many and how
 long. They are called on the event loop, so they must be quick, and they must not raise: what
-metrics raise, or hooks behind a listener, is told once in the log and changes nothing.
+metrics raise, or hooks behind a listener or about what is given to whoever polls, is told in the
+log, once or once in a while, and changes nothing.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from ledgermq.client.endless import loudness
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
 
 _log = logging.getLogger("ledgermq.client")
@@ -90,6 +92,17 @@ class GuardedMetrics:
 def guarded(metrics: Metrics | None) -> Metrics | None:
     """Returns metrics that do not raise."""
     return None if metrics is None else GuardedMetrics(metrics)
+
+
+def received(hooks: Hooks, messages: Sequence[ReceivedMessage], group: str) -> None:
+    """Tells hooks of messages that are being given away: they count as given, so they must get
+    there whatever the hooks raise.
+    """
+    try:
+        hooks.receive(messages, group)
+    except Exception:
+        level = loudness(f"hooks of {group} failed")
+        _log.log(level, "hooks of %s failed on what is received", group, exc_info=True)
 
 
 def measure(

@@ -109,6 +109,8 @@ class ClientInstance:
         self._asked: dict[asyncio.Timeout, tuple[str, str]] = {}
         self._addresses = frozenset(addresses)
         self._tending: list[asyncio.Task[None]] = []
+        # It lives on one loop; None before it starts.
+        self._loop: asyncio.AbstractEventLoop | None = None
         # Addresses of silent brokers whose successors are asked for.
         self._succeeding: dict[str, asyncio.Task[None]] = {}
 
@@ -148,27 +150,32 @@ class ClientInstance:
         self.check_open(True, "client")
         if self.connections.is_closed:
             raise ClosedError("this client was closed; make a new one")
-        create_task = asyncio.get_running_loop().create_task
+        self._loop = asyncio.get_running_loop()
+        create_task = self._loop.create_task
         # Each of its own, so that none waits for what another one waits for.
         turns = {
             "looking after routes": self._look,
             "asking for routes again": self._renew_routes,
             "sending heart beats": self._beat,
+            "making lost connections anew": self._reconnect,
         }
-        if self.is_shared or self._stays_connected:
-            turns["making lost connections anew"] = self._reconnect
         self._tending = [create_task(keep_going(what, turn)) for what, turn in turns.items()]
 
     def join(self, participant: Participant) -> None:
         """Takes a producer or consumer in; needs a running loop.
 
         Raises:
-            ClosedError: as for start; a shared one must be open already.
+            ClosedError: as for start; a shared one must be open already, in this event loop.
             ConfigError: a consumer of its group is there already.
         """
         if self.is_shared:
             self.check_new(participant)
             self.check_open(bool(self._tending) and not self.connections.is_closed, "client")
+            if self._loop is not asyncio.get_running_loop():
+                raise ClosedError(
+                    "this client was opened in another event loop; make and open one in each, or"
+                    " keep one loop (asyncio.Runner) for all"
+                )
             group = participant.consumer_group
             if group is not None and any(p.consumer_group == group for p in self._participants):
                 raise ConfigError(

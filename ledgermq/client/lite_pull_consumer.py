@@ -16,6 +16,7 @@ from ledgermq.client.connection import Answer
 from ledgermq.client.endless import all_of
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.holding import Holding
+from ledgermq.client.hooks import received
 from ledgermq.client.inbox import Inbox, Item
 from ledgermq.client.instance import ClientInstance, instance_of, now_ms
 from ledgermq.client.messages import ReceivedMessage
@@ -244,10 +245,11 @@ class LitePullConsumer(QueueView):
                 raise
         wanted = subscription_of(topic, expression, now_ms(), self._namespace)
         await check_subscriptions(self._instance, self._wire_group, [wanted])
-        if topic in self._subscriptions:
-            await self._rounds.let_go(topic)
+        was_wanted = topic in self._subscriptions
         self._starts[topic] = self.start
         self._subscriptions[topic] = wanted
+        if was_wanted and (leaving := await self._rounds.drop(topic)):
+            await asyncio.wait(leaving)
         await self._instance.send_heartbeats()
         self._rounds.wake()
 
@@ -256,7 +258,8 @@ class LitePullConsumer(QueueView):
         self._check_open()
         if self._subscriptions.pop(topic, None) is None:
             return
-        await self._rounds.let_go(topic)
+        if leaving := await self._rounds.drop(topic):
+            await asyncio.wait(leaving)
         if self._subscriptions:
             await self._instance.send_heartbeats()
         else:
@@ -432,7 +435,7 @@ class LitePullConsumer(QueueView):
             if self._tracer is not None:
                 self._tracer.end(self._tracer.begin(message))
         if self._given and self._hooks is not None:
-            self._hooks.receive([message for _, message in self._given], self.group)
+            received(self._hooks, [message for _, message in self._given], self.group)
         return bool(self._given)
 
     async def _lost(self, queue: MessageQueue) -> None:

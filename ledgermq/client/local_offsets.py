@@ -24,9 +24,17 @@ _FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def offsets_path(directory: Path, instance_name: str | None, group: str) -> Path:
-    """Returns the file of one group of one instance, whatever characters the names have."""
+    """Returns the file of one group of one instance, whatever characters the names have.
+
+    Raises:
+        ConfigError: the directory is below a home that this user does not have.
+    """
     instance = quote(instance_name or "default", safe="")
-    return directory.expanduser() / instance / f"{quote(group, safe='')}.json"
+    try:
+        directory = directory.expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"offsets_directory is {directory}: {error}") from error
+    return directory / instance / f"{quote(group, safe='')}.json"
 
 
 class LocalOffsets:
@@ -53,7 +61,7 @@ class LocalOffsets:
         try:
             if path.exists():
                 self._offsets = _read(path, bytes_max)
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, TypeError) as error:
             raise ConfigError(f"{path} holds no offsets: {error}") from error
 
     async def committed(self, queue: MessageQueue) -> int | None:

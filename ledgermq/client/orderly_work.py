@@ -23,6 +23,7 @@ from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.outcome import Kind, Outcome
 from ledgermq.client.process_queue import ProcessQueue
 from ledgermq.client.queue_locks import QueueLocks
+from ledgermq.client.worker import own_worker, set_worker
 from ledgermq.protocol.bodies import MessageQueue
 
 # How often to look whether a lock is valid again.
@@ -83,13 +84,16 @@ class OrderlyWork:
         self._sorter = asyncio.get_running_loop().create_task(sorting)
 
     async def stop(self, timeout_s: float) -> None:
-        """Lets the listeners that run end, and cancels those that take too long."""
+        """Lets the listeners that run end, and cancels those that take too long.
+
+        One that calls this itself ends afterwards.
+        """
         self._is_stopping = True
         if self._sorter is not None:
             self._sorter.cancel()
         try:
-            if self._tasks:
-                await asyncio.wait(list(self._tasks.values()), timeout=timeout_s)
+            if others := [task for task in self._tasks.values() if task is not own_worker()]:
+                await asyncio.wait(others, timeout=timeout_s)
         finally:
             self.abort()
 
@@ -97,7 +101,7 @@ class OrderlyWork:
         """Cancels the listeners that run, and waits for nothing."""
         self._is_stopping = True
         for task in (self._sorter, *self._tasks.values()):
-            if task is not None:
+            if task is not None and task is not own_worker():
                 task.cancel()
 
     async def settled(self, queue: MessageQueue) -> None:
@@ -122,6 +126,7 @@ class OrderlyWork:
         self, queue: MessageQueue, lane: deque[tuple[ProcessQueue, ReceivedMessage]]
     ) -> None:
         """Consumes a lane until it is empty."""
+        set_worker()
 
         async def consume_all() -> bool:
             while lane and not self._is_stopping:

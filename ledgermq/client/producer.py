@@ -147,6 +147,8 @@ class Producer(Sending):
         """
         correlation_id = uuid.uuid4().hex
         own = request_properties(correlation_id, self._instance.client_id, timeout_s)
+        # Brokers hand replies to who is connected, also a leader that is new meanwhile.
+        self._participant.stays_connected = True
         asked = replace(message, properties={**message.properties, **own})
         reply = self._replies.expect(correlation_id)
         try:

@@ -19,7 +19,7 @@ A listener may also say what is to become of a message: see outcome.py.
 """
 
 import asyncio
-import logging
+import contextlib
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -31,10 +31,11 @@ from ledgermq.client.closing import Closing
 from ledgermq.client.concurrent_work import ConcurrentWork
 from ledgermq.client.config import ConsumerConfig, Mode, Start
 from ledgermq.client.connection import Answer
-from ledgermq.client.endless import keep_going
+from ledgermq.client.endless import all_of, keep_going
 from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.failed_tries import FailedTries
-from ledgermq.client.holding import Holding, Told
+from ledgermq.client.holding import Holding
+from ledgermq.client.hooks import received
 from ledgermq.client.instance import ClientInstance, instance_of, now_ms
 from ledgermq.client.listening import Listening
 from ledgermq.client.local_offsets import LocalOffsets, offsets_path
@@ -53,6 +54,7 @@ from ledgermq.client.shares import EveryQueue, GroupShare
 from ledgermq.client.signals import ENDING, until_told
 from ledgermq.client.subscription import EVERYTHING, subscription_of
 from ledgermq.client.subscription_check import check_subscriptions
+from ledgermq.client.telling import OnQueues, Telling
 from ledgermq.client.topic_search import TopicSearch
 from ledgermq.client.topics import Topics, WantedTopics
 from ledgermq.client.tracing import tracer_of
@@ -74,13 +76,8 @@ OneListener: TypeAlias = Callable[[ReceivedMessage], Awaitable[Outcome | None] |
 Outcomes: TypeAlias = list[Outcome] | list[Outcome | None] | None
 BatchListener: TypeAlias = Callable[[list[ReceivedMessage]], Awaitable[Outcomes] | Outcomes]
 Listener: TypeAlias = OneListener | BatchListener
-# Told of queues that come or go; a plain function runs in a thread.
-OnQueues: TypeAlias = Callable[[list[MessageQueue]], Awaitable[None] | None]
-
 MODES: Final = ("concurrent", "orderly", "broadcast")
 _BATCH_MAX: Final = 4096
-
-_log = logging.getLogger("ledgermq.client")
 
 
 class PushConsumer(Closing):
@@ -182,11 +179,9 @@ class PushConsumer(Closing):
         self._locks = self._make_locks()
         self._listening = None if listener is None else self._make_listening(listener, batch_max)
         self._work = None if self._listening is None else self._make_work(self._listening)
-        self._told = [UserFunction[None](f, 1) for f in (on_assigned, on_revoked) if f]
-        self._holding = self._make_holding(
-            _teller(self._told[0], self.group) if on_assigned else None,
-            _teller(self._told[-1], self.group) if on_revoked else None,
-        )
+        self._assigned = self._make_telling("on_assigned", on_assigned)
+        self._revoked = self._make_telling("on_revoked", on_revoked)
+        self._holding = self._make_holding()
         self._rounds = self._make_rounds()
         self._search = self._make_search()
         self._questions = self._make_questions()
@@ -217,6 +212,11 @@ class PushConsumer(Closing):
             batch_max=batch_max,
             tries=tries,
         )
+
+    def _make_telling(self, name: str, function: OnQueues | None) -> Telling | None:
+        if function is None:
+            return None
+        return Telling(name, self.group, function, self.config.callback_timeout_s)
 
     def _make_search(self) -> TopicSearch | None:
         if self._wanted.pattern is None:
@@ -262,10 +262,10 @@ class PushConsumer(Closing):
             bury=requests.bury,
         )
 
-    def _make_holding(self, on_assigned: Told | None, on_revoked: Told | None) -> Holding:
+    def _make_holding(self) -> Holding:
         is_broadcast = self.mode == "broadcast"
         config, work = self.config, self._work
-        path = offsets_path(config.offsets_directory, config.client.instance_name, self._wire_group)
+        offsets = self._requests if not is_broadcast else self._make_local_offsets()
         return Holding(
             self._instance,
             self._requests,
@@ -273,13 +273,17 @@ class PushConsumer(Closing):
             config,
             # What was given back is consumed from the begin of the retry topic.
             starts=self._starts,
-            offsets=LocalOffsets(path) if is_broadcast else self._requests,
+            offsets=offsets,
             shares=EveryQueue() if is_broadcast else GroupShare(self._instance, self._wire_group),
             locks=self._locks,
             settled=work.settled if isinstance(work, OrderlyWork) else None,
-            on_assigned=on_assigned,
-            on_revoked=on_revoked,
+            on_assigned=None if self._assigned is None else self._assigned.tell,
+            on_revoked=None if self._revoked is None else self._revoked.tell,
         )
+
+    def _make_local_offsets(self) -> LocalOffsets:
+        directory, client = self.config.offsets_directory, self.config.client
+        return LocalOffsets(offsets_path(directory, client.instance_name, self._wire_group))
 
     def _make_questions(self) -> Questions:
         return Questions(
@@ -337,13 +341,14 @@ class PushConsumer(Closing):
         await self._instance.send_heartbeats()
 
     async def _find_routes(self) -> None:
-        for topic in list(self._wanted.by_name):
-            if self._instance.routes.find(topic) is None:
-                try:
-                    await self._instance.routes.refresh(topic)
-                except ClientError as error:
-                    if error.code is None:
-                        raise
+        async def find(topic: str) -> None:
+            try:
+                await self._instance.routes.get(topic)
+            except ClientError as error:
+                if error.code is None:
+                    raise
+
+        await all_of(map(find, self._wanted.by_name))
 
     async def _topics_changed(self) -> None:
         """Goes over to other topics; called when a pattern has found some, or lost some."""
@@ -352,8 +357,10 @@ class PushConsumer(Closing):
         self._subscriptions = self._subscribe("first")
         for topic in before - set(self._wanted.by_name):
             del self._starts[topic]
-            await self._rounds.let_go(topic)
-        await self._find_routes()
+            await self._rounds.drop(topic)
+        with contextlib.suppress(ClientError):
+            # The next round asks again.
+            await self._find_routes()
         await self._instance.send_heartbeats()
         self._rounds.wake()
 
@@ -410,8 +417,9 @@ class PushConsumer(Closing):
         if self._work is not None:
             self._work.abort()
         self._arrived.put_nowait(None)
-        for function in self._told:
-            function.close()
+        for telling in (self._assigned, self._revoked):
+            if telling is not None:
+                telling.close()
         if self._listening is not None:
             self._listening.close()
         self._questions.close()
@@ -439,7 +447,7 @@ class PushConsumer(Closing):
             if not item[0].is_dropped:
                 self._given = item
                 if self._hooks is not None:
-                    self._hooks.receive([item[1]], self.group)
+                    received(self._hooks, [item[1]], self.group)
                 if self._tracer is not None:
                     self._tracer.end(self._tracer.begin(item[1]))
                 return item[1]
@@ -563,15 +571,3 @@ def _check(group: str, start: str, mode: str, batch_max: int | None) -> None:
         raise ConfigError(f"batch_max is {batch_max}; allowed: 1 to {_BATCH_MAX}")
     if not group:
         raise ConfigError("group must not be empty")
-
-
-def _teller(function: UserFunction[None], group: str) -> Told:
-    """Returns what calls a function of the user with queues, and never raises."""
-
-    async def tell(queues: list[MessageQueue]) -> None:
-        try:
-            await function.call(queues)
-        except Exception:
-            _log.exception("%s: what is told of queues that come or go has failed", group)
-
-    return tell

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ledgermq.client.endless import all_of
+from ledgermq.client.endless import Lasting, all_of
 from ledgermq.client.errors import ClientError, RefusedError, UnreachableError
 from ledgermq.client.instance import ClientInstance
 from ledgermq.client.namespaces import (
@@ -57,6 +57,7 @@ class QueueLocks:
         # What was asked for and neither refused nor given back: a broker may have granted it, also
         # when its answer never came or nobody waited for it any more.
         self._asked: set[MessageQueue] = set()
+        self._renewals = Lasting(f"{group} renews its locks")
 
     def is_valid(self, queue: MessageQueue) -> bool:
         """True while no other member can have the queue."""
@@ -83,8 +84,11 @@ class QueueLocks:
         for wanted in by_broker.values():
             try:
                 held = await self._ask(wanted)
+                self._renewals.succeeded()
             except ClientError as error:
-                _log.info("locks of %s are not renewed: %s", self._group, error)
+                # Nothing is consumed without them.
+                level = self._renewals.level_of(error)
+                _log.log(level, "locks of %s are not renewed: %s", self._group, error)
                 continue
             lost += [queue for queue in wanted if queue not in held]
         return lost

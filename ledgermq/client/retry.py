@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from ledgermq.client.errors import ClientError
 from ledgermq.protocol.codes import ResponseCode
 
 # The broker that was asked is not, or no longer, the one to ask.
@@ -25,6 +26,11 @@ ROUTE_CODES: Final = frozenset(
         int(ResponseCode.GO_AWAY),
     }
 )
+# Another broker may lead now.
+_LEADER_CODES: Final = ROUTE_CODES - {
+    int(ResponseCode.NO_PERMISSION),
+    int(ResponseCode.TOPIC_NOT_EXIST),
+}
 # Stored, but not yet as safely as the broker is set up to.
 UNSAFE_STORE_CODES: Final = frozenset(
     {
@@ -98,6 +104,11 @@ def is_passing(code: int, remark: str | None, codes: frozenset[int]) -> bool:
 def is_retriable(code: int, remark: str | None) -> bool:
     """Tells whether a send that was answered with `code` may succeed later."""
     return code in _TRIES_MAX and not is_access_refused(code, remark)
+
+
+def is_refusal(error: ClientError) -> bool:
+    """Tells whether the right broker has refused: another one, or a new leader, heals nothing."""
+    return error.code is not None and error.code not in _LEADER_CODES
 
 
 def retry_after_code(

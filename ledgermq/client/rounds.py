@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ledgermq.client.endless import all_of, keep_going
+from ledgermq.client.endless import Lasting, all_of, keep_going
 from ledgermq.client.errors import ClientError, NoRouteError
 from ledgermq.client.holding import Holding
 from ledgermq.client.instance import ClientInstance
@@ -63,6 +63,8 @@ class Rounds:
         self._wake = asyncio.Event()
         # Rounds in a row after which something was missing.
         self._misses = 0
+        # By topic.
+        self._shares: dict[str, Lasting] = {}
         # Held while queues of a topic change hands.
         self._is_sharing = asyncio.Lock()
 
@@ -70,10 +72,14 @@ class Rounds:
         """Makes the next round begin at once."""
         self._wake.set()
 
-    async def let_go(self, topic: str) -> None:
-        """Gives up the queues of a topic; the next round may take some again."""
+    async def drop(self, topic: str) -> list[asyncio.Task[None]]:
+        """Drops the queues of a topic; the next round may take some again.
+
+        Returns:
+            What is done when they have left: a slow listener may hold them for long.
+        """
         async with self._is_sharing:
-            await self._holding.let_go(self._holding.queues(topic))
+            return self._holding.drop(self._holding.queues(topic))
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -87,10 +93,10 @@ class Rounds:
         async def share_out(wanted: SubscriptionData) -> None:
             settled.append(await self._share_out(wanted))
 
-        wanted = self._subscriptions()
         async with self._is_sharing:
-            # One that fails does not keep the others from their turn.
-            await all_of(map(share_out, wanted))
+            # Asked for now: they may have changed while queues were dropped. One that fails does
+            # not keep the others from their turn.
+            await all_of(map(share_out, self._subscriptions()))
         self._misses = 0 if all(settled) else self._misses + 1
         pause_s = self._interval_s
         if self._misses:
@@ -107,12 +113,21 @@ class Rounds:
         topic = without_namespace(self._namespace, wanted.topic)
         expression = Expression(wanted.sub_string, wanted.expression_type)
         try:
-            return await self._holding.share_out(topic, expression)
+            settled = await self._holding.share_out(topic, expression)
+            self._shares.pop(topic, None)
+            return settled
         except ClientError as error:
             # A group that never failed anything may have no retry topic.
-            if not topic.startswith(RETRY_PREFIX) and self._misses % _TELL_EVERY == _TELL_AFTER:
-                # Mostly a name that is spelled wrong: warnings are seen by default.
-                is_unknown = isinstance(error, NoRouteError) and not self._holding.queues(topic)
-                level = logging.WARNING if is_unknown else logging.INFO
-                _log.log(level, "%s cannot share queues: %s", self._group, error)
+            if not topic.startswith(RETRY_PREFIX):
+                self._tell(topic, error)
             return None
+
+    def _tell(self, topic: str, error: ClientError) -> None:
+        failing = self._shares.setdefault(topic, Lasting(f"{self._group} shares {topic}"))
+        level = failing.level_of(error)
+        if isinstance(error, NoRouteError) and not self._holding.queues(topic):
+            if self._misses % _TELL_EVERY != _TELL_AFTER:
+                return
+            # Mostly a name that is spelled wrong: warnings are seen by default.
+            level = logging.WARNING
+        _log.log(level, "%s cannot share queues: %s", self._group, error)

@@ -57,6 +57,10 @@ _DEFAULT_REGION: Final = "DefaultRegion"
 _CROWDED_TURNS: Final = 8
 # Sends after which the loop gets its turn in any case.
 _TURN_COUNT: Final = 64
+_OTHER_LOOP: Final = (
+    "this producer was opened in another event loop; make and open one in each, or keep one loop"
+    " (asyncio.Runner) for all"
+)
 # Of a send that is over: who still waits for a late answer to it must not keep its message.
 _NO_BODY: Final = SendBody(0, 0, 0, 0, b"", b"", is_batch=False)
 
@@ -114,8 +118,10 @@ class SendRoad:
         Raises:
             MessageError: a topic cannot have that name.
             LaneFullError: too many sends of its ordering key wait already.
-            ClosedError: the producer was closed meanwhile.
+            ClosedError: the producer was closed meanwhile, or opened in another event loop.
         """
+        if asyncio.get_running_loop() is not self.loop:
+            raise ClosedError(_OTHER_LOOP)
         template = self.template(topic)
         lane = None if ordering_key is None else await self._enter_lane(topic, ordering_key)
         try:
@@ -256,7 +262,12 @@ class SendRoad:
         """Returns when nothing is on its way.
 
         What a program cancelled is on its way until its broker has answered, for it may be stored.
+
+        Raises:
+            ClosedError: the producer was opened in another event loop.
         """
+        if asyncio.get_running_loop() is not self.loop:
+            raise ClosedError(_OTHER_LOOP)
         while self._on_way:
             if self._nothing_left is None:
                 self._nothing_left = self.loop.create_future()

@@ -1,5 +1,6 @@
 """Which queues of a topic are a member's own: its part among the group's members, or all."""
 
+import asyncio
 import contextlib
 import random
 from typing import NamedTuple, Protocol
@@ -49,10 +50,17 @@ class GroupShare:
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
+        # By the brokers that may be asked: topics of one round that have the same share the answer.
+        self._asking: dict[frozenset[str], asyncio.Task[list[str]]] = {}
 
     async def of(self, route: TopicRoute) -> Share | None:
         """Asks a broker for the members and divides the queues among them."""
-        members = await self._members(route)
+        try:
+            members = await self._members(route)
+        except ClientError:
+            with contextlib.suppress(ClientError):
+                await self._instance.routes.refresh(route.topic)
+            raise
         own_id = self._instance.client_id
         if own_id not in members:
             return None
@@ -60,15 +68,29 @@ class GroupShare:
         return Share(queues, is_alone=len(members) == 1)
 
     async def _members(self, route: TopicRoute) -> list[str]:
-        header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
         # Any broker of the topic knows all members: they tell all of them that they are there.
-        addresses = [
+        brokers = frozenset(
             by_id.get(MASTER_ID) or next(iter(by_id.values()))
             for by_id in route.addresses.values()
             if by_id
-        ]
+        )
+        task = self._asking.get(brokers)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._ask(sorted(brokers)))
+            self._asking[brokers] = task
+            task.add_done_callback(lambda done: self._asked(brokers, done))
+        return await asyncio.shield(task)
+
+    def _asked(self, brokers: frozenset[str], task: asyncio.Task[list[str]]) -> None:
+        self._asking.pop(brokers, None)
+        if not task.cancelled():
+            # Asked for here too, because all who waited for it may have gone.
+            task.exception()
+
+    async def _ask(self, addresses: list[str]) -> list[str]:
+        header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
         random.shuffle(addresses)
-        failure: ClientError = UnreachableError("no broker", retriable=True, topic=route.topic)
+        failure: ClientError = UnreachableError("no broker", retriable=True)
         for address in addresses:
             command = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
             try:
@@ -81,6 +103,4 @@ class GroupShare:
                 failure = error
             except RemoteProtocolError as error:
                 failure = UnreachableError(f"unreadable answer: {error}", broker=address)
-        with contextlib.suppress(ClientError):
-            await self._instance.routes.refresh(route.topic)
         raise failure

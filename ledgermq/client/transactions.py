@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from ledgermq.client.config import ProducerConfig
-from ledgermq.client.endless import tell_failure
+from ledgermq.client.endless import loudness, tell_failure
 from ledgermq.client.errors import ClientError, ConfigError, MessageError, RefusedError
 from ledgermq.client.hooks import followed, measure
 from ledgermq.client.instance import ClientInstance, now_ms
@@ -97,8 +97,11 @@ class TransactionalProducer(Sending):
         super().__init__(name_servers, group, serializer, config, stays_connected=True)
         self._check = UserFunction(check, _CHECK_THREADS)
         self._checks: set[asyncio.Task[None]] = set()
+        # Set for good by `close`.
+        self._is_ending = False
 
     def _closed(self) -> None:
+        self._is_ending = True
         for task in list(self._checks):
             task.cancel()
         self._check.close()
@@ -231,10 +234,11 @@ class TransactionalProducer(Sending):
     # Questions of brokers.
 
     def _requested(self, address: str, request: RemotingCommand) -> None:
-        if request.code != RequestCode.CHECK_TRANSACTION_STATE:
+        if request.code != RequestCode.CHECK_TRANSACTION_STATE or self._is_ending:
             return
         if len(self._checks) >= _CHECKS_MAX:
-            _log.warning("%s is asked about more than %d messages", self.group, _CHECKS_MAX)
+            level = loudness(f"{self.group} is asked too much")
+            _log.log(level, "%s is asked about more than %d messages", self.group, _CHECKS_MAX)
             return
         task = asyncio.get_running_loop().create_task(self._answer_check(address, request))
         self._checks.add(task)
@@ -262,6 +266,12 @@ class TransactionalProducer(Sending):
             state = await self._check.call(message)
         except Exception:
             _log.warning("check of %s failed on %r", self.group, message, exc_info=True)
+            return
+        if not isinstance(state, TransactionState):
+            _log.warning(
+                "check of %s returned %.80r for %r; wanted: a TransactionState",
+                *(self.group, state, message),
+            )
             return
         if state is TransactionState.UNKNOWN:
             return

@@ -1,18 +1,20 @@
 """UserFunction: a function of the user that is called with messages.
 
 A coroutine function runs on the event loop; a plain one runs in a thread, so that it may block. One
-that blocks for long holds up its own message only, as long as there are threads left.
+that blocks for long holds up its own message only, as long as there are threads left. One that
+blocks for ever does not keep the program from ending.
 """
 
 import asyncio
 import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from ledgermq.client.endless import is_own_end
 from ledgermq.client.errors import ClientError, ConfigError
+from ledgermq.client.user_threads import UserThreads
 
 R = TypeVar("R")
 
@@ -34,16 +36,17 @@ class UserFunction(Generic[R]):
             raise ConfigError(f"{function!r:.80} is no function")
         self._function = function
         self._is_closed = False
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: UserThreads | None = None
         if not _is_coroutine_function(function):
-            self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="ledgermq-user")
+            self._threads = UserThreads(threads_max)
 
     async def call(self, given: object) -> R:
         """Calls it with what it takes and returns its result, or raises its error.
 
         Raises:
             ClientError: something that it waited for was cancelled by somebody else, and it let
-                that pass: to whoever calls, it has failed like any other function.
+                that pass, or it raised what is no Exception: to whoever calls, it has failed like
+                any other function. What wants the program to end is raised as it is.
         """
         result: Awaitable[R] | R
         try:
@@ -56,8 +59,12 @@ class UserFunction(Generic[R]):
             if self._is_closed or is_own_end(error):
                 raise
             raise ClientError("what it waited for was cancelled") from error
+        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise ClientError(f"it raised {type(error).__name__}: {error}") from error
 
-    async def _submit(self, threads: ThreadPoolExecutor, given: object) -> Future[Awaitable[R] | R]:
+    async def _submit(self, threads: UserThreads, given: object) -> Future[Awaitable[R] | R]:
         try:
             # In the context of whoever calls, as a coroutine function would run.
             context = contextvars.copy_context()
@@ -72,7 +79,7 @@ class UserFunction(Generic[R]):
         """Ends the threads that are idle; those at work end when their call does."""
         self._is_closed = True
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
 
 
 def _is_coroutine_function(function: Callable[..., object]) -> bool:

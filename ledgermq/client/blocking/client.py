@@ -7,8 +7,9 @@ from ledgermq.client.client import Client as AsyncClient
 from ledgermq.client.config import ClientConfig, ConsumerConfig, Mode, ProducerConfig, Start
 from ledgermq.client.producer import DEFAULT_GROUP
 from ledgermq.client.pull_consumer import DEFAULT_READER
-from ledgermq.client.push_consumer import Listener, OnQueues
+from ledgermq.client.push_consumer import Listener
 from ledgermq.client.serializers import Serializer
+from ledgermq.client.telling import OnQueues
 from ledgermq.client.topics import Topics
 from ledgermq.client.transactions import Check
 

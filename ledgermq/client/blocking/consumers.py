@@ -12,10 +12,11 @@ from ledgermq.client.config import ConsumerConfig, Mode, Start
 from ledgermq.client.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.pull_consumer import PullConsumer as AsyncPullConsumer
-from ledgermq.client.push_consumer import Listener, OnQueues
+from ledgermq.client.push_consumer import Listener
 from ledgermq.client.push_consumer import PushConsumer as AsyncPushConsumer
 from ledgermq.client.serializers import Serializer
 from ledgermq.client.signals import ENDING
+from ledgermq.client.telling import OnQueues
 from ledgermq.client.topics import Topics
 from ledgermq.protocol.bodies import MessageQueue
 

@@ -117,7 +117,7 @@ def test_queue_whose_message_waits_for_its_turn_is_given_up_at_once() -> None:
         async with consumer:
             await called.wait()
             begun_s = now_s()
-            await consumer._rounds.let_go("T")
+            await asyncio.wait(await consumer._rounds.drop("T"))
             assert now_s() - begun_s < 1
             assert not [one for one in broker.disk.locks if one.topic == "T"]
         assert committed(broker) == 0
