@@ -76,10 +76,13 @@ def held_pulls(size: Size) -> Flood:
             for first in range(0, size.held_pulls, 800):
                 client = stack.enter_context(victim.connect())
                 fields = [
-                    # 2: may be held.
-                    pull_fields("held", number % 8, 1, sysFlag="6", suspendTimeoutMillis="100000")
+                    # 2: may be held. Behind the one message of queue 0; the others are empty.
+                    pull_fields(
+                        "held", number % 8, int(number % 8 == 0), sysFlag="6",
+                        suspendTimeoutMillis="100000",
+                    )
                     for number in range(first, min(first + 800, size.held_pulls))
-                ]
+                ]  # fmt: skip
                 client.write(_pipelined(victim, RequestCode.PULL_MESSAGE, fields))
             _wait(size.seconds)
 

@@ -31,7 +31,7 @@ from ledgermq.broker.selectors.filters import (
     subscription_of,
 )
 from ledgermq.commitlog import GetMessageResult, GetMessageStatus
-from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, encode_parts
 from ledgermq.protocol.headers import (
     PullMessageRequestHeader,
@@ -75,6 +75,9 @@ _CODES: Final = {
 # What woken pulls together, and the condition of one pull, may use of a turn.
 _WOKEN_MS_MAX: Final = 10.0
 _MATCHING_MS_MAX: Final = 2.0
+# A subscription that is no longer is not counted; what one of its tags takes as a hash in a set.
+_LIGHT_CHARS_MAX: Final = 256
+_TAG_BYTES: Final = 96
 # Waits that are ended in one turn.
 _ENDED_AT_ONCE: Final = 1000
 _EMPTY: Final = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
@@ -187,6 +190,9 @@ class PullProcessor:
         # Woken pulls that no turn had time for, and whether a call for them is due.
         self._woken: deque[ParkedPull] = deque()
         self._is_call_due = False
+        # What the pull that was parked last asks for, but for its place, and its matcher.
+        self._last_wanted: PullMessageRequestHeader | None = None
+        self._last_matcher: Matcher | None = None
         # Since the start: pulls that found something, pulls that did not, messages handed out.
         self.found_count = 0
         self.missed_count = 0
@@ -237,11 +243,10 @@ class PullProcessor:
     def _end_some(self, pulls: deque[ParkedPull], reason: str) -> None:
         for _ in range(min(len(pulls), _ENDED_AT_ONCE)):
             pull = pulls.popleft()
-            command, header = pull.request
-            fields = _fields(0, header.queue_offset, 0, 0)
+            fields = _fields(0, pull.queue_offset, 0, 0)
             if pull.connection.is_open:
                 again = ResponseCode.PULL_RETRY_IMMEDIATELY
-                pull.connection.send(command.response(again, reason, fields))
+                pull.connection.send(_command_of(pull).response(again, reason, fields))
         if pulls and self._soon is not None:
             self._soon(partial(self._end_some, pulls, reason))
 
@@ -265,8 +270,10 @@ class PullProcessor:
                 return
 
     def _run_one(self, pull: ParkedPull) -> None:
-        command, header = pull.request
-        connection = pull.connection
+        command, connection = _command_of(pull), pull.connection
+        header: PullMessageRequestHeader = replace(
+            pull.request, queue_id=pull.queue_id, queue_offset=pull.queue_offset
+        )
         try:
             answer = self._run(connection, command, header, pull)
         except BrokerError as error:
@@ -492,15 +499,25 @@ class PullProcessor:
             timeout_ms = self._config.short_polling_ms
         if timeout_ms <= 0 or self._leadership.is_stopping:
             return False
+        wanted = replace(header, queue_id=0, queue_offset=0, commit_offset=0)
+        if wanted == self._last_wanted:
+            # A client that parks many asks for the same of all its queues.
+            wanted = self._last_wanted
+            if header.sys_flag & PULL_SUBSCRIPTION:
+                matcher = self._last_matcher
+        self._last_wanted, self._last_matcher = wanted, matcher
         return self._parked.park(
             ParkedPull(
                 connection,
-                (command, header),
-                header.topic,
+                wanted,
+                wanted.topic,
                 header.queue_id,
                 header.queue_offset,
                 matcher,
                 self._clock_ms() + timeout_ms,
+                command.opaque,
+                command.serialize_type,
+                _weight_bytes(header.subscription),
             )
         )
 
@@ -508,9 +525,7 @@ class PullProcessor:
         """Lets a pull wait on that woke for messages which its filter does not want."""
         if self._clock_ms() >= pull.deadline_ms or self._leadership.is_stopping:
             return False
-        command, header = pull.request
-        request = (command, replace(header, queue_offset=next_offset))
-        return self._parked.park(pull._replace(request=request, queue_offset=next_offset))
+        return self._parked.park(replace(pull, queue_offset=next_offset))
 
     @property
     def _keeps_offset(self) -> bool:
@@ -542,6 +557,20 @@ class PullProcessor:
         self.found_count += 1
         self.message_count += count
         self.message_bytes += size_bytes
+
+
+def _command_of(pull: ParkedPull) -> RemotingCommand:
+    """What is needed of a parked pull's request to answer it."""
+    return RemotingCommand(
+        code=RequestCode.PULL_MESSAGE, opaque=pull.opaque, serialize_type=pull.serialize_type
+    )
+
+
+def _weight_bytes(expression: str | None) -> int:
+    """What a parked pull's subscription takes: its text, and a hash for each of its tags."""
+    if expression is None or len(expression) <= _LIGHT_CHARS_MAX:
+        return 0
+    return len(expression) + expression.count("||") * _TAG_BYTES
 
 
 def _fields(

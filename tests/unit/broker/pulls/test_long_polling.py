@@ -1,0 +1,151 @@
+"""Parked pulls: they are small, none is dear among many, and those of lost connections are gone."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+from ledgermq.broker.counts.statistics import Statistics
+from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
+from ledgermq.broker.pulls.pull import PullProcessor
+from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.command import RemotingCommand, decode, encode
+from ledgermq.state.topics import TopicConfig
+from tests.unit.broker.parts import ListConnection, Parts
+from tests.unit.broker.pulls.test_pull import OneQueue, pull_of
+
+# What one of many parked pulls may take, its place in the tables included.
+_PULL_BYTES_MAX = 320
+
+
+class Compared:
+    """A connection that counts how often it is looked at among others."""
+
+    count = 0
+
+    def __hash__(self) -> int:
+        Compared.count += 1
+        return id(self) >> 4
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return self is other
+
+
+def parked(connection: object, queue_id: int = 0, weight_bytes: int = 0) -> ParkedPull:
+    return ParkedPull(connection, None, "T", queue_id, 5, None, 1000, 0, 0, weight_bytes)
+
+
+def asked(number: int, subscription: str = "*") -> RemotingCommand:
+    """A pull as it comes in: none of its texts is that of another one."""
+    pull = pull_of(number % 4)
+    pull.opaque = 100_000 + number
+    assert pull.ext_fields is not None
+    pull.ext_fields |= {"subscription": subscription, "AccessKey": "app", "Signature": "s" * 28}
+    return decode(encode(pull)[4:])
+
+
+def processor(parts: Parts) -> PullProcessor:
+    parts.state.put_topic(TopicConfig("T", 4, 4))
+    store: Any = OneQueue()
+    return PullProcessor(
+        parts.config, parts.leadership, parts.state, parts.clients, store, parts.parked,
+        lambda: float(parts.now_ms), 1 << 30, Statistics("C", 0),
+    )  # fmt: skip
+
+
+def test_a_hundred_thousand_parked_pulls_would_take_some_megabytes() -> None:
+    parts = Parts().lead()
+    pulls = processor(parts)
+    connections: list[Any] = [ListConnection() for _ in range(10)]
+    for connection in connections:
+        assert pulls.pull(connection, asked(0)) is None
+    tracemalloc.start()
+    try:
+        before_bytes = tracemalloc.get_traced_memory()[0]
+        for number in range(1000):
+            assert pulls.pull(connections[number % 10], asked(number)) is None
+        taken_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
+    finally:
+        tracemalloc.stop()
+    assert parts.parked.count == 1010
+    assert taken_bytes / 1000 < _PULL_BYTES_MAX
+
+
+def test_a_parked_pull_is_answered_by_its_number_with_its_own_place() -> None:
+    parts = Parts().lead()
+    pulls = processor(parts)
+    connection: Any = ListConnection()
+    for number, subscription in enumerate(("*", "a || b", "a || b", "c", "*")):
+        assert pulls.pull(connection, asked(number, subscription)) is None
+    wanted = [parts.parked._queues["T", queue].pulls for queue in range(4)]
+    assert [pull.matcher is None for pull in wanted[0]] == [True, True]
+    # The same condition of two queues is kept once, another one is not mistaken for it.
+    assert wanted[1][0].request is wanted[2][0].request
+    assert wanted[1][0].matcher is wanted[2][0].matcher
+    assert wanted[3][0].request.subscription == "c"
+    pulls.messages_dispatched([("T", queue, 6, 0) for queue in range(4)])
+    assert [answer.opaque for answer in connection.take()] == [100_000, 100_004]
+    pulls.end_waits("other rules")
+    answers = connection.take()
+    assert {answer.opaque for answer in answers} == {100_001, 100_002, 100_003}
+    assert {answer.code for answer in answers} == {ResponseCode.PULL_RETRY_IMMEDIATELY}
+
+
+def test_long_conditions_together_have_a_bound() -> None:
+    parts = Parts().lead()
+    parts.parked = ParkedPulls(100_000, weight_bytes_max=100_000)
+    pulls = processor(parts)
+    connection: Any = ListConnection()
+    tags = " || ".join(f"tag{number}" for number in range(100))
+    answers = [pulls.pull(connection, asked(number, tags)) for number in range(20)]
+    assert 5 < parts.parked.count < 15
+    assert all(answer is None for answer in answers[: parts.parked.count])
+    refused = answers[parts.parked.count]
+    assert isinstance(refused, RemotingCommand) and refused.code == ResponseCode.PULL_NOT_FOUND
+    # Usual ones are parked all the same, and room comes back.
+    assert pulls.pull(connection, asked(0)) is None
+    parts.parked.connection_lost(connection)
+    assert (parts.parked.count, parts.parked.weight_bytes) == (0, 0)
+    assert pulls.pull(connection, asked(0, tags)) is None
+
+
+def test_weight_comes_back_with_those_that_are_woken() -> None:
+    pulls = ParkedPulls(10, weight_bytes_max=100)
+    assert pulls.park(parked("a", 0, 60)) and not pulls.park(parked("b", 0, 60))
+    assert pulls.park(parked("b", 1, 40)) and pulls.weight_bytes == 100
+    assert len(pulls.wake([("T", 0, 6, 0)])) == 1
+    assert pulls.weight_bytes == 40
+    assert pulls.park(parked("a", 0, 60))
+    pulls.connection_lost("a")
+    assert [pull.connection for pull in pulls.take_all()] == ["b"]
+    assert (pulls.count, pulls.weight_bytes) == (0, 0)
+
+
+def test_one_more_is_not_compared_with_those_that_wait() -> None:
+    """Each of a hundred thousand once was, with every other one of its queue."""
+    pulls = ParkedPulls(100_000)
+    connections = [Compared() for _ in range(20)]
+    for connection in connections:
+        for _ in range(100):
+            assert pulls.park(parked(connection))
+        assert not pulls.park(parked(connection))
+    Compared.count = 0
+    assert pulls.park(parked(connections[0], 1))
+    assert Compared.count < 20
+    # Nor is each looked at once more for each connection that is lost.
+    Compared.count = 0
+    for connection in connections:
+        pulls.connection_lost(connection)
+    assert pulls.count == 0 and not pulls._queues
+    assert Compared.count < 3 * 2000
+
+
+def test_pulls_of_lost_connections_are_not_woken() -> None:
+    pulls = ParkedPulls(100)
+    for connection in ("a", "b", "b", "b", "c"):
+        assert pulls.park(parked(connection))
+    pulls.connection_lost("a")
+    assert pulls.count == 4
+    assert [pull.connection for pull in pulls.wake([("T", 0, 6, 0)])] == ["b", "b", "b", "c"]
+    assert pulls.count == 0 and not pulls._queues and not pulls._counts_of
