@@ -152,6 +152,10 @@ class TlsLink(Protocol):
         if isinstance(self._link, Connection):
             set_tcp_times(self._link.getHandle(), times)
 
+    def limit_reads(self, bytes_max: int) -> None:
+        """Reads no more at a time."""
+        self._link.bufferSize = bytes_max
+
     def write(self, data: bytes) -> None:
         """Encrypts and sends, now or after the handshake."""
         engine = self._engine

@@ -139,6 +139,25 @@ class PortTests(TestCase):
         browser.send(head.replace("/topics/a", "/hello").encode())
         self.assertEqual((await browser.until(b"hello")).count(b" 200 OK"), 301)
 
+    async def test_little_is_read_at_a_time(self) -> None:
+        """For each line of a head, what is left of a chunk is copied."""
+        browser = await self.connected()
+        while not self.port.connection_count:
+            await turn()
+        [connection] = self.port._connections
+        receive, sizes = connection.dataReceived, []
+
+        def received(data: bytes) -> None:
+            sizes.append(len(data))
+            receive(data)
+
+        connection.dataReceived = received  # type: ignore[method-assign]
+        head = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        browser.send(head * 2000 + head.replace(b"/hello", b"/later"))
+        self.assertEqual((await browser.until(b"later")).count(b" 200 OK"), 2001)
+        # What comes while a request waits is put together, with a chunk more than is waited for.
+        self.assertLessEqual(max(sizes), 16_384 + 8_192)
+
     async def test_those_who_ask_for_much_leave_most_of_a_turn_to_a_newcomer(self) -> None:
         for _ in range(30):
             browser = await self.connected()
