@@ -41,7 +41,6 @@ cdef object _read_fields(
 )
 cdef object _read_pull(bytes frame, Py_ssize_t start, Py_ssize_t stop, long long opaque)
 
-@cython.locals(value_end=Py_ssize_t)
 cdef Py_ssize_t _signature_end(const unsigned char* data, Py_ssize_t at, Py_ssize_t stop) noexcept
 
 cdef int _pull_field(const unsigned char* data, Py_ssize_t at, Py_ssize_t length) noexcept

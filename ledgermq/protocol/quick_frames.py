@@ -236,11 +236,17 @@ def _signature_end(data: bytes, at: int, stop: int) -> int:
         data, at + 1, 9, b"Signature", 9
     ):
         return -1
-    value_end = _string_end(data, at + 12, stop)
-    if value_end < 0 or _has_escape(data, at + 13, value_end):
+    if data[at + 12] != _QUOTE:
         return -1
-    at = value_end + 2
-    return at if data[value_end + 1] == (_COMMA if at < stop else _CLOSE) else -1
+    at += 13
+    while data[at] != _QUOTE:
+        if data[at] < _SPACE or data[at] >= _DELETE or data[at] == _BACKSLASH:
+            return -1
+        at += 1
+        if at >= stop:
+            return -1
+    at += 2
+    return at if data[at - 1] == (_COMMA if at < stop else _CLOSE) else -1
 
 
 def _read_pull(frame: bytes, start: int, stop: int, opaque: int) -> QuickPull | None:

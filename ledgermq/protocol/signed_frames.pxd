@@ -3,16 +3,20 @@
 cimport cython
 
 cdef int _QUOTE, _BACKSLASH, _COMMA, _COLON, _ZERO, _CLOSE, _SPACE, _DELETE, _NAME_END, _VALUE_END
-cdef int _KEY, _KEY_END, _GIVEN, _GIVEN_END, _BODY, _FILLER
+cdef int _KEY, _KEY_END, _GIVEN, _GIVEN_END, _BODY, _FILLER, _UPPER_A, _LETTER_A
+cdef int _SEND_MEMBERS_MAX
 cdef Py_ssize_t _ESCAPE_EXTRA, _FIELDS_BYTES, _MEMBERS_MAX, _FRONT_BYTES, _MAC_BYTES, _MAC_TEXT
+cdef Py_ssize_t _NAME_BYTES
 cdef bytes _FIELDS, _STOPS, _DIGITS
 
 @cython.locals(
     places="Py_ssize_t[5]", key="const unsigned char*", data="const unsigned char*",
-    count=Py_ssize_t, given_size=Py_ssize_t, send=tuple, frame=bytes, content=bytearray, mac=bytes,
+    end=Py_ssize_t, count=Py_ssize_t, given_size=Py_ssize_t, send=tuple, frame=bytes,
+    content=bytearray, mac=bytes, topic=bytes,
 )
 cpdef Py_ssize_t count_signed(
-    list frames, list sends, bytes access_key, object inner, object outer
+    list frames, list sends, Py_ssize_t first, dict topics, bytes access_key, object inner,
+    object outer
 ) except -1
 
 @cython.locals(
@@ -48,6 +52,14 @@ cdef bint _spells_mac(
     out="unsigned char*",
 )
 cdef bytearray _read_content(bytes frame, Py_ssize_t* places)
+
+@cython.locals(
+    data="const unsigned char*", starts="Py_ssize_t[15]", ends="Py_ssize_t[15]",
+    sizes="Py_ssize_t[15]", size=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t, total=Py_ssize_t,
+    is_letter=bint, member=int, start=Py_ssize_t, value_end=Py_ssize_t, escapes=Py_ssize_t,
+    room=bytearray, out="unsigned char*", length=Py_ssize_t,
+)
+cdef bytearray _read_send(bytes frame, Py_ssize_t* places)
 
 cdef Py_ssize_t _fields_at(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept
 
@@ -85,6 +97,8 @@ cdef Py_ssize_t _signed_size(
 
 @cython.locals(length=Py_ssize_t)
 cdef Py_ssize_t _plain_length(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept
+
+cdef bint _is_separator(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept
 
 @cython.locals(i=Py_ssize_t)
 cdef void _put_plain(

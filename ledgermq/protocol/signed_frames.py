@@ -43,6 +43,12 @@ _FIELDS_BYTES = 13
 _MEMBERS_MAX = 32
 # Of a name, for a number that tells its place in the order.
 _FRONT_BYTES = 8
+# A quick send has these fields: AccessKey and Signature, whose names are as long, and those of one
+# letter, a to n.
+_NAME_BYTES = 9
+_UPPER_A = 0x41
+_LETTER_A = 0x61
+_SEND_MEMBERS_MAX = 15
 # Where the parts of a signature stand in a frame: start and end of the access key, of the
 # signature, start of the body.
 _KEY = 0
@@ -58,21 +64,31 @@ _FILLER = 0x3D
 
 
 def count_signed(
-    frames: list[bytes], sends: list[QuickSend], access_key: bytes, inner: Any, outer: Any
+    frames: list[bytes],
+    sends: list[QuickSend],
+    first: int,
+    topics: dict[bytes, bool],
+    access_key: bytes,
+    inner: Any,
+    outer: Any,
 ) -> int:
-    """Return how many sends, from the front, are signed by an account.
+    """Return how many sends, from the front, are signed by an account for topics of its own.
 
     Args:
         frames: those of the sends first, in their order.
         sends: as `read_quick_sends` gave them.
+        first: so many from the front are known to be.
+        topics: True for those that the account may send to; one that is not there ends the count.
         access_key: of the account.
         inner, outer: hashes that HMAC with its secret begins with; copies of them go on.
     """
     places, key = [0] * 5, access_key
-    count = 0
-    for send in sends:
+    topic = None
+    end, count = len(sends), first
+    while count < end:
+        send = sends[count]
         frame = frames[count]
-        content = _read_content(frame, places)
+        content = _read_send(frame, places)
         if content is None or places[_KEY_END] - places[_KEY] != len(access_key):
             break
         data = frame
@@ -82,6 +98,11 @@ def count_signed(
         given_size = places[_GIVEN_END] - places[_GIVEN]
         if not _spells_mac(data, places[_GIVEN], given_size, mac, len(mac)):
             break
+        # Nearly always that of the send before.
+        if send[2] != topic:
+            topic = send[2]
+            if not topics.get(topic, False):
+                break
         count += 1
     return count
 
@@ -198,6 +219,68 @@ def _read_content(frame: bytes, places: list[int]) -> bytearray | None:
         member = order[place]
         _put_plain(data, starts[member], ends[member], out, length, sizes[member])
         length += sizes[member]
+    return room
+
+
+def _read_send(frame: bytes, places: list[int]) -> bytearray | None:
+    """Do what `_read_content` does for a quick send, in a third of the time.
+
+    Of such a frame it is known that its fields are those of one letter, whose order by name is that
+    of the alphabet, and the two of the signature, that each is there once, and that every value is
+    plain but for escapes.
+    """
+    data = frame
+    starts, ends, sizes = [0] * 15, [0] * 15, [0] * 15
+    size = len(frame)
+    if size < 6:
+        return None
+    end = 4 + (data[1] << 16 | data[2] << 8 | data[3])
+    if end > size or end > HEADER_BYTES_MAX:
+        return None
+    at = _fields_at(data, 4, end)
+    if at < 0:
+        return None
+    places[_KEY] = places[_GIVEN] = -1
+    places[_BODY] = end
+    total = 0
+    # The shortest member: a name of one letter, a colon, an empty value, and what stands behind.
+    while at + 6 < end and data[at] == _QUOTE:
+        is_letter = data[at + 2] == _QUOTE
+        # Upper case stands before lower case: the access key is the first of all.
+        member = data[at + 1] - _LETTER_A + 1 if is_letter else 0
+        start = at + 5 if is_letter else at + _NAME_BYTES + 4
+        if not 0 <= member < _SEND_MEMBERS_MAX:
+            return None
+        value_end, escapes = start, 0
+        while value_end < end and data[value_end] != _QUOTE:
+            if data[value_end] == _BACKSLASH:
+                if not _is_separator(data, value_end, end):
+                    return None
+                escapes += 1
+                value_end += _ESCAPE_EXTRA
+            value_end += 1
+        if value_end + 1 >= end:
+            return None
+        if not is_letter and data[at + 1] != _UPPER_A:
+            places[_GIVEN], places[_GIVEN_END] = start, value_end
+        else:
+            starts[member], ends[member] = start, value_end
+            sizes[member] = value_end - start - escapes * _ESCAPE_EXTRA
+            total += sizes[member]
+            if member == 0:
+                places[_KEY], places[_KEY_END] = start, value_end
+        at = value_end + 2
+        if data[value_end + 1] == _CLOSE:
+            break
+    if places[_KEY] < 0 or places[_GIVEN] < 0:
+        return None
+    room = bytearray(total)
+    out = room
+    length = 0
+    for member in range(15):
+        if sizes[member]:
+            _put_plain(data, starts[member], ends[member], out, length, sizes[member])
+            length += sizes[member]
     return room
 
 
@@ -329,14 +412,19 @@ def _plain_length(data: bytes, at: int, end: int) -> int:
     length = end - at
     while at < end:
         if data[at] == _BACKSLASH:
-            if at + 6 > end or not _is_text(data, at + 1, b"u000", 4):
-                return -1
-            if not _ZERO + _NAME_END <= data[at + 5] <= _ZERO + _VALUE_END:
+            if not _is_separator(data, at, end):
                 return -1
             length -= _ESCAPE_EXTRA
             at += _ESCAPE_EXTRA
         at += 1
     return length
+
+
+def _is_separator(data: bytes, at: int, end: int) -> bool:
+    """Tell whether the escape that begins at `at` is one of a separator."""
+    if at + 6 > end or not _is_text(data, at + 1, b"u000", 4):
+        return False
+    return _ZERO + _NAME_END <= data[at + 5] <= _ZERO + _VALUE_END
 
 
 def _put_plain(data: bytes, at: int, end: int, out: bytearray, length: int, size: int) -> None:

@@ -208,6 +208,71 @@ def test_one_look_says_what_two_say(drawn: tuple[bytes, Credentials], is_damaged
             assert form.is_signed(frame, key, *hashes) == expected
 
 
+_HARD = st.text(st.sampled_from('a1\x01\x02"\\\t\nü/,:{}'), max_size=6)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "c", "i", "l", "n"]), _HARD, max_size=3),
+    st.permutations([*SEND, "l", "n", "AccessKey", "Signature"]),
+    st.binary(max_size=40),
+    st.integers(0, 500),
+    st.integers(0, 255),
+)
+def test_sends_that_count_as_signed_are(
+    drawn: dict[str, str], order: list[str], body: bytes, at: int, put: int
+) -> None:
+    """Whatever stands in the fields, in any order, and with any byte of the frame changed."""
+    fields = USER.signed({**SEND, **drawn}, body)
+    frame = frame_of(310, {name: fields[name] for name in order if name in fields}, body)
+    for one in (frame, frame[:at] + bytes([put]) + frame[at + 1 :]):
+        sends = read_quick_sends([one])
+        if not sends:
+            continue
+        key, hashes = USER.access_key.encode(), hashes_of(USER.secret_key)
+        counts = {
+            form.count_signed([one], sends, 0, {sends[0][2]: True}, key, *hashes) for form in FORMS
+        }
+        try:
+            command = decode(one)
+        except ProtocolError:
+            assert counts == {0}
+            continue
+        given_fields = command.ext_fields or {}
+        is_signed = given_fields.get("AccessKey") == USER.access_key and is_signed_by(
+            given_fields, command.body, USER.secret_key
+        )
+        # Where a field needs thought it is left to the other road, whoever signed it.
+        needs_thought = FORMS[0].read_signature(one) is None
+        assert counts == {int(is_signed and not needs_thought)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_byte_of_a_signed_send_can_be_changed(form: Any) -> None:
+    fields = USER.signed({**SEND, "l": "7", "n": "broker-a"}, b"body")
+    frame = frame_of(310, fields, b"body")
+    key, hashes = USER.access_key.encode(), hashes_of(USER.secret_key)
+    fields_at = frame.index(b'"extFields":{')
+    fields_end = frame.index(b"}", fields_at + 13)
+    signed_count = 0
+    for at in (*range(fields_at, fields_end + 1), *range(len(frame) - 4, len(frame))):
+        for put in b'"\\,a1}':
+            changed = frame[:at] + bytes([put]) + frame[at + 1 :]
+            sends = read_quick_sends([changed])
+            if not sends:
+                continue
+            topics = {sends[0][2]: True}
+            count = form.count_signed([changed], sends, 0, topics, key, *hashes)
+            try:
+                command = decode(changed)
+            except ProtocolError:
+                assert not count
+                continue
+            assert count == is_signed_by(command.ext_fields or {}, command.body, USER.secret_key)
+            signed_count += count
+    # Only where the byte that is put stands there already.
+    assert signed_count == sum(frame[fields_at : fields_end + 1].count(put) for put in b'"\\,a1}')
+
+
 def guards(folder: Path) -> tuple[RulesTable, Guard, QuickGuard]:
     table = RulesTable(folder / "plain_acl.yml", lambda: 0)
     table.rules = parse_rules(RULES)

@@ -65,12 +65,25 @@ class _Signer:
             may = _remembered(self.pulls, (topic, group), self._may(*needs))
         return may
 
-    def is_white(self, host: str) -> bool:
+    def is_other_road(self, host: str) -> bool:
+        """Tells whether its requests are counted, or its address alone lets it in: then nobody
+        knows that it is the account.
+        """
         white = self.hosts.get(host)
         if white is None:
             matches = self.account.white_remote_address.matches(host)
             white = _remembered(self.hosts, host, matches)
-        return white
+        return white or self.is_counted
+
+    def count_sends(self, frames: list[bytes], sends: list[QuickSend]) -> int:
+        """Returns how many sends, from the front, it signed, to topics that it may send to."""
+        count, end = 0, len(sends)
+        while True:
+            count = count_signed(
+                frames, sends, count, self.sends, self.access_key, self.inner, self.outer
+            )
+            if count == end or sends[count][2] in self.sends or not self.may_send(sends[count][2]):
+                return count
 
     def _may(self, *needs: Need) -> bool:
         account = self.account
@@ -96,7 +109,7 @@ class QuickGuard:
         self._rules: AccessRules | None = None
         # By access key; whether an address needs no account.
         self._signers: dict[bytes, _Signer] = {}
-        # Those of them who signed a pull, by account.
+        # Those of them who signed something, by account.
         self._proven: dict[str | None, _Signer] = {}
         self._white_hosts: dict[str, bool] = {}
 
@@ -112,17 +125,20 @@ class QuickGuard:
         """
         if self._needs_no_account(connection):
             return len(sends)
-        found = read_signature(frames[0])
-        signer = None if found is None else self._find_signer(connection, found[0])
-        if signer is None:
-            return 0
-        count = count_signed(frames, sends, signer.access_key, signer.inner, signer.outer)
-        if not all(map(signer.may_send, {send[2] for send in sends[:count]})):
-            for number, send in enumerate(sends[:count]):
-                if not signer.may_send(send[2]):
-                    count = number
-                    break
+        # As a rule who sends on a connection is who sent on it before.
+        signer = self._proven.get(connection.account)
+        count = 0
+        if signer is not None and not signer.is_other_road(connection.peer_host):
+            count = signer.count_sends(frames, sends)
+        if not count:
+            found = read_signature(frames[0])
+            other = None if found is None else self._find_signer(connection, found[0])
+            if other is None or other is signer:
+                return 0
+            signer, count = other, other.count_sends(frames, sends)
         if count:
+            assert signer is not None
+            self._proven[signer.account.access_key] = signer
             _note(connection, signer)
         return count
 
@@ -142,7 +158,7 @@ class QuickGuard:
             signer = self._find_other(connection, frame, signer)
             if signer is None:
                 return False
-        elif signer.is_counted or signer.is_white(connection.peer_host):
+        elif signer.is_other_road(connection.peer_host):
             return False
         if not signer.may_pull(topic, group):
             return False
@@ -192,9 +208,7 @@ class QuickGuard:
             # No more than there are accounts.
             signer = self._signers[access_key] = _Signer(account)
             signer.is_counted = self._quotas is not None and self._quotas.has_quota(account.quota)
-        # Where its address alone lets it in, nobody knows that it is the account.
-        is_other = signer.is_counted or signer.is_white(connection.peer_host)
-        return None if is_other else signer
+        return None if signer.is_other_road(connection.peer_host) else signer
 
 
 def _note(connection: CommandProtocol, signer: _Signer) -> None:
