@@ -18,7 +18,7 @@ from ledgermq.protocol.signature import Credentials
 from tests.attack.closed_broker import ask, beat
 from tests.e2e.plain_pair import PlainBroker
 from tests.e2e.wire_client import WireClient, send_fields
-from tests.fault.closed_ports import LEDGER, SLAVES, ports_of
+from tests.fault.closed_ports import LEDGER, ports_of
 from tests.processes import LOOPBACK, LiveProgram, broker, run_ledgermq
 from tests.waiting import wait_until
 
@@ -93,8 +93,9 @@ class Site:
             folder, *members, f"tls.ledger.config.file={tls_file}", namesrv=address,
             name="sealed", log="sealed.log",
         ))  # fmt: skip
+        pair = (*members, f"tls.ledger.config.file={tls_file}")
         for role in ("ASYNC_MASTER", "SLAVE"):
-            self._start(role, PlainBroker(folder, address, role, *members).start())
+            self._start(role, PlainBroker(folder, address, role, *pair).start())
         for name in ("ledger", "sealed", "ASYNC_MASTER"):
             self._fill(self.programs[name].wait_until_serving())
         self.programs["SLAVE"].wait_until("address")
@@ -147,11 +148,11 @@ class Site:
         )
 
     def ports(self) -> list[Port]:
-        """All ports; those of the ledger and for slaves without TLS, where that is how they are."""
+        """All ports; that of one ledger is without TLS."""
         found = []
         for name, program in self.programs.items():
             for number, kind in sorted(ports_of(program).items()):
-                is_plain = kind == SLAVES or (kind == LEDGER and name != "sealed")
+                is_plain = kind == LEDGER and name != "sealed"
                 found.append(Port(name, kind, number, None if is_plain else self.tls))
         return found
 

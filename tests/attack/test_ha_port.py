@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from twisted.internet import reactor
 from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
@@ -20,7 +20,12 @@ from ledgermq.broker.ha.settings import HaSettings
 from ledgermq.dledger.addresses import parse_networks
 from ledgermq.protocol.group_secret import GroupSecret
 from ledgermq.protocol.member_proof import Challenge, Side, draw_nonce
+from ledgermq.protocol.tls.contexts import ServerTls, client_context, server_context
+from ledgermq.protocol.tls.engine import TlsEngine
+from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport.refusals import Refusals
+from ledgermq.protocol.transport.tls_link import TlsLink
+from tests.certificate_files import AUTHORITY, CLIENT, NODE, NODE_KEY, SERVER
 from tests.unit.broker.ha.memory_log import MemoryLog
 
 REACTOR: Any = reactor
@@ -66,12 +71,12 @@ class HaTestCase(TestCase):
         self.log.append(LOG)
         self.attackers: list[Attacker] = []
 
-    async def serve(self, admitted: HaAdmission) -> HaServer:
+    async def serve(self, admitted: HaAdmission, tls: ServerTls | None = None) -> HaServer:
         waits = Acknowledgements(behind_bytes_max=1 << 28, timeout_ms=200)
         self.refusals = Refusals("master", REACTOR.seconds)
         server = HaServer(
             REACTOR, self.log, SETTINGS, waits, host="127.0.0.1", port=0, admission=admitted,
-            refusals=self.refusals,
+            refusals=self.refusals, tls=tls,
         )  # fmt: skip
         self.port = await server.start()
         self.addCleanup(server.stop)
@@ -84,7 +89,9 @@ class HaTestCase(TestCase):
         call.start(0.02)
         self.addCleanup(call.stop)
 
-    def follow(self, admitted: HaAdmission | None) -> tuple[HaClient, MemoryLog]:
+    def follow(
+        self, admitted: HaAdmission | None, port: int | None = None, **changes: Any
+    ) -> tuple[HaClient, MemoryLog]:
         copy = MemoryLog(segment_bytes=1 << 20)
         client = HaClient(
             REACTOR,
@@ -93,8 +100,9 @@ class HaTestCase(TestCase):
             lambda: deferLater(REACTOR, 0, lambda: None),
             back_off=lambda _: 0.02,
             admission=admitted,
+            **changes,
         )
-        client.follow(f"127.0.0.1:{self.port}")
+        client.follow(f"127.0.0.1:{port or self.port}")
         self.addCleanup(client.stop)
         self.keep(client.check)
         return client, copy
@@ -205,3 +213,129 @@ class FromOpenToClosed(HaTestCase):
         await wait(lambda: attacker.is_over, "the end of a connection")
         self.assertEqual(attacker.data, b"")
         self.assertIn("haSlaveAddresses", self.refusals.texts()[0])
+
+
+CERTIFICATES: Final = {
+    **SERVER, **CLIENT, "tls.server.need.client.auth": "require",
+    "tls.server.trustCertPath": AUTHORITY, "tls.client.certPath": NODE,
+    "tls.client.keyPath": NODE_KEY,
+}  # fmt: skip
+
+
+def server_tls(*, refuses_plain: bool = True) -> ServerTls:
+    return ServerTls(context=server_context(CERTIFICATES), refuses_plain=refuses_plain)
+
+
+def client_tls() -> ClientTls:
+    return ClientTls(context=client_context(CERTIFICATES))
+
+
+class Relay(Protocol):
+    """Reads and passes on what comes, at one of its two ends."""
+
+    transport: Any
+
+    def __init__(self, seen: list[bytes], other: "Relay | None" = None) -> None:
+        self.other, self.seen, self.peer = other, seen, "the relay"
+        self._waiting: list[bytes] = []
+        if other is not None:
+            other.other = self
+
+    def connectionMade(self) -> None:
+        if self.other is not None:
+            for data in self.other._waiting:
+                self.transport.write(data)
+
+    def dataReceived(self, data: bytes) -> None:
+        self.seen.append(data)
+        if self.other is None or self.other.transport is None:
+            self._waiting.append(data)
+        else:
+            self.other.transport.write(data)
+
+    def use(self, transport: Any) -> None:
+        self.transport = transport
+
+    def close(self, reason: str) -> None:
+        self.transport.abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.abortConnection()
+
+
+class HaTlsAttacks(HaTestCase):
+    """With TLS, nobody reads or changes what passes between a master and its slave."""
+
+    def stand_between(self, *, has_certificates: bool) -> tuple[int, list[bytes]]:
+        """Listens in the master's place, and connects to it for each slave."""
+        seen: list[bytes] = []
+
+        def build(_: object) -> Any:
+            outer = Relay(seen)
+            inner = Relay(seen, outer)
+            far: Any = inner
+            if has_certificates:
+                context = client_tls().context
+                far = TlsLink(inner, engine=TlsEngine(context, is_server=False))
+            endpoint: Any = TCP4ClientEndpoint(REACTOR, "127.0.0.1", self.port)
+            connectProtocol(endpoint, far).addErrback(lambda _: None)
+            return TlsLink(outer, server=server_tls()) if has_certificates else outer
+
+        factory: Any = Factory()
+        factory.noisy, factory.buildProtocol = False, build
+        listening = REACTOR.listenTCP(0, factory, interface="127.0.0.1")
+        self.addCleanup(listening.stopListening)
+        return listening.getHost().port, seen
+
+    async def test_slave_copies_and_who_reads_the_wire_sees_nothing_of_it(self) -> None:
+        await self.serve(admission(needs_tls=True), server_tls())
+        port, seen = self.stand_between(has_certificates=False)
+        _, copy = self.follow(admission(), port, tls=client_tls())
+        await self.assert_copied(copy)
+        self.assertNotIn(LOG[:16], b"".join(seen))
+        _, plain_copy = self.follow(admission(), tls=client_tls())
+        await self.assert_copied(plain_copy)
+
+    async def test_who_stands_between_with_good_certificates_passes_no_proof_on(self) -> None:
+        """Certificates of applications are of the same authority, and no names are compared."""
+        await self.serve(admission(needs_tls=True), server_tls())
+        port, seen = self.stand_between(has_certificates=True)
+        client, copy = self.follow(admission(), port, tls=client_tls())
+        await wait(lambda: client.last_failure, "a refusal")
+        self.assertIn("another group secret", str(client.last_failure))
+        self.assertEqual(copy.max_offset, 0)
+        self.assertNotIn(LOG[:16], b"".join(seen))
+
+    async def test_slave_without_tls_or_without_a_certificate_gets_nothing(self) -> None:
+        await self.serve(admission(needs_tls=True), server_tls())
+        bare = ClientTls(context=client_context(CLIENT))
+        for changes in ({}, {"tls": bare}):
+            client, copy = self.follow(admission(), **changes)
+            await wait(lambda one=client: one.last_failure, "a refusal")
+            self.assertEqual(copy.max_offset, 0)
+
+    async def test_who_proves_the_secret_without_tls_is_refused_where_java_slaves_are_served(
+        self,
+    ) -> None:
+        networks = parse_networks(["127.0.0.1"])
+        admitted = admission(needs_tls=True, networks=networks)
+        await self.serve(admitted, server_tls(refuses_plain=False))
+        client, copy = self.follow(admission())
+        await wait(lambda: client.last_failure, "a refusal")
+        self.assertIn("without TLS", self.refusals.texts()[0])
+        self.assertEqual(copy.max_offset, 0)
+        _, java_copy = self.follow(None)
+        await self.assert_copied(java_copy)
+
+    async def test_master_and_slaves_begin_with_tls_one_after_the_other(self) -> None:
+        """Whatever the other end has by now."""
+        permissive = server_tls(refuses_plain=False)
+        accepting = admission(is_required=False)
+        slaves: list[dict[str, Any]] = [{}, {"tls": client_tls(), "may_be_plain": True}]
+        for master_tls in (None, permissive):
+            for master in (admission(), accepting, admission(None)):
+                for changes in slaves:
+                    await self.serve(master, master_tls)
+                    _, copy = self.follow(accepting, **changes)
+                    await self.assert_copied(copy)

@@ -7,7 +7,10 @@ import signal
 from pathlib import Path
 
 from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.signature import Credentials
+from tests.certificate_files import AUTHORITY, NODE, NODE_KEY, write_tls_file
 from tests.e2e.plain_pair import PlainBroker, brokers_in_route, wait_until_equal
+from tests.e2e.wire_client import WireClient
 from tests.processes import name_server
 from tests.waiting import wait_until
 
@@ -94,6 +97,40 @@ def test_a_sync_master_answers_as_its_slave_does(tmp_path: Path) -> None:
                 master.wait_for_code(OK, "a slave that answers again")
                 wait_until_equal(master, slave)
             master.wait_for_code(NOT_AVAILABLE, "no slave")
+
+
+def test_slave_copies_log_and_tables_by_tls_and_the_groups_secret(tmp_path: Path) -> None:
+    """The master asks clients for accounts, and the slave has none."""
+    secret, rules = tmp_path / "group.secret", tmp_path / "plain_acl.yml"
+    secret.write_text("s" * 40)
+    rules.write_text("accounts:\n- {accessKey: root-app, secretKey: secret-1, admin: true}\n")
+    for path in (secret, rules):
+        path.chmod(0o600)
+    certificates = write_tls_file(
+        tmp_path / "tls.properties", tls_server_need_client_auth="require",
+        tls_server_trustCertPath=AUTHORITY, tls_client_certPath=NODE, tls_client_keyPath=NODE_KEY,
+    )  # fmt: skip
+    settings = (f"dLegerGroupSecretFile={secret}", f"tls.ledger.config.file={certificates}")
+    who = Credentials(access_key="root-app", secret_key="secret-1")
+    with name_server(tmp_path) as namesrv:
+        guarded = (*settings, "aclEnable=true", f"aclFile={rules}")
+        master = PlainBroker(tmp_path, namesrv, "SYNC_MASTER", *guarded)
+        slave = PlainBroker(tmp_path, namesrv, "SLAVE", *settings)
+        with master.start() as running, slave.start():
+            running.wait_until_serving()
+            with WireClient(master.address, who=who) as client:
+
+                def is_copied() -> bool:
+                    return client.send("Copied", 0, b"by TLS").code == OK
+
+                wait_until(is_copied, what="a slave that copies", deadline_s=60.0)
+                version = client.ask(RequestCode.GET_ALL_TOPIC_CONFIG.value).body[:60]
+            with slave.client() as client:
+                wait_until(
+                    lambda: client.ask(RequestCode.GET_ALL_TOPIC_CONFIG.value).body[:60] == version,
+                    what="the master's tables",
+                    deadline_s=60.0,
+                )
 
 
 def test_a_slave_that_holds_more_than_its_master_is_refused(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ MEMBER_KEYS: Final = (
         "tls.ledger.config.file",
         "member_tls_file",
         "",
-        "Certificates of the members, as tls.config.file names those for clients; empty: no TLS"
-        " between members.",
+        "Certificates of the members, or of master and slaves, as tls.config.file names those for"
+        " clients; empty: no TLS between them.",
     ),
     text_key(
         "tls.ledger.mode",

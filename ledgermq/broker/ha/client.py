@@ -29,8 +29,11 @@ from ledgermq.broker.ha.slave_link import SlaveLink
 from ledgermq.commitlog import CommitLogError
 from ledgermq.dledger.errors import LedgerError
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
+from ledgermq.protocol.tls.engine import TlsEngine
+from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport.client import default_back_off
 from ledgermq.protocol.transport.refusals import Refusals
+from ledgermq.protocol.transport.tls_link import TlsLink
 
 _CONNECT_S_MAX: Final = 3.0
 # Attempts in a row that reach nobody before it is told: a master may just be on its way.
@@ -62,15 +65,35 @@ class MasterConnection(Protocol):
 
     def connectionMade(self) -> None:
         self._link = self._client.new_link()
-        if isinstance(self.transport, Connection):
+        if isinstance(self.transport, TlsLink):
+            self.transport.set_tcp_times(CLIENT_TIMES)
+        elif isinstance(self.transport, Connection):
             # A report is 8 bytes that senders of the master wait for.
             self.transport.setTcpNoDelay(True)
             set_tcp_times(self.transport.getHandle(), CLIENT_TIMES)
-        self.greeting = self._client.new_greeting()
+        self.greeting = self._client.new_greeting(self._binding)
         self._client.connection_made(self)
         if self.greeting is not None:
             self.transport.write(self.greeting.opening)
         self.send_report()
+
+    def _binding(self) -> str:
+        return self.transport.binding if isinstance(self.transport, TlsLink) else ""
+
+    # Called by TlsLink.
+
+    @property
+    def peer(self) -> str:
+        """The master, for the log."""
+        return self._client.master or "the master"
+
+    def use(self, transport: Any) -> None:
+        """A client's end does not go on in plain."""
+        raise AssertionError("TLS was begun by this end")
+
+    def close(self, reason: str) -> None:
+        """TLS ended, or cannot go on."""
+        self.abort(reason)
 
     def dataReceived(self, data: bytes) -> None:
         greeting = self.greeting
@@ -141,8 +164,8 @@ class _MasterFactory(Factory):
     def __init__(self, client: "HaClient") -> None:
         self._client = client
 
-    def buildProtocol(self, addr: IAddress | None) -> MasterConnection:
-        return MasterConnection(self._client)
+    def buildProtocol(self, addr: IAddress | None) -> MasterConnection | TlsLink:
+        return self._client.new_connection()
 
 
 class HaClient:
@@ -164,6 +187,8 @@ class HaClient:
         back_off: Callable[[int], float] = default_back_off,
         admission: HaAdmission | None = None,
         refusals: Refusals | None = None,
+        tls: ClientTls | None = None,
+        may_be_plain: bool = False,
     ) -> None:
         """Opens nothing before `follow`.
 
@@ -176,11 +201,23 @@ class HaClient:
             back_off: seconds to wait after so many fruitless attempts in a row.
             admission: what the master has to prove; None: nothing.
             refusals: told of a master that does not; None for one of its own.
+            tls: how it connects; None: without TLS.
+            may_be_plain: whether a master is connected to without TLS when it does not speak it.
         """
+        self._tls = tls
+        # With a greeting, by TLS: what may be tried with a master, the safest first.
+        has_key = admission is not None and admission.key is not None
+        is_open = admission is None or not admission.is_closed
+        self._ways = [
+            (greets, encrypts)
+            for greets in ((True, False) if has_key and is_open else (has_key,))
+            for encrypts in ((True, False) if tls and may_be_plain else (tls is not None,))
+        ]
+        # Which of them is next: where no proof, or no TLS, is required yet, one that brought
+        # nothing is followed by the others.
+        self._way = 0
         self._admission = admission
         self._refusals = refusals or Refusals("slave", reactor.seconds)
-        # The last greeting was not answered: a master may know nothing of it.
-        self._is_greeting_left_out = False
         self._reactor = reactor
         self._replicated_log = log
         self._settings = settings
@@ -279,12 +316,21 @@ class HaClient:
             now_ms=self.now_ms(),
         )
 
-    def new_greeting(self) -> SlaveGreeting | None:
+    def new_connection(self) -> MasterConnection | TlsLink:
+        """Returns the protocol for an attempt that succeeded."""
+        connection = MasterConnection(self)
+        if self._tls is None or not self._ways[self._way][1]:
+            return connection
+        host = (self.master or "").rpartition(":")[0].strip("[]")
+        engine = TlsEngine(self._tls.context, is_server=False, server_name=host)
+        return TlsLink(connection, engine=engine)
+
+    def new_greeting(self, binding: Callable[[], str]) -> SlaveGreeting | None:
         """Returns how a connection begins; None when that is the report."""
         admission = self._admission
-        if admission is None or admission.key is None or self._is_greeting_left_out:
+        if admission is None or not self._ways[self._way][0]:
             return None
-        return SlaveGreeting(admission, self.now_ms())
+        return SlaveGreeting(admission, self.now_ms(), binding)
 
     def doubted(
         self, connection: MasterConnection, doubt: str | None, *, is_refused: bool = False
@@ -300,7 +346,7 @@ class HaClient:
     def connection_made(self, connection: MasterConnection) -> None:
         """Takes a new connection."""
         self._connection = connection
-        if self._is_greeting_left_out:
+        if self._admission and self._admission.key and not self._ways[self._way][0]:
             self.doubted(connection, NO_SECRET)
 
     def received(self, connection: MasterConnection) -> None:
@@ -313,11 +359,10 @@ class HaClient:
         """Takes the end of a connection."""
         if self._connection is connection:
             self._connection = None
-        # Where no proof is required yet, the other way is tried next.
-        is_open = self._admission is not None and not self._admission.is_closed
-        self._is_greeting_left_out = is_open and connection.greeting is not None
+        self._way = 0
         if connection.link.frame_count == 0:
             self._fruitless_count += 1
+            self._way = self._fruitless_count % len(self._ways)
         self._note_failure(reason)
 
     def _note_failure(self, reason: str) -> None:

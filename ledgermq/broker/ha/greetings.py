@@ -8,11 +8,13 @@ The mark is no report that Java's slaves send: as one it would be negative. Proo
 `protocol/member_proof.py`, with a key for this use. A slave that begins with a report proves
 nothing: it is served where its address is allowed. Where the secret is not required yet, who proves
 nothing is served and named, and a slave tries without the greeting every second time. Zeros stand
-for a proof that is not given, to a master that did not prove itself.
+for a proof that is not given, to a master that did not prove itself. By TLS the proofs cover the
+connection, too: who stands between the two, with certificates for both, can pass none of them on.
 
 Pure: bytes in, bytes out; a greeting holds less than one of these messages.
 """
 
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
@@ -30,6 +32,7 @@ _PROOF_BYTES: Final = 32
 _NO_PROOF: Final = bytes(_PROOF_BYTES)
 _USE: Final = "slaves"
 _PROTOCOL: Final = "ha 1"
+NO_TLS: Final = "it connects without TLS (key tls.ledger.config.file)"
 
 assert len(MARK) == 8 and MARK[0] & 0x80, "as a report the mark is negative"
 
@@ -44,6 +47,7 @@ class HaAdmission:
         *,
         is_required: bool,
         networks: tuple[Network, ...] | None,
+        needs_tls: bool = False,
     ) -> None:
         """
         Args:
@@ -51,7 +55,9 @@ class HaAdmission:
             secret: None where there is none.
             is_required: whether who does not prove it is refused.
             networks: from where slaves are served that prove nothing; None: as `is_required` says.
+            needs_tls: whether who proves the secret without TLS is refused.
         """
+        self.needs_tls = needs_tls
         self._group = group
         self.key = None if secret is None else secret.key(_USE)
         self.is_closed = self.key is not None and is_required
@@ -60,7 +66,7 @@ class HaAdmission:
     @property
     def greets(self) -> bool:
         """Whether a master looks at what comes first on a connection."""
-        return self.key is not None or self._networks is not None
+        return self.key is not None or self._networks is not None or self.needs_tls
 
     def refusal_of_plain(self, host: str) -> str | None:
         """Says why a slave that proves nothing is not served; None when it is."""
@@ -74,9 +80,10 @@ class HaAdmission:
             return None
         return f"{host} may not copy without the group's secret (key haSlaveAddresses)"
 
-    def challenge(self, slave_nonce: str, master_nonce: str) -> Challenge:
-        """Returns what both ends prove."""
-        return Challenge(_PROTOCOL, self._group, "slave", "master", slave_nonce, master_nonce)
+    def challenge(self, slave_nonce: str, master_nonce: str, binding: str) -> Challenge:
+        """Returns what both ends prove; `binding` is that of TLS, empty without it."""
+        protocol = f"{_PROTOCOL} tls {binding}" if binding else _PROTOCOL
+        return Challenge(protocol, self._group, "slave", "master", slave_nonce, master_nonce)
 
 
 class MasterGreeting:
@@ -87,9 +94,12 @@ class MasterGreeting:
         doubt: why a slave that is served did not prove itself; None when it did.
     """
 
-    def __init__(self, admission: HaAdmission, host: str, now_ms: float) -> None:
-        """Waits for the slave, at `host`."""
+    def __init__(
+        self, admission: HaAdmission, host: str, now_ms: float, binding: Callable[[], str]
+    ) -> None:
+        """Waits for the slave, at `host`; `binding` tells that of TLS when something has come."""
         self._admission = admission
+        self._binding = binding
         self._host = host
         self.end_ms = now_ms + GREETING_MS_MAX
         self._buffer = b""
@@ -120,10 +130,14 @@ class MasterGreeting:
         key, end = self._admission.key, len(MARK) + NONCE_BYTES
         if key is None:
             raise ReplicationError("it proves a secret, and this master has none")
+        binding = self._binding()
+        if self._admission.needs_tls and not binding:
+            raise ReplicationError(NO_TLS)
         if len(self._buffer) < end:
             return b"", b""
         own = draw_nonce()
-        self._challenge = self._admission.challenge(self._buffer[len(MARK) : end].hex(), own)
+        slave_nonce = self._buffer[len(MARK) : end].hex()
+        self._challenge = self._admission.challenge(slave_nonce, own, binding)
         self._buffer = self._buffer[end:]
         proof = self._challenge.proof(key, Side.ANSWERER)
         return MARK + bytes.fromhex(own) + bytes.fromhex(proof), self._take_proof()
@@ -149,9 +163,10 @@ class MasterGreeting:
 class SlaveGreeting:
     """The slave's end of one greeting; attributes as those of MasterGreeting."""
 
-    def __init__(self, admission: HaAdmission, now_ms: float) -> None:
-        """Has `opening` to be sent."""
+    def __init__(self, admission: HaAdmission, now_ms: float, binding: Callable[[], str]) -> None:
+        """Has `opening` to be sent; `binding` tells that of TLS when something has come."""
         assert admission.key is not None
+        self._binding = binding
         self._admission, self._key = admission, admission.key
         self._nonce = draw_nonce()
         self.end_ms = now_ms + GREETING_MS_MAX
@@ -173,7 +188,8 @@ class SlaveGreeting:
         end = nonce_end + _PROOF_BYTES
         if len(buffer) < end:
             return b"", b""
-        challenge = self._admission.challenge(self._nonce, buffer[len(MARK) : nonce_end].hex())
+        master_nonce = buffer[len(MARK) : nonce_end].hex()
+        challenge = self._admission.challenge(self._nonce, master_nonce, self._binding())
         proof = _NO_PROOF
         if challenge.is_proven(self._key, Side.ANSWERER, buffer[nonce_end:end].hex()):
             proof = bytes.fromhex(challenge.proof(self._key, Side.OPENER))

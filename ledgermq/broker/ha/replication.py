@@ -19,6 +19,7 @@ from ledgermq.broker.ha.server import HaServer
 from ledgermq.broker.ha.settings import HaSettings
 from ledgermq.dledger.addresses import parse_networks
 from ledgermq.protocol.codes import ResponseCode
+from ledgermq.protocol.tls.files import TlsFiles
 from ledgermq.protocol.transport.refusals import Refusals
 
 # Parts of a heart beat that `check` is called in, and how often that is at most and at least.
@@ -65,7 +66,23 @@ def ha_admission(config: BrokerConfig) -> HaAdmission:
         find_group_secret(config),
         is_required=config.group_secret_mode == "require",
         networks=None if networks is None else parse_networks(networks),
+        needs_tls=bool(config.member_tls_file) and config.member_tls_mode == "enforcing",
     )
+
+
+def ha_tls(config: BrokerConfig) -> TlsFiles | None:
+    """Returns the certificates of links between master and slaves; None without TLS.
+
+    Slaves that prove nothing, as Java's, connect without TLS from the addresses that a key names.
+
+    Raises:
+        TlsSettingsError: a certificate cannot be used.
+    """
+    mode = config.member_tls_mode
+    if not config.member_tls_file or mode == "disabled":
+        return None
+    mode = "permissive" if config.ha_slave_networks is not None else mode
+    return TlsFiles(config.member_tls_file, mode, is_client=True)
 
 
 class MasterReplication:
@@ -87,6 +104,7 @@ class MasterReplication:
             behind_bytes_max=config.slave_behind_bytes, timeout_ms=config.slave_timeout_ms
         )
         self.refusals = Refusals(config.broker_name, reactor.seconds)
+        self.tls = ha_tls(config)
         self._server = HaServer(
             reactor,
             log,
@@ -96,6 +114,7 @@ class MasterReplication:
             port=config.ha_listen_port,
             admission=ha_admission(config),
             refusals=self.refusals,
+            tls=None if self.tls is None else self.tls.server,
         )
 
     @property
@@ -183,6 +202,7 @@ class SlaveReplication:
         self._configured_master = config.ha_master_address or None
         self._find_master = find_master
         self.refusals = Refusals(config.broker_name, reactor.seconds)
+        self.tls = ha_tls(config)
         self._client = HaClient(
             reactor,
             log,
@@ -190,6 +210,8 @@ class SlaveReplication:
             make_room,
             admission=ha_admission(config),
             refusals=self.refusals,
+            tls=None if self.tls is None else self.tls.client,
+            may_be_plain=config.member_tls_mode == "permissive",
         )
 
     def start(self) -> Deferred[None]:

@@ -7,6 +7,7 @@ it is (`greetings.py`), it has little time for that, and strangers are few.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred, succeed
@@ -25,7 +26,9 @@ from ledgermq.broker.ha.master_link import MasterLink
 from ledgermq.broker.ha.replicated_log import ReplicatedLog
 from ledgermq.broker.ha.settings import HaSettings
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
+from ledgermq.protocol.tls.contexts import ServerTls
 from ledgermq.protocol.transport.refusals import Refusals
+from ledgermq.protocol.transport.tls_link import TlsLink
 
 # Slaves of one master; further connections are refused.
 SLAVES_MAX: Final = 32
@@ -68,13 +71,31 @@ class SlaveConnection(Protocol):
         self.host = str(getattr(address, "host", "?"))
         self.peer = f"{self.host}:{getattr(address, 'port', 0)}"
         self._link = self._server.new_link()
-        self.greeting = self._server.new_greeting(self.host)
+        self.greeting = self._server.new_greeting(self.host, self._binding)
         self.transport.registerProducer(self, True)
-        if isinstance(self.transport, Connection):
+        if isinstance(self.transport, TlsLink):
+            self.transport.set_tcp_times(CLIENT_TIMES)
+        elif isinstance(self.transport, Connection):
             # What is appended goes out in pieces, and senders wait for the last one.
             self.transport.setTcpNoDelay(True)
             set_tcp_times(self.transport.getHandle(), CLIENT_TIMES)
         self._server.connection_made(self)
+
+    def _binding(self) -> str:
+        return self.transport.binding if isinstance(self.transport, TlsLink) else ""
+
+    # Called by TlsLink.
+
+    def use(self, transport: Any) -> None:
+        """Goes on without TLS: the slave did not begin with it."""
+        self.transport = transport
+
+    def close(self, reason: str) -> None:
+        """TLS ended, or cannot go on."""
+        if self.greeting is not None and not self.is_refused:
+            self.refuse_stranger(reason)
+        else:
+            self.abort()
 
     def dataReceived(self, data: bytes) -> None:
         greeting = self.greeting
@@ -169,8 +190,11 @@ class _SlaveFactory(Factory):
     def __init__(self, server: "HaServer") -> None:
         self._server = server
 
-    def buildProtocol(self, addr: IAddress | None) -> SlaveConnection | None:
-        return self._server.admit(addr)
+    def buildProtocol(self, addr: IAddress | None) -> SlaveConnection | TlsLink | None:
+        connection, tls = self._server.admit(addr), self._server.tls
+        if connection is None or tls is None:
+            return connection
+        return TlsLink(connection, server=tls)
 
 
 class HaServer:
@@ -191,6 +215,7 @@ class HaServer:
         port: int,
         admission: HaAdmission | None = None,
         refusals: Refusals | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -203,7 +228,9 @@ class HaServer:
             port: 0 has the system choose.
             admission: what slaves have to prove; None: nothing.
             refusals: told who is not served; None for one of its own.
+            tls: of the port; None: none.
         """
+        self.tls = tls
         self._reactor = reactor
         self._replicated_log = log
         self._settings = settings
@@ -287,12 +314,12 @@ class HaServer:
     def _log_too_many(self, host: str) -> None:
         _log.warn("slave {host} is refused: {limit} are connected", host=host, limit=SLAVES_MAX)
 
-    def new_greeting(self, host: str) -> MasterGreeting | None:
+    def new_greeting(self, host: str, binding: Callable[[], str]) -> MasterGreeting | None:
         """Returns what a slave has to say first; None when that is its report."""
         admission = self._admission
         if admission is None or not admission.greets:
             return None
-        return MasterGreeting(admission, host, self.now_ms())
+        return MasterGreeting(admission, host, self.now_ms(), binding)
 
     def greeted(self, connection: SlaveConnection, doubt: str | None) -> bool:
         """Takes a connection for a slave's; False when there are enough of them."""

@@ -227,6 +227,8 @@ class Serving:
         ground.following.start(self.member, schedule, mirrors_tables=replication is not None)
         if replication is not None:
             schedule.every(check_interval_ms(config), replication.check)
+            if replication.tls is not None:
+                schedule.every(LOOK_INTERVAL_MS, CertificateWatch(replication.tls).look)
         if ground.tls.is_in_use:
             schedule.every(LOOK_INTERVAL_MS, CertificateWatch(ground.tls).look)
         member_tls = None if isinstance(self.member, PlainMember) else self.member.config.tls

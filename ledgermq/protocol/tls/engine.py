@@ -95,6 +95,14 @@ class TlsEngine:
         certificate = self._object.getpeercert() if self.is_open else None
         return tuple(dict.fromkeys(_names_in(certificate))) if certificate else ()
 
+    def binding(self) -> str:
+        """Returns what both ends of this connection know and no other connection has: the first
+        Finished message. Who stands between two ends has one connection with each, and so two.
+        Empty before the handshake ended.
+        """
+        found = self._object.get_channel_binding("tls-unique") if self.is_open else None
+        return (found or b"").hex()
+
     def end(self) -> None:
         """Tells the peer that nothing more comes."""
         if self.is_open:

@@ -143,6 +143,11 @@ class TlsLink(Protocol):
         return self._engine.certificate_names() if self._engine is not None else ()
 
     @property
+    def binding(self) -> str:
+        """What ties a proof to this connection (`TlsEngine.binding`)."""
+        return self._engine.binding() if self._engine is not None else ""
+
+    @property
     def disconnecting(self) -> bool:
         """True when the connection is about to be closed: a protocol of lines reads no more."""
         return bool(getattr(self._link, "disconnecting", False))
