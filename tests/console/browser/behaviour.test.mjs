@@ -430,3 +430,25 @@ test("readers see no actions", async () => {
   check();
   await close();
 });
+
+test("in a narrow window each column has room, and no head is cut at its beginning", async () => {
+  const { page, check, close } = await openTab({ viewport: { width: 900, height: 800 } });
+  for (const name of ["clients", "dead-letters", "topics", "consumers", "group-settings", "client"]) {
+    await visit(page, server.url, PAGES[name]);
+    const narrow = await page.evaluate(() => [...document.querySelectorAll("#page th:not(.choose)")].filter((th) => th.offsetWidth < 50).map((th) => th.innerText));
+    assert.deepEqual(narrow, [], name);
+    const cut = await page.evaluate(() => [...document.querySelectorAll("#page .short th button")].filter((button) => button.scrollWidth > button.clientWidth + 1).map((button) => button.innerText));
+    assert.deepEqual(cut, [], name);
+  }
+  check();
+  await close();
+});
+
+test("the hour of a group: what it was behind, with round marks of time", async () => {
+  const { page, check, close } = await openTab();
+  await visit(page, server.url, "consumers/billing");
+  const marks = await page.locator(".plot").nth(1).locator(".mark em").allInnerTexts();
+  assert.deepEqual(marks, ["0 ms", "1 min", "2 min", "3 min"]);
+  check();
+  await close();
+});

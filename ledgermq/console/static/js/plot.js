@@ -35,13 +35,21 @@ export function sparkline(values, { tone = 1 } = {}) {
     h("path", { class: "area", d: `${line}L100 30L0 30Z` }), h("path", { class: "line", d: line }));
 }
 
-/** Round steps of an axis that ends at or above `top`. */
+/** Steps of time above a second that are read as round ones, in ms. */
+const TIMES = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000].map((s) => s * 1000);
+
+/** Round steps of an axis that ends at or above `top`; factor 10, 2 for bytes, 60 for ms. */
 export function steps(top, wanted = 4, factor = 10) {
   if (!(top > 0)) return [0, 1];
+  if (factor === 60) return marksOf(top, (top > 1000 * wanted && TIMES.find((n) => n * wanted >= top * 0.999)) || steps(top, wanted)[1]);
   const raw = top / wanted;
   const power = factor ** Math.floor(Math.log(raw) / Math.log(factor));
   const bases = factor === 10 ? [1, 2, 2.5, 5, 10] : [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
   const step = bases.map((n) => n * power).find((n) => n * wanted >= top * 0.999) || raw;
+  return marksOf(top, step);
+}
+
+function marksOf(top, step) {
   const marks = [];
   for (let v = 0; v < top + step * 0.999; v += step) marks.push(v);
   return marks.length > 1 ? marks : [0, step];

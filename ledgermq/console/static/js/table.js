@@ -263,6 +263,8 @@ function grid(options) {
   const last = Math.min(total, until);
   const first = Math.min(from, last);
   const width = shown.length + (selected ? 1 : 0);
+  // A column without a width takes what is left, and needs some.
+  const least = shown.reduce((sum, c) => sum + (c.width ? parseInt(c.width, 10) : 140), selected ? 36 : 0);
   const gap = (n, key) => n > 0 && h("tr", { key, "aria-hidden": "true", class: "gap", style: { height: `${n * ROW}px` } }, h("td", { colspan: width }));
   const lines = [];
   for (let i = first; i < last; i++) lines.push(line(at(i), i, shown, options));
@@ -274,7 +276,7 @@ function grid(options) {
     },
     onkeydown: (event) => walk(event, options),
   },
-    h("table", { "aria-label": label, "aria-rowcount": total + 1, class: columns.length > 7 ? "wide" : null },
+    h("table", { "aria-label": label, "aria-rowcount": total + 1, class: [columns.length > 7 && "wide", !main && !isLong && "short"], style: !options.bare && least > 860 ? { "min-width": `${least}px` } : {} },
       h("colgroup", {}, selected && h("col", { key: ":choose", style: { width: "36px" } }),
         shown.map((c) => h("col", { key: c.key, style: c.width ? { width: c.width } : {} }))),
       h("thead", {}, h("tr", { "aria-rowindex": 1 }, selected && chooseAll(options), shown.map((c) => head(c, options)))),
@@ -311,7 +313,7 @@ function head(column, { sort, sortName }) {
     title: column.hint,
     // Figures are looked at from the largest, names from the first.
     onclick: () => change({ [sortName]: active ? (down ? column.key : `-${column.key}`) : column.end ? `-${column.key}` : column.key }),
-  }, column.title, active && icon(down ? "down" : "up")));
+  }, h("span", {}, column.title), active && icon(down ? "down" : "up")));
 }
 
 function chooseAll({ keys: all, selected, onSelect }) {

@@ -53,7 +53,7 @@ const accounts = (data) => table({
   tools: data.open_addresses.length > 0 && mark("warn", t("accounts.open", { n: data.open_addresses.length }), data.open_addresses.map(visible).join("\n")),
   columns: [
     { key: "key", title: t("account"), of: "access_key", cell: (r) => h("span", { class: "name" }, visible(r.access_key), r.differs && [" ", mark("bad", t("differs"))]) }, { key: "admin", title: t("role"), value: (r) => (r.is_admin ? t("role.admin") : t("role.user")), width: 120 },
-    { key: "addresses", title: t("accounts.addresses"), value: (r) => r.addresses || "*", mono: true, width: 112 }, { key: "default_topic", title: t("accounts.default_topic"), width: 110, hint: t("accounts.default.hint") }, { key: "default_group", title: t("accounts.default_group"), width: 110, hint: t("accounts.default.hint") },
+    { key: "addresses", title: t("accounts.addresses"), value: (r) => r.addresses || "*", mono: true, width: 112 }, { key: "default_topic", title: t("accounts.default_topic"), width: 110, hint: t("accounts.default.hint") }, { key: "default_group", title: t("accounts.default_group"), width: 118, hint: t("accounts.default.hint") },
     { key: "topics", title: t("page.topics"), value: (r) => r.topics.join(", "), mono: true, width: "17%" }, { key: "groups", title: t("page.consumers"), value: (r) => r.groups.join(", "), mono: true, width: "15%" },
     ...(mayChange() ? [{ key: "do", title: t("actions"), value: () => "", cell: (r) => [h("button", { class: "small quiet", onclick: () => account(r) }, t("do.change")), h("button", { class: "small quiet", onclick: () => doing({ title: t("do.delete.account", { name: visible(r.access_key) }), confirm: t("do.delete"), danger: true, typed: r.access_key, wanted: () => ({ kind: "delete_account", access_key: r.access_key }) }) }, t("do.delete"))], width: 150, fixed: true }] : [])],
 });
@@ -137,7 +137,7 @@ export function changesPage() {
     pageHead({ title: t("changes"), lead: [t("changes.text"), " ", age(answer)] }), adminTabs(),
     shown(answer, (data) => table({
       id: "changes", main: true, label: t("changes"), rows: data.rows, rowKey: (r) => r.id, empty: empty(t("changes.none"), t("changes.none.text"), "ok"),
-      columns: [{ key: "begun", title: t("moment"), of: "begun_ms", as: moment, width: 160 }, { key: "account", title: t("account"), value: (r) => r.account || "–", width: 120 }, { key: "kind", title: t("action"), value: (r) => named(r.kind), width: 180 }, { key: "summary", title: t("detail") },
+      columns: [{ key: "begun", title: t("moment"), of: "begun_ms", as: moment, width: 160 }, { key: "account", title: t("account"), value: (r) => r.account || "–", width: 120 }, { key: "kind", title: t("action"), value: (r) => named(r.kind), width: 150 }, { key: "summary", title: t("detail") },
         { key: "state", cell: (r) => mark({ done: "ok", stopped: "warn" }[r.state] || "", t(`action-state.${r.state}`)), width: 120 }, { key: "counts", title: t("change.result"), value: (r) => tally(r.counts), width: 220 }, { key: "took", title: t("took"), value: (r) => (r.ended_ms ? r.ended_ms - r.begun_ms : null), cell: (r) => (r.ended_ms ? span(r.ended_ms - r.begun_ms) : "–"), end: true, width: 90 }],
     })),
   ];

@@ -20,7 +20,7 @@ const behind = (m) => {
 const diskBar = (m) => (m.disk_used_ratio == null ? "–" : bar(m.disk_used_ratio, { tone: m.disk_used_ratio >= 0.9 ? "bad" : m.disk_used_ratio >= 0.75 ? "warn" : "", label: `${percent(m.disk_used_ratio)} · ${bytes(m.disk_free_bytes)}` }));
 
 const COLUMNS = () => [
-  { key: "member", cell: (m) => h("span", { class: "name" }, visible(m.member)), width: 66 },
+  { key: "member", cell: (m) => h("span", { class: "name" }, visible(m.member)), width: 82 },
   { key: "role", cell: role, width: 112 },
   { key: "address", mono: true, width: 150 },
   { key: "behind", of: "behind_bytes", cell: behind, end: true, width: 136, hint: t("behind.hint") },
@@ -72,8 +72,8 @@ function detail(group) {
       sheet(t("durable"), { class: "third" }, h("div", { class: "body stack" }, durability(group))),
       h("div", { class: "sheet two-thirds" }, plot({ id: "behind", title: t("behind"), format: bytes, factor: 2, series: series(group, "behind_bytes") }))),
     h("div", { class: "columns" },
-      h("div", { class: "sheet third" }, plot({ id: "put", title: t("put.p99"), format: span, series: series(group, "put_p99_ms") })),
-      h("div", { class: "sheet third" }, plot({ id: "answer", title: t("answer"), format: span, series: series(group, "answer_ms") })),
+      h("div", { class: "sheet third" }, plot({ id: "put", title: t("put.p99"), format: span, factor: 60, series: series(group, "put_p99_ms") })),
+      h("div", { class: "sheet third" }, plot({ id: "answer", title: t("answer"), format: span, factor: 60, series: series(group, "answer_ms") })),
       sheet(t("timeline"), { class: "third", note: h("small", {}, t("timeline.since")) }, events(group.timeline, t("timeline.none")))),
     sheet(t("log.members"), {}, h("div", { class: "body" }, h("div", { class: "columns" }, group.members.map((m) => h("div", { class: "third", key: m.member + m.address }, h("h3", {}, visible(m.member)),
       facts([[t("log.range"), m.log_end == null ? null : `${count(m.log_begin)} – ${count(m.log_end)}`], [t("dispatch"), bytes(m.dispatch_behind_bytes)], [t("oldest"), moment(m.oldest_ms)], [t("started"), m.started_ms ? ago(m.started_ms) : null],

@@ -21,7 +21,7 @@ const LIST = () => [
   { key: "online", end: true, width: 72, fixed: true },
   { key: "mode", title: t("mode"), value: (r) => [r.mode, r.model].filter(Boolean).join(", ") || null, cell: (r) => [r.mode, r.model].filter(Boolean).map((m) => (has(`mode.${m}`) ? t(`mode.${m}`) : visible(m))).join(", ") || "–", width: 136, fixed: true },
   { key: "retry", title: t("retry-messages"), of: "retry_messages", end: true, width: 76, fixed: true },
-  { key: "dead", title: t("page.dead"), of: "dead_letters", cell: (r) => (r.dead_letters ? link(["dead", r.group], count(r.dead_letters)) : count(r.dead_letters)), end: true, width: 104, fixed: true },
+  { key: "dead", title: t("page.dead"), of: "dead_letters", cell: (r) => (r.dead_letters ? link(["dead", r.group], count(r.dead_letters)) : count(r.dead_letters)), end: true, width: 112, fixed: true },
 ];
 
 export function groupsPage(_, query) {
@@ -59,7 +59,7 @@ export function groupPage([name, tab = "queues", client], query, path) {
       h("div", { class: "figures" }, figure(t("lag.messages"), short(data.lag_messages)), figure(t("lag.time"), span(data.lag_ms)), figure(t("out"), rate(data.out_per_s)),
         figure(t("online"), count(data.online), { under: [data.mode, data.model].filter(Boolean).map((m) => (has(`mode.${m}`) ? t(`mode.${m}`) : visible(m))).join(", ") || null }),
         figure(t("retry-messages"), short(data.retry_messages)), figure(t("page.dead"), short(data.dead_letters), { href: data.dead_letters ? to(["dead", name]) : null })),
-      h("div", { class: "columns" }, lags(name)),
+      ["queues", "history"].includes(tab) && h("div", { class: "columns" }, lags(name)),
       tabs(t("group"), parts.map(([key, text]) => [key === "queues" && path.length === 2 ? ["consumers", name] : key === "clients" && client ? ["consumers", name, key, client] : ["consumers", name, key], text])),
       tab === "clients" ? (client ? running(name, client, query) : clients(name)) : tab === "settings" ? settings(data) : tab === "history" ? h("section", { class: "sheet" }, events(data.timeline, t("timeline.group.none"))) : queues(name, query)]),
   ];
@@ -68,9 +68,9 @@ export function groupPage([name, tab = "queues", client], query, path) {
 /** How far the group was behind in the last hour. */
 function lags(name) {
   const { data } = use(api("consumer-groups", name, "history"), {}, { every: 10_000 });
-  return [["lag_messages", t("lag.messages"), short], ["lag_ms", t("lag.time"), span]].map(([key, title, format]) => {
+  return [["lag_messages", t("lag.messages"), short], ["lag_ms", t("lag.time"), span, 60]].map(([key, title, format, factor]) => {
     const found = data?.series.find((s) => s.name === key);
-    return h("div", { class: "sheet half", key }, plot({ id: `group-${key}`, title, format, series: [{ name: title, points: found ? found.at_ms.map((at, n) => [at, found.values[n]]) : [] }] }));
+    return h("div", { class: "sheet half", key }, plot({ id: `group-${key}`, title, format, factor, series: [{ name: title, points: found ? found.at_ms.map((at, n) => [at, found.values[n]]) : [] }] }));
   });
 }
 
@@ -80,7 +80,7 @@ function queues(name, query) {
     filters: h("label", { class: "field tick inline" }, h("input", { type: "checkbox", checked: Boolean(query.owners), onchange: (e) => change({ owners: e.target.checked ? "1" : "" }) }), t("owners")),
     empty: empty(t("group.queues.none"), t("group.queues.none.text"), "consumers"), tone: (r) => r.lag_messages > 0 && "lags",
     columns: [
-      { key: "topic", as: topicLink, fixed: true }, { key: "broker", title: t("broker-group"), width: 130, fixed: true }, { key: "queue", end: true, width: 80 },
+      { key: "topic", as: topicLink, fixed: true }, { key: "broker", title: t("broker-group"), width: 130, fixed: true }, { key: "queue", end: true, width: 88 },
       { key: "committed", title: t("offset.committed"), end: true, width: 124, fixed: true }, { key: "max", title: t("offset.max"), of: "max_offset", end: true, width: 124, fixed: true },
       { key: "lag_messages", title: t("lag.messages"), end: true, width: 110 }, { key: "lag_ms", title: t("lag.time"), as: span, end: true, width: 92 },
       query.owners && { key: "owner", cell: (r) => (r.owner ? link(["consumers", name, "clients", r.owner], r.owner) : "–"), width: 200, fixed: true }].filter(Boolean),
@@ -109,7 +109,7 @@ function running(name, client, query) {
           { key: "ok", title: t("consume-ok"), of: "ok_per_s", as: rate, end: true, width: 110 }, { key: "bad", title: t("consume-failed"), of: "failed_per_s", as: rate, end: true, width: 110 }, { key: "hour", title: t("consume-failed-hour"), of: "failed_last_hour", end: true, width: 150 }],
       }),
       table({
-        id: "running-queues", label: t("queues"), rows: data.queues, rowKey: (r) => `${r.topic} ${r.broker} ${r.queue}`, tools: " ", columns: [{ key: "topic" }, { key: "broker", title: t("broker-group"), width: 130 }, { key: "queue", end: true, width: 80 },
+        id: "running-queues", label: t("queues"), rows: data.queues, rowKey: (r) => `${r.topic} ${r.broker} ${r.queue}`, tools: " ", columns: [{ key: "topic" }, { key: "broker", title: t("broker-group"), width: 130 }, { key: "queue", end: true, width: 88 },
           { key: "cached", cell: (r) => `${count(r.cached)} · ${count(r.cached_mib)} MiB`, end: true, width: 140 }, { key: "state", title: t("state"), value: (r) => (r.dropped ? t("queue.dropped") : r.locked ? t("queue.locked") : t("queue.held")), width: 110 },
           { key: "pull", title: t("last-pull"), of: "last_pull_ms", as: ago, end: true, width: 120 }, { key: "consume", title: t("last-consume"), of: "last_consume_ms", as: ago, end: true, width: 120 }],
       }),

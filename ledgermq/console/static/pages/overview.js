@@ -56,7 +56,7 @@ function plots() {
       { name: t("in"), points: hour("in_per_s").points, tone: 1 }, { name: t("out"), points: hour("out_per_s").points, tone: 3 }] })),
     h("div", { class: "sheet third" }, plot({ id: "lag", title: t("lag"), format: short, series: [{ name: t("lag.messages"), points: hour("lag_messages").points, tone: 2 }],
       note: longer && h("span", { class: "faint" }, /^https?:\/\//.test(longer) ? h("a", { href: longer, rel: "noreferrer" }, t("longer")) : longer) })),
-    h("div", { class: "sheet third" }, plot({ id: "put", title: t("put.p99"), format: span, series: [{ name: t("put.slowest"), points: hour("put_p99_ms").points, tone: 1 }] })));
+    h("div", { class: "sheet third" }, plot({ id: "put", title: t("put.p99"), format: span, factor: 60, series: [{ name: t("put.slowest"), points: hour("put_p99_ms").points, tone: 1 }] })));
 }
 
 const topTopics = (data) => h("section", { class: "sheet" }, h("header", {}, h("h2", {}, t("top.topics")), h("span", { class: "grow" }),
