@@ -202,7 +202,8 @@ def _existing_parent(path: Path) -> Path:
 
 def _check_space(config: BrokerConfig) -> list[Finding]:
     usage = shutil.disk_usage(_existing_parent(config.store_root))
-    percent = 100 * usage.used // usage.total
+    # As a broker measures it: what only root may take counts as neither.
+    percent = 100 * usage.used // max(usage.used + usage.free, 1)
     # One data segment, one index segment and the segment made ahead.
     needed = 2 * config.segment_bytes + config.index_segment_bytes
     text = f"{usage.free // 2**20} MiB free, {percent} % used, a start takes {needed // 2**20} MiB"

@@ -48,7 +48,7 @@ from ledgermq.commitlog.plain_recovery import PlainReport
 from ledgermq.commitlog.plain_store import PlainMessageStore
 from ledgermq.commitlog.reading import GetMessageResult, GetMessageStatus
 from ledgermq.commitlog.recovery import StoreReport
-from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent
+from ledgermq.commitlog.retention import CleanDecision, CleanReason, used_percent, used_ratio
 from ledgermq.commitlog.rows import delay_level, may_be_delivery_time
 from ledgermq.commitlog.run_loops import Run, read_run
 from ledgermq.commitlog.store import MessageStore
@@ -108,5 +108,6 @@ __all__ = [
     "opening_record",
     "read_run",
     "used_percent",
+    "used_ratio",
     "without_offsets",
 ]

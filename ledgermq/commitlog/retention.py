@@ -99,6 +99,19 @@ def is_full(disk_percent: int, config: StoreConfig, *, was_full: bool) -> bool:
     return disk_percent > (config.disk_force_percent if was_full else config.disk_full_percent)
 
 
+def used_ratio(total_bytes: int, free_bytes: int, usable_bytes: int) -> float:
+    """Return the used part of what a process may use of a partition; 0 when the sizes say nothing.
+
+    Args:
+        free_bytes: all free blocks.
+        usable_bytes: those that this process may take.
+    """
+    used_bytes = total_bytes - free_bytes
+    if total_bytes <= 0 or used_bytes + usable_bytes <= 0:
+        return 0.0
+    return used_bytes / (used_bytes + usable_bytes)
+
+
 def used_percent(total_bytes: int, free_bytes: int, usable_bytes: int) -> int:
     """Return the used part of a partition as upstream rounds it; -1 when the sizes say nothing.
 

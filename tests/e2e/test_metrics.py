@@ -228,6 +228,9 @@ def test_exporter_page_tells_traffic_lag_and_runtime(pages: dict[str, Any]) -> N
     put = [number for key, number in series(page).items() if "brokeruntime_pmdt_" in key]
     assert len(put) == 13 and sum(put) >= _SENT
     assert value(page, "rocketmq_brokeruntime_commitlogdir_capacity_total") > 1 << 20
+    # The same measure as the one by which messages are refused, but for its rounding.
+    used = value(pages["leader"], "ledgermq_disk_used_ratio")
+    assert abs(value(page, "rocketmq_brokeruntime_commitlog_disk_ratio") - used) < 0.02
     families = {line.split(" ")[2] for line in page.splitlines() if line.startswith("# TYPE")}
     # Nobody is connected, and nothing was given up, given back or sent again here.
     missing = {name.removeprefix("rocketmq_") for name in set(EXPORTER_FAMILIES) - families}

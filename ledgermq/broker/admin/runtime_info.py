@@ -16,6 +16,7 @@ from ledgermq.broker.pulls.long_polling import ParkedPulls
 from ledgermq.broker.pulls.pull import PullProcessor
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.waits.delay import DelayedDelivery
+from ledgermq.commitlog import used_ratio
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import VERSION_4_9_3, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -195,7 +196,8 @@ class AdminProcessor:
         disk = os.statvfs(self._config.store_root)
         total = disk.f_blocks * disk.f_frsize
         free = disk.f_bavail * disk.f_frsize
-        ratio = str(round(1 - free / total, 4)) if total else "0.0"
+        # By the measure at which messages are refused: what only root may take counts as neither.
+        ratio = str(round(used_ratio(total, disk.f_bfree * disk.f_frsize, free), 4))
         earliest = store.earliest_store_time()
         return {
             "commitLogMinOffset": str(store.min_physical_offset),

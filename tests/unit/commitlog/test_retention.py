@@ -5,7 +5,7 @@ import os
 import pytest
 
 from ledgermq.commitlog.config import StoreConfig
-from ledgermq.commitlog.retention import CleanReason, SegmentAge, decide, used_percent
+from ledgermq.commitlog.retention import CleanReason, SegmentAge, decide, used_percent, used_ratio
 from ledgermq.protocol.record import decode_record
 from tests.unit.commitlog.single_member import START_MS, Broker, clean, message
 
@@ -83,6 +83,15 @@ def test_appends_are_refused_between_two_levels(percent, was_full, is_full):
 )
 def test_used_part_is_rounded_up(sizes, percent):
     assert used_percent(*sizes) == percent
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ratio"),
+    [((100, 50, 50), 0.5), ((1000, 500, 300), 0.625), ((100, 0, 0), 1.0), ((0, 0, 0), 0.0)],
+)
+def test_used_part_is_one_of_what_may_be_used(sizes, ratio):
+    """What the system keeps for root is neither used nor free."""
+    assert used_ratio(*sizes) == ratio
 
 
 def test_settings_are_checked():

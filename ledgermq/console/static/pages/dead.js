@@ -52,7 +52,7 @@ export function deadLettersPage([group], query) {
         { key: "id", title: t("message-id"), of: "message_id", cell: (r) => h("a", { class: "mono", href: messageAddress(r) }, visible(r.message_id)), width: 257 },
         { key: "state", value: (r) => (r.state ? t(`letter.${r.state}`) : null), cell: (r) => (r.state ? mark(r.state === "resent" ? "ok" : "", t(`letter.${r.state}`)) : "–"), width: 118 },
         { key: "stored", title: t("dead.since"), of: "stored_ms", as: moment, end: true, width: 148 }, { key: "origin", of: "origin_topic", cell: (r) => (r.origin_topic ? topicLink(r.origin_topic) : "–"), width: 128 },
-        { key: "times", title: t("reconsumed"), of: "reconsume_times", end: true, width: 64, hint: t("reconsumed.hint") }, { key: "keys", title: t("field.keys"), width: 84 }, { key: "tags", title: t("field.tags"), width: 66 },
+        { key: "times", title: t("reconsumed"), of: "reconsume_times", end: true, width: 78, hint: t("reconsumed.hint") }, { key: "keys", title: t("field.keys"), width: 84 }, { key: "tags", title: t("field.tags"), width: 66 },
         { key: "preview", title: t("body"), cell: (r) => h("span", { class: "mono soft" }, visible(r.preview)) }],
     })),
   ];
