@@ -534,6 +534,7 @@ class MessageStore:
         is_asked: bool = False,
         needed_index: int | None = None,
         state_index: int | None = None,
+        reserved_hours: int | None = None,
     ) -> CleanDecision:
         """Decide what retention gives up; `begin_drop` of `drop_before` must follow.
 
@@ -545,7 +546,11 @@ class MessageStore:
             needed_index: first entry that a follower lacks; it stays while the disk allows it.
             state_index: entry that a log must not begin behind, for all who read it need what it
                 says; it stays in any case. -1: all stays. None: there is no such entry.
+            reserved_hours: age at which segments may go; None: as when the store was made.
         """
+        config = self._config
+        if reserved_hours is not None:
+            config = replace(config, reserved_hours=reserved_hours)
         needed_position = None
         if needed_index is not None and needed_index <= self._store.last_index:
             first_index = self._store.first_index
@@ -556,7 +561,7 @@ class MessageStore:
             local_hour=local_hour,
             disk_percent=disk_percent,
             was_disk_full=self.is_disk_full,
-            config=self._config,
+            config=config,
             is_asked=is_asked,
             needed_position=needed_position,
         )

@@ -39,6 +39,7 @@ CHANGEABLE_KEYS: Final = (
     "brokerPermission",
     "defaultQueryMaxNum",
     "enablePropertyFilter",
+    "fileReservedTime",
     "notifyConsumerIdsChangedEnable",
     "offsetCheckInSlave",
     "rejectTransactionMessage",

@@ -216,6 +216,8 @@ class Storage:
             self.disk_used_percent(),
             needed_index=needed_index,
             state_index=self._state.sweep_index,
+            # An operator may change it while the broker runs.
+            reserved_hours=self._config.retention_hours,
         )
         if decision.drop_before:
             _log.info(

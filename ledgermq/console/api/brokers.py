@@ -28,8 +28,18 @@ _OWN_KEYS: Final = frozenset(
         "clientCallbackExecutorThreads", "httpPort", "metricsPromExporterPort", "httpBindAddress",
     }
 )  # fmt: skip
-# Keys that a running broker takes; of LedgerMQ. Others of Apache's take nearly all.
+# A key that no broker of Apache's has.
+_OF_LEDGERMQ: Final = "scrubBytesPerSecond"
+# Keys that a running broker of LedgerMQ takes.
 CHANGEABLE: Final = frozenset(
+    {
+        "brokerPermission", "defaultQueryMaxNum", "enablePropertyFilter", "fileReservedTime",
+        "notifyConsumerIdsChangedEnable", "offsetCheckInSlave", "rejectTransactionMessage",
+        "shortPollingTimeMills", "slaveReadEnable",
+    }
+)  # fmt: skip
+# One of Apache's takes nearly all: those that are changed now and then.
+_CHANGEABLE_OF_APACHE: Final = frozenset(
     {
         "autoCreateTopicEnable", "autoCreateSubscriptionGroup", "brokerPermission",
         "fileReservedTime", "deleteWhen", "maxMessageSize", "messageDelayLevel",
@@ -189,7 +199,12 @@ def _setting(key: str, found: list[tuple[Target, dict[str, str]]]) -> shapes.Set
         shapes.SettingValue(member=target.address, value=shown_value(key, settings.get(key)))
         for target, settings in found
     ]
-    return shapes.Setting(key=key, values=values, differs=differs, changeable=key in CHANGEABLE)
+    changeable = all(_is_changeable(key, settings) for _, settings in found if key in settings)
+    return shapes.Setting(key=key, values=values, differs=differs, changeable=changeable)
+
+
+def _is_changeable(key: str, settings: dict[str, str]) -> bool:
+    return key in (CHANGEABLE if _OF_LEDGERMQ in settings else _CHANGEABLE_OF_APACHE)
 
 
 def _without_root(settings: dict[str, str], key: str) -> str | None:

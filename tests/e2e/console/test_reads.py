@@ -4,6 +4,7 @@ import urllib.request
 
 import pytest
 
+from ledgermq.broker.admin.inspection import CHANGEABLE_KEYS
 from ledgermq.client import Message
 from ledgermq.client.blocking import Producer, PullConsumer, PushConsumer
 from ledgermq.console.routes import ROUTES, Gives
@@ -125,6 +126,8 @@ def test_settings_logs_and_audit(api: Api, console_cluster: UpCluster) -> None:
     settings = api.call("get_configuration", query={"filter": "aclEnable"})
     (one,) = settings.settings
     assert (one.key, one.values[0].value, one.differs) == ("aclEnable", "false", False)
+    told = api.call("get_configuration", query={"limit": 200}).settings
+    assert {one.key for one in told if one.changeable} == set(CHANGEABLE_KEYS)
     log = api.call("get_log", query={"node": "n0", "filter": "leader"})
     assert log.available and log.nodes == ["console", "n0", "namesrv"]
     assert all("leader" in line.text.lower() for line in log.lines) and log.lines

@@ -112,6 +112,8 @@ def test_expired_segments_go_with_their_units_and_keys(tmp_path):
     store.flush()
     now_ms = START_MS + 102 * HOUR_MS
     assert clean(store, now_ms, 12, 10).drop_before == 0
+    # Somebody wants them to stay for longer.
+    assert clean(store, now_ms, 4, 10, reserved_hours=1000).drop_before == 0
     decision = clean(store, now_ms, 4, 10)
     assert decision.reason is CleanReason.HOUR
     assert 0 < ledger.first_position == decision.drop_before

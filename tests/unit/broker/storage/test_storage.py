@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock
 
-from ledgermq.broker.config.broker_config import load_broker_config
+from ledgermq.broker.config.broker_config import change_settings, load_broker_config
 from ledgermq.broker.storage.ledger_storage import LedgerStorage
 from ledgermq.commitlog import CleanDecision, CleanReason, StoreLostError, opening_record
 from ledgermq.dledger.store.errors import CorruptStoreError, StoreFailedError
@@ -63,6 +63,27 @@ def test_files_that_retention_takes_are_counted_by_their_reason(
     assert {why.name: count for why, count in storage.dropped_files.items()} == {
         "HOUR": 2, "DISK": 0, "DISK_FORCED": 1, "ASKED": 0,
     }  # fmt: skip
+    storage.abandon()
+
+
+def test_an_age_that_is_changed_while_the_broker_runs_counts_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"storePathRootDir": str(tmp_path / "store"), "fileReservedTime": "10"}
+    config = load_broker_config(None, values)
+    storage = LedgerStorage(config, Clock(), Parts().state, lambda: 0)
+    storage.open()
+    hours: list[object] = []
+
+    def decide(*_: object, reserved_hours: int, **__: object) -> CleanDecision:
+        hours.append(reserved_hours)
+        return CleanDecision(0, CleanReason.NONE, False)
+
+    monkeypatch.setattr(storage.messages, "decide_clean", decide)
+    storage.clean(0, 4, 0)
+    change_settings(config, {"fileReservedTime": "1"})
+    storage.clean(0, 4, 0)
+    assert hours == [10, 1]
     storage.abandon()
 
 
