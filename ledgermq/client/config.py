@@ -175,8 +175,9 @@ class ConsumerConfig:
     # Per queue: messages, and bytes of them, that are pulled but not yet consumed.
     cached_messages_max: int = 1000
     cached_bytes_max: int = 100 * MIB
-    # Of all queues together; beyond it only a queue that has nothing is asked for more, so that
-    # each brings one answer (256 KiB, or one message) at most above it.
+    # Of all queues together, with the 1,280 bytes that each message takes in memory beside its own;
+    # beyond it only a queue that has nothing is asked for more, so that each brings one answer (256
+    # KiB, or one message) at most above it.
     cached_bytes_total_max: int = 256 * MIB
     # Calls of the listener that run at the same time.
     concurrency: int = 20

@@ -30,6 +30,8 @@ from ledgermq.client.subscription import Expression
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.names import RETRY_PREFIX
 
+# What a message takes in memory beside its bytes, when a listener has read its properties.
+MESSAGE_BYTES: Final = 1280
 # Tries of the last commit, and how long all of them may take; a leader may just be changing.
 _LAST_COMMIT_TRIES: Final = 4
 _LAST_COMMIT_S: Final = 6.0
@@ -145,7 +147,7 @@ class Holding:
         self._failed = failed
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        # Bytes that are pulled and not consumed, of all queues; who waits until there are fewer.
+        # Memory of what is pulled and not consumed, of all queues; who waits until there is less.
         self._bytes = 0
         self._crowded: set[_Held] = set()
         self._held: dict[MessageQueue, _Held] = {}
@@ -166,9 +168,7 @@ class Holding:
     @property
     def pending_bytes(self) -> int:
         """Their bytes, as they came."""
-        for held in self._held.values():
-            self._count(held)
-        return self._bytes
+        return sum(held.process_queue.pending_bytes for held in self._held.values())
 
     def all_queues(self) -> list[MessageQueue]:
         """Returns the queues of all topics that this member has now, without retry topics."""
@@ -228,7 +228,8 @@ class Holding:
 
     def _count(self, held: _Held) -> None:
         """Brings the account up to date with one queue."""
-        now_bytes = held.process_queue.pending_bytes
+        process_queue = held.process_queue
+        now_bytes = process_queue.pending_bytes + process_queue.pending_count * MESSAGE_BYTES
         self._bytes += now_bytes - held.counted_bytes
         held.counted_bytes = now_bytes
 
@@ -545,7 +546,11 @@ class Holding:
     def _is_over(self) -> bool:
         """Tells whether all queues together have as much as they may."""
         most = self._config.cached_bytes_total_max
-        return self._bytes >= most and self.pending_bytes >= most
+        if self._bytes < most:
+            return False
+        for held in self._held.values():
+            self._count(held)
+        return self._bytes >= most
 
     async def _room(self, held: _Held) -> None:
         """Returns when there is room for more of a queue."""

@@ -131,7 +131,9 @@ def retry_after_code(
     tries_max = _TRIES_MAX[code]
     if tries_max is not None and attempts >= tries_max:
         return None
-    return _within(left_ms, attempts, jitter, needs_route=code in ROUTE_CODES)
+    # A queue that the topic no longer has is refused as any failure is.
+    needs_route = code in ROUTE_CODES or code == ResponseCode.SYSTEM_ERROR
+    return _within(left_ms, attempts, jitter, needs_route=needs_route)
 
 
 def retry_after_loss(attempts: int, left_ms: float, jitter: float) -> Retry | None:

@@ -6,21 +6,23 @@ from typing import Any
 import pytest
 
 from ledgermq.client import ConsumerConfig, LitePullConsumer, PushConsumer, ReceivedMessage
-from ledgermq.client.holding import Holding
+from ledgermq.client.holding import MESSAGE_BYTES, Holding
 from tests.unit.client import virtual_broker
 from tests.unit.client.virtual_net import Net, run, true
 
 NAMES = "127.0.0.1:9876"
 BROKER = "127.0.0.1:10911"
 QUEUES = 64
-BODY = b"x" * 1000
+BODY = b"x" * 10_000
 IN_EACH = 100
-BOUND = 1_000_000
+BOUND = 10_000_000
+# Of that, what is no overhead of messages.
+FULL = 0.85 * BOUND
 # An answer has at most so many messages.
 PULL = 4
 CONFIG = ConsumerConfig(cached_bytes_total_max=BOUND, pull_count_max=PULL, concurrency=1)
 # Each of the queues may bring one answer beyond the bound.
-HIGHEST = BOUND + QUEUES * PULL * 1200
+HIGHEST = BOUND + QUEUES * PULL * 12_000
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,7 @@ def test_sixty_four_queues_stay_within_the_bound_and_all_come(mode: Any) -> None
 
         consumer = PushConsumer(NAMES, "g", "T", listen, start="first", mode=mode, config=CONFIG)
         async with consumer:
-            await true(lambda: consumer.pending_bytes >= BOUND)
+            await true(lambda: consumer.pending_bytes >= FULL)
             await asyncio.sleep(60)
             assert consumer.pending_bytes == held_bytes(consumer._holding) <= HIGHEST
             # Nobody is shut out.
@@ -93,7 +95,7 @@ def test_queue_that_has_nothing_is_asked_while_others_fill_the_bound() -> None:
         async with PushConsumer(
             NAMES, "g", "T", listen, start="first", mode="orderly", config=config
         ) as consumer:
-            await true(lambda: consumer.pending_bytes >= BOUND)
+            await true(lambda: consumer.pending_bytes >= FULL)
             for _ in range(100):
                 broker.put("T", 7, BODY)
             await true(lambda: len(came) == 100)
@@ -108,13 +110,42 @@ def test_room_of_queues_that_go_is_given_to_others() -> None:
             queues = await consumer.queues("T")
             await consumer.assign(queues)
             holding = consumer._holding
-            await true(lambda: holding.pending_bytes >= BOUND)
+            await true(lambda: holding.pending_bytes >= FULL)
             await asyncio.sleep(10)
             await consumer.assign(queues[:8])
             await true(lambda: all(one.pending_count == IN_EACH for one in holding.held()))
             assert holding.pending_bytes == held_bytes(holding)
             await consumer.seek(queues[0], 50)
-            await true(lambda: held_bytes(holding) > 7 * IN_EACH * 1000 + 49_000)
+            await true(lambda: held_bytes(holding) > 7 * IN_EACH * 10_000 + 490_000)
             assert holding.pending_bytes == held_bytes(holding)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("mode", ["concurrent", "orderly"])
+def test_small_messages_count_with_what_python_adds(mode: Any) -> None:
+    """A message of ten bytes takes more than a thousand: the bound would hold a fraction of it."""
+
+    async def scenario(net: Net) -> None:
+        broker = net.cluster(NAMES, BROKER)
+        broker.disk.stored.update({queue: [] for queue in range(QUEUES)})
+        for queue in range(QUEUES):
+            for _ in range(300):
+                broker.put("T", queue, b"x" * 10)
+        gate = asyncio.Event()
+        came = 0
+
+        async def listen(message: ReceivedMessage) -> None:
+            nonlocal came
+            await gate.wait()
+            came += 1
+
+        consumer = PushConsumer(NAMES, "g", "T", listen, start="first", mode=mode, config=CONFIG)
+        async with consumer:
+            await asyncio.sleep(60)
+            most = BOUND / MESSAGE_BYTES
+            assert 0.9 * most < consumer.pending_count < most + QUEUES * PULL
+            gate.set()
+            await true(lambda: came == QUEUES * 300)
 
     run(scenario)

@@ -26,7 +26,7 @@ PLENTY_MS = 10_000.0
         (ResponseCode.NOT_LEADER_FOR_QUEUE, True),
         (ResponseCode.GO_AWAY, True),
         (ResponseCode.SYSTEM_BUSY, False),
-        (ResponseCode.SYSTEM_ERROR, False),
+        (ResponseCode.SYSTEM_ERROR, True),
         (ResponseCode.FLUSH_SLAVE_TIMEOUT, False),
     ],
 )
