@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Sequence
 
@@ -25,6 +26,10 @@ _COLUMNS = (
 )  # fmt: skip
 # As people see them: alarms stand above, and a terminal of 80 columns is wide enough.
 _TITLES = (*_COLUMNS[:8], "wait", *_COLUMNS[9:-1])
+# As a leader tells of its followers, and the silence of one that is lost: three heart beats of
+# Java's members, and some more.
+_FOLLOWER = re.compile(r"(\S+) \d+ entries and \d+ bytes behind, heard (\d+) ms ago")
+_SILENCE_MS_MAX = 10_000
 # Figures of a broker that say that something is wrong, where they are not empty.
 _ALARMS = ("ledgerAlarm", "ledgerRepair", "ledgerRefused", "stateAlarm", "accessAlarm")
 
@@ -134,7 +139,11 @@ def broker_row(one: BrokerState, brokers: list[BrokerState]) -> tuple[object, ..
 
 
 def alarms_of(one: BrokerState) -> list[str]:
-    """Returns what a broker tells that is wrong with it."""
+    """Returns what a broker tells that is wrong with it, or with its followers."""
     alarms = [one.figures[name] for name in _ALARMS if one.figures.get(name)]
+    # Name servers forget a member that is gone; its leader does not.
+    for member, silent_ms in _FOLLOWER.findall(one.figures.get("ledgerFollowers", "")):
+        if int(silent_ms) > _SILENCE_MS_MAX:
+            alarms.append(f"member {member} is not there: silent for {int(silent_ms) // 1000} s")
     birth = one.figures.get("ledgerBirth", "")
     return alarms if not birth or "is born" in birth else [*alarms, birth]

@@ -43,3 +43,16 @@ def test_what_is_wrong_is_found(sick: BrokerState, found: tuple[str, str]) -> No
 def test_a_group_without_a_leader_or_with_a_wrong_one() -> None:
     assert ("leader", "failed") in findings(member(1), member(2))
     assert ("leader", "warning") in findings(member(0, ledgerRole="FOLLOWER"), member(1))
+
+
+@pytest.mark.parametrize(("silent_ms", "is_lost"), [(400, False), (9_000, False), (61_000, True)])
+def test_member_that_name_servers_have_forgotten_is_told_of(silent_ms: int, is_lost: bool) -> None:
+    """A group of three that has two is one loss away from standing still."""
+    followers = (
+        "n1 0 entries and 0 bytes behind, heard 23 ms ago;"
+        f" n2 49 entries and 32155 bytes behind, heard {silent_ms} ms ago, not counted"
+    )
+    found = check_group_of_brokers([member(0, ledgerFollowers=followers), member(1)])
+    lost = [one.text for one in found if one.verdict == "failed"]
+    text = "g n0 (10.0.0.0:10911): member n2 is not there: silent for 61 s"
+    assert lost == ([text] if is_lost else [])
