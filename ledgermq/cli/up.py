@@ -385,7 +385,7 @@ def _find_refusal(options: argparse.Namespace) -> str | None:
         *(("--base-port", port + DLEDGER_PORT_STEP) for port in ports),
     ]:
         if not _is_free(port):
-            return f"port {port} is in use; choose others by {option}"
+            return f"port {port} is in use; take others: ledgermq up {option} PORT"
     ready_file = options.ready_file
     if ready_file is not None and not ready_file.absolute().parent.is_dir():
         return f"--ready-file {ready_file}: its directory does not exist"

@@ -122,8 +122,7 @@ class PushConsumer(Closing):
                 (`retry(delay=)`, `BURY`); raising means what the mode says.
             tags: ``*`` for all, or tags joined by ``||``.
             sql: an SQL92 condition over properties instead; brokers must be set up for it.
-            start: where a group that has consumed nothing yet begins: "first" or "last" message.
-                Brokers begin at the first one of a queue that is young, whatever is said here.
+            start: where a new group begins: "first" or "last" message; "first" in a young queue.
             mode: "concurrent", "orderly" or "broadcast"; the same for all members of a group.
             batch_max: calls the listener with a list of up to so many messages, those that are
                 there; in orderly mode all of one queue. None calls it with one message.
