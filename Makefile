@@ -105,7 +105,7 @@ release-check: $(SERVING)
 	@$(BIN)/python packaging/release.py $(if $(TAG),--tag $(TAG))
 
 image: $(SERVING)
-	@PYTHON=$(CURDIR)/$(BIN)/python packaging/image/from-packages.sh build/image
+	@PYTHON="$(CURDIR)/$(BIN)/python" packaging/image/from-packages.sh build/image
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

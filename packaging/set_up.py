@@ -129,12 +129,19 @@ def pip_words(*words: str) -> list[str]:
     return [sys.executable, "-m", "pip", "install", *flags, *words]
 
 
+def pip_variables() -> dict[str, str]:
+    """The environment of a call of pip that builds packages.
+
+    The kernel is compiled beside it. crcmod, which is sources, takes our versions in no other way;
+    they are an address here, for pip takes a path with a space for two.
+    """
+    return {"LEDGERMQ_PURE": "1", "PIP_CONSTRAINT": CONSTRAINTS.as_uri()}
+
+
 def install(extra: str) -> Step:
     """Begins to install this tree, editable, with what it needs."""
     words = pip_words("--no-build-isolation", "-e", f".{extra}")
-    # The kernel is compiled beside it; crcmod, which is sources, knows no other way than this.
-    variables = {"LEDGERMQ_PURE": "1", "PIP_CONSTRAINT": str(CONSTRAINTS)}
-    return Step("packages", words, variables)
+    return Step("packages", words, pip_variables())
 
 
 def digest_of_lists(extra: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -106,3 +108,21 @@ def test_nothing_is_done_twice(
     (tmp_path / ".packages-of-tests").write_text(set_up.digest_of_lists("dev"))
     assert set_up.set_up_broker(set_up.Screen()) == 0
     assert set_up.set_up_tests(set_up.Screen()) == 0
+
+
+def test_versions_are_found_in_a_folder_with_a_space(
+    set_up: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And with letters beyond ASCII: a home may be called so."""
+    constraints = tmp_path / "a höme" / "constraints.txt"
+    constraints.parent.mkdir()
+    constraints.touch()
+    monkeypatch.setattr(set_up, "CONSTRAINTS", constraints)
+    done = subprocess.run(
+        # It is there already.
+        set_up.pip_words("--no-index", "setuptools"),
+        env={**os.environ, **set_up.pip_variables()},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
