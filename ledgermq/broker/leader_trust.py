@@ -5,7 +5,7 @@ cannot; in a group with a secret it is believed at its own address alone, as on 
 host in dLegerPeers, or what dLegerJavaMembers names beside it. Without a secret anybody is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from twisted.internet.defer import Deferred, succeed
@@ -93,6 +93,18 @@ class LeaderTrust:
             raise NotLeaderProvenError(f"{doubt}: {answer.remark}" if is_refusal else doubt)
         else:
             self.refusals.note(_LEADER, host, f"believed all the same: {doubt}")
+
+    def telling(
+        self, leader_id: str, code: RequestCode, address: str, fields: Mapping[str, str]
+    ) -> RemotingCommand:
+        """Returns a request of a client as it is passed on: in this member's name where there is a
+        secret, as it came to a Java leader and where there is none.
+        """
+        if self._questions.has_secret and not self._is_java(leader_id):
+            return self._questions.ask(code, address, fields)
+        command = RemotingCommand.request(code)
+        command.ext_fields = dict(fields)
+        return command
 
     def prove(self, peer: Peer, leader_id: str, address: str, timeout_ms: int) -> Deferred[None]:
         """Fires when who is connected has proven that it is the leader, or need not; fails as `ask`

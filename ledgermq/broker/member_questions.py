@@ -10,7 +10,8 @@ with a key of the secret and in the name of MEMBER, and the answer carries a pro
     MemberProof    of the answer: HMAC-SHA256, with another key, over the signature of the question,
                    the code of the answer and the SHA-256 of its body
 
-A signature of MEMBER opens the tables that followers copy, and nothing else. Where the secret is
+A signature of MEMBER opens the tables that followers copy, and takes offsets that clients told them
+and that they had a right to tell, and nothing else. Where the secret is
 not required yet, what comes without a proof is taken and named.
 """
 
@@ -26,7 +27,7 @@ from ledgermq.broker.dispatch import Answer, Processor
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.group_secret import GroupSecret
-from ledgermq.protocol.signature import ACCESS_KEY, SIGNATURE, Credentials
+from ledgermq.protocol.signature import ACCESS_KEY, SIGNATURE, Credentials, unsigned
 from ledgermq.protocol.signature_check import STRONG, SignatureCheck
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import AccessDeniedError
@@ -37,12 +38,13 @@ GROUP: Final = "MemberGroup"
 TARGET: Final = "MemberTarget"
 PROOF: Final = "MemberProof"
 # What a follower may ask.
-CODES: Final = (
+TABLES: Final = (
     RequestCode.GET_ALL_TOPIC_CONFIG,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     RequestCode.GET_ALL_CONSUMER_OFFSET,
     RequestCode.GET_ALL_DELAY_OFFSET,
 )
+CODES: Final = (*TABLES, RequestCode.UPDATE_CONSUMER_OFFSET)
 NOT_PROVEN: Final = "it does not prove the group's secret (key dLegerGroupSecretFile)"
 _QUESTIONS: Final = "state questions"
 _ANSWERS: Final = "state answers"
@@ -64,14 +66,18 @@ class MemberQuestions:
         self._group = group
         self._credentials = None if secret is None else _credentials(secret)
         self._answer_key = None if secret is None else secret.key(_ANSWERS)
+        self.has_secret = secret is not None
         self.is_required = secret is not None and is_required
 
-    def ask(self, code: RequestCode, address: str) -> RemotingCommand:
+    def ask(
+        self, code: RequestCode, address: str, fields: Mapping[str, str] | None = None
+    ) -> RemotingCommand:
         """Returns a question to the broker at "host:port"."""
         question = RemotingCommand.request(code)
+        question.ext_fields = dict(fields) if fields else None
         if self._credentials is not None:
-            fields = {GROUP: self._group, TARGET: address}
-            question.ext_fields = self._credentials.signed(fields, b"", code)
+            own = {**unsigned(fields or {}), GROUP: self._group, TARGET: address}
+            question.ext_fields = self._credentials.signed(own, b"", code)
         return question
 
     def doubt(self, question: RemotingCommand, answer: RemotingCommand) -> str | None:

@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 
 from ledgermq.broker.leader_trust import LeaderTrust, Peer
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.member_questions import CODES
+from ledgermq.broker.member_questions import TABLES
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -111,7 +111,7 @@ class StateCopy:
             self._ask_for_master()
             return
         peer = self._peer = self._connect(master)
-        waiting = [self._trust.ask(peer, leader_id, code, master, _ANSWER_MS) for code in CODES]
+        waiting = [self._trust.ask(peer, leader_id, code, master, _ANSWER_MS) for code in TABLES]
         copied = gatherResults(waiting, consumeErrors=True).addCallback(self._take, source)
         copied.addErrback(self._failed, master).addBoth(lambda _: self.stop())
 

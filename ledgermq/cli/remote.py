@@ -20,6 +20,7 @@ from ledgermq.protocol.framing import FrameDecoder
 from ledgermq.protocol.headers import GetRouteInfoRequestHeader
 from ledgermq.protocol.headers.header import Header
 from ledgermq.protocol.route import MASTER_ID, ClusterInfo, TopicRouteData
+from ledgermq.protocol.signature import Credentials, ends_of
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 
 TIMEOUT_S: Final = 5.0
@@ -113,11 +114,7 @@ class Remote:
             AdminError: the address is none.
         """
         command = RemotingCommand.request(code, header, body)
-        if self._security.credentials is not None:
-            command.ext_fields = self._security.credentials.signed(
-                command.ext_fields, body, command.code
-            )
-        return self._ask(address, command, self._security.tls)
+        return self._ask(address, command, self._security.tls, self._security.credentials)
 
     def ask_ledger(self, address: str, code: int, body: bytes) -> RemotingCommand:
         """Asks a member at the port of its ledger, where there is neither TLS nor signature.
@@ -128,22 +125,29 @@ class Remote:
         return self._ask(address, RemotingCommand.request(code, None, body), None)
 
     def _ask(
-        self, address: str, command: RemotingCommand, tls: ssl.SSLContext | None
+        self,
+        address: str,
+        command: RemotingCommand,
+        tls: ssl.SSLContext | None,
+        who: Credentials | None = None,
     ) -> RemotingCommand:
         self._opaque += 1
         command.opaque = self._opaque
         try:
-            answer = self._exchange(address, command, tls)
+            connection = self._connection(address, tls)
+            if who is not None:
+                ends = ends_of(address, connection.getpeername())
+                command.ext_fields = who.signed(
+                    command.ext_fields, command.body, command.code, ends
+                )
+            return _exchange(connection, command)
         except (OSError, UnicodeError, RemoteProtocolError) as error:
-            connection = self._sockets.pop(address, None)
-            if connection is not None:
-                connection.close()
+            lost = self._sockets.pop(address, None)
+            if lost is not None:
+                lost.close()
             raise UnreachableError(address, str(error)) from error
-        return answer
 
-    def _exchange(
-        self, address: str, command: RemotingCommand, tls: ssl.SSLContext | None
-    ) -> RemotingCommand:
+    def _connection(self, address: str, tls: ssl.SSLContext | None) -> socket.socket:
         connection = self._sockets.get(address)
         if connection is None:
             place = _host_and_port(address)
@@ -152,16 +156,7 @@ class Remote:
             if tls is not None:
                 connection = tls.wrap_socket(connection, server_hostname=place[0])
             self._sockets[address] = connection
-        connection.sendall(encode(command))
-        decoder = FrameDecoder()
-        while True:
-            chunk = connection.recv(65_536)
-            if not chunk:
-                raise ConnectionError("the connection was closed")
-            for frame in decoder.feed(chunk):
-                answer = decode(frame)
-                if answer.is_response and answer.opaque == command.opaque:
-                    return answer
+        return connection
 
     def ask_name_server(
         self, code: int, header: Header | None = None, body: bytes = b""
@@ -210,6 +205,19 @@ class Remote:
         if not addresses:
             raise AdminError(f"cluster {cluster_name!r} has no master now")
         return sorted(addresses)
+
+
+def _exchange(connection: socket.socket, command: RemotingCommand) -> RemotingCommand:
+    connection.sendall(encode(command))
+    decoder = FrameDecoder()
+    while True:
+        chunk = connection.recv(65_536)
+        if not chunk:
+            raise ConnectionError("the connection was closed")
+        for frame in decoder.feed(chunk):
+            answer = decode(frame)
+            if answer.is_response and answer.opaque == command.opaque:
+                return answer
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

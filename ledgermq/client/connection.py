@@ -33,7 +33,7 @@ from ledgermq.protocol.errors import (
     RequestTimeoutError,
 )
 from ledgermq.protocol.framing import FrameDecoder
-from ledgermq.protocol.signature import Credentials
+from ledgermq.protocol.signature import Credentials, ends_of
 from ledgermq.protocol.tls.engine import is_distrust
 
 _PYTHON: Final = int(LanguageCode.PYTHON)
@@ -117,6 +117,8 @@ class Connection(asyncio.Protocol):
         credentials: Credentials | None = None,
     ) -> None:
         self.address = address
+        # What requests are signed for.
+        self.signed_for = address
         self._question = question
         self._silence_max_ms = int(silence_max_s * 1000)
         self._credentials = credentials
@@ -235,7 +237,7 @@ class Connection(asyncio.Protocol):
         command.language = _PYTHON
         if self._credentials is not None:
             command.ext_fields = self._credentials.signed(
-                command.ext_fields, command.body, command.code
+                command.ext_fields, command.body, command.code, self.signed_for
             )
 
     async def drained(self) -> None:
@@ -262,6 +264,7 @@ class Connection(asyncio.Protocol):
         """Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self.signed_for = ends_of(self.address, transport.get_extra_info("peername"))
         self._silence.heard_ms = self._now_ms()
         link = transport.get_extra_info("socket")
         if link is not None and hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -347,7 +347,9 @@ class Producer(Sending):
         if queue is None or queue.broker_name not in route.masters:
             raise NoRouteError("no leader now", retriable=True, topic=message.topic)
         connection = await instance.connections.open(route.masters[queue.broker_name])
-        frame = template.frame(body, queue.queue_id, 0, one_way=True)
+        frame = template.frame(
+            body, queue.queue_id, 0, one_way=True, signed_for=connection.signed_for
+        )
         connection.write(frame)
         await connection.drained()
 

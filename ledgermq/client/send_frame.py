@@ -94,10 +94,28 @@ class FrameTemplate:
         self._single = fixed.replace(b'"m":"@"', b'"m":"false"')
         self._batch = fixed.replace(b'"m":"@"', b'"m":"true"')
 
-    def frame(self, send: SendBody, queue_id: int, opaque: int, *, one_way: bool = False) -> bytes:
-        """Returns one whole frame."""
+    def frame(
+        self,
+        send: SendBody,
+        queue_id: int,
+        opaque: int,
+        *,
+        one_way: bool = False,
+        signed_for: str = "",
+    ) -> bytes:
+        """Returns one whole frame; `signed_for` as `Credentials.signed` takes it."""
         if self._credentials is not None:
-            return self._signed(self._credentials, send, queue_id, opaque, one_way)
+            fields = self._fields_of(send, queue_id)
+            return encode(
+                RemotingCommand(
+                    code=send.code,
+                    language=int(LanguageCode.PYTHON),
+                    opaque=opaque,
+                    flag=ONE_WAY_FLAG if one_way else 0,
+                    ext_fields=self._credentials.signed(fields, send.body, send.code, signed_for),
+                    body=send.body,
+                )
+            )
         code, sys_flag, born_ms, flag, properties, body, is_batch = send
         header = (self._batch if is_batch else self._single) % (
             code,
@@ -112,11 +130,9 @@ class FrameTemplate:
         header_bytes = len(header)
         return _PREFIX.pack(4 + header_bytes + len(body), header_bytes) + header + body
 
-    def _signed(
-        self, credentials: Credentials, send: SendBody, queue_id: int, opaque: int, one_way: bool
-    ) -> bytes:
-        """The same frame with account and signature, made from the single fields."""
-        fields = {
+    def _fields_of(self, send: SendBody, queue_id: int) -> dict[str, str]:
+        """The single fields of the same frame, as a signature covers them."""
+        return {
             **self._fields,
             "e": str(queue_id),
             "f": str(send.sys_flag),
@@ -125,16 +141,6 @@ class FrameTemplate:
             "i": json.loads(send.properties),
             "m": "true" if send.is_batch else "false",
         }
-        return encode(
-            RemotingCommand(
-                code=send.code,
-                language=int(LanguageCode.PYTHON),
-                opaque=opaque,
-                flag=ONE_WAY_FLAG if one_way else 0,
-                ext_fields=credentials.signed(fields, send.body, send.code),
-                body=send.body,
-            )
-        )
 
 
 def json_text(text: str) -> bytes:

@@ -328,7 +328,10 @@ class SendRoad:
                     self.lost(send, error)
                     return
                 send.is_out = True
-                connection.write(send.template.frame(send.body, queue.queue_id, opaque))
+                frame = send.template.frame(
+                    send.body, queue.queue_id, opaque, signed_for=connection.signed_for
+                )
+                connection.write(frame)
                 return
         self._later(send, Retry(delay_ms=0, needs_route=False), queue)
 

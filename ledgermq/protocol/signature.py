@@ -15,11 +15,15 @@ The strong form: HMAC-SHA256, which covers what the other one does not. Its ext 
     SignForm     2
     SignedAt     ms since 1970, by the wall clock of who signs
     SignNonce    a session of 32 hexadecimal digits, "-", the number of the request in it
+    SignedFor    where it is sent to: "host:port" as it was named, and, where that is another one,
+                 the address that was reached, with a comma between; missing where nobody told it
     Signature    Base64 of the MAC
 
     signed   24 "ledgermq request form 2\\n", 4 request code, 4 count of fields, then of each field
              in the order of names as UTF-8: 4 length of its name, name, 4 length of its value,
              value; 32 SHA-256 of the body. All fields but Signature count, numbers are big-endian.
+
+So a broker that was asked cannot pass a request on to another one, which is not named in it.
 
 Who signs decides on the form (`Credentials.form`). It does not ask the peer which forms that reads,
 so nobody between the two can talk it out of the strong one: a peer that does not know it refuses.
@@ -46,10 +50,11 @@ _UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 SIGNED_FORM: Final = "SignForm"
 SIGNED_AT: Final = "SignedAt"
 NONCE: Final = "SignNonce"
+SIGNED_FOR: Final = "SignedFor"
 STRONG_FORM: Final = "2"
 # All that says who signed a request, and proves it.
 _OF_SIGNER: Final = frozenset(
-    (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, SIGNED_FORM, SIGNED_AT, NONCE)
+    (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, SIGNED_FORM, SIGNED_AT, NONCE, SIGNED_FOR)
 )
 _STRONG_MARK: Final = b"ledgermq request form 2\n"
 _CODE_AND_COUNT: Final = Struct(">iI")
@@ -93,7 +98,11 @@ class Credentials:
             raise ValueError(f"form is {self.form!r}, allowed are 'stock' and 'strong'")
 
     def signed(
-        self, ext_fields: Mapping[str, str] | None, body: bytes, code: int | None = None
+        self,
+        ext_fields: Mapping[str, str] | None,
+        body: bytes,
+        code: int | None = None,
+        signed_for: str = "",
     ) -> dict[str, str]:
         """Returns the ext fields with account and signature added.
 
@@ -101,6 +110,7 @@ class Credentials:
             ext_fields: of the request.
             body: of the request.
             code: of the request; the strong form needs it.
+            signed_for: where it is sent to, as the strong form names it; empty: it does not.
         """
         fields = {**(ext_fields or {}), ACCESS_KEY: self.access_key}
         if self.form == "strong":
@@ -109,10 +119,26 @@ class Credentials:
             fields[SIGNED_FORM] = STRONG_FORM
             fields[SIGNED_AT] = str(time.time_ns() // 1_000_000)
             fields[NONCE] = _numbers.next_nonce()
+            if signed_for:
+                fields[SIGNED_FOR] = signed_for
             fields[SIGNATURE] = sign_strongly(code, fields, body, self.secret_key)
             return fields
         fields[SIGNATURE] = sign(fields, body, self.secret_key)
         return fields
+
+
+def ends_of(address: str, reached: object) -> str:
+    """Returns what a request is signed for.
+
+    Args:
+        address: "host:port" that was connected to.
+        reached: what the socket calls the other end: host and port, and more in IPv6.
+    """
+    if not isinstance(reached, tuple) or len(reached) < 2:
+        return address
+    host = f"[{reached[0]}]" if ":" in str(reached[0]) else str(reached[0])
+    found = f"{host}:{reached[1]}"
+    return address if found == address else f"{address},{found}"
 
 
 def unsigned(ext_fields: Mapping[str, str]) -> dict[str, str]:

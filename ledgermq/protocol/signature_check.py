@@ -14,6 +14,7 @@ from ledgermq.protocol.replays import Replays
 from ledgermq.protocol.signature import (
     NONCE,
     SIGNED_AT,
+    SIGNED_FOR,
     SIGNED_FORM,
     STRONG_FORM,
     is_signed_by,
@@ -24,6 +25,7 @@ ANY: Final = "any"
 STRONG: Final = "strong"
 WINDOW_MS: Final = 300_000
 _NONCE: Final = re.compile(r"([0-9a-f]{32})-([0-9]{1,15})", re.ASCII)
+_SHOWN_MAX: Final = 128
 _TIME: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
@@ -55,10 +57,15 @@ class SignatureCheck:
         body: bytes,
         access_key: str,
         secret_key: str,
+        is_own: Callable[[str], bool] | None = None,
     ) -> str | None:
         """Returns why a request does not count as signed by an account; None when it does.
 
         It counts once: a second call with the same request gives a reason.
+
+        Args:
+            is_own: whether a "host:port" is one by which this program is reached; None: nobody
+                looks for whom it was signed.
         """
         wrong = f"Check signature failed for accessKey={access_key}"
         form = ext_fields.get(SIGNED_FORM)
@@ -74,6 +81,12 @@ class SignatureCheck:
             return f"{wrong}: {NONCE} or {SIGNED_AT} is missing or malformed"
         if not is_strongly_signed_by(code, ext_fields, body, secret_key):
             return wrong
+        signed_for = ext_fields.get(SIGNED_FOR)
+        if signed_for and is_own is not None and not any(map(is_own, signed_for.split(","))):
+            return (
+                f"{wrong}: it was signed for {signed_for[:_SHOWN_MAX]!r}, which is another broker"
+                " (key aclSignedAddresses)"
+            )
         age_ms = int(self._now_ms()) - int(signed_at[0])
         if abs(age_ms) > WINDOW_MS:
             return (

@@ -18,6 +18,7 @@ from ledgermq.protocol.codes import LanguageCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.framing import FrameDecoder
+from ledgermq.protocol.signature import ends_of
 from ledgermq.protocol.tcp_times import CLIENT_TIMES, set_tcp_times
 from ledgermq.protocol.tls.engine import is_distrust
 from ledgermq.spark.access import OPEN_ACCESS, Access
@@ -59,6 +60,7 @@ class Wire:
             set_tcp_times(self._socket, CLIENT_TIMES)
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
+            self._signed_for = ends_of(address, self._socket.getpeername())
         except (OSError, ValueError) as error:
             self._check_trust(error)
             raise LostError(f"no connection to {address}: {error}") from error
@@ -80,7 +82,7 @@ class Wire:
         command.language = int(LanguageCode.PYTHON)
         if self._credentials is not None:
             command.ext_fields = self._credentials.signed(
-                command.ext_fields, command.body, command.code
+                command.ext_fields, command.body, command.code, self._signed_for
             )
         try:
             self._socket.sendall(encode(command))

@@ -15,7 +15,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from ledgermq.broker.leader_trust import LeaderTrust
-from ledgermq.broker.member_questions import MEMBER, MemberAnswers, MemberQuestions
+from ledgermq.broker.member_questions import CODES, MEMBER, MemberAnswers, MemberQuestions
 from ledgermq.broker.offsets.relay import OffsetRelay
 from ledgermq.broker.state_copy import StateCopy
 from ledgermq.protocol import lenient_json
@@ -34,6 +34,7 @@ from tests.unit.broker.parts import ListConnection, Parts
 from tests.waiting import wait_until
 
 SECRET, OTHER_SECRET = GroupSecret(b"s" * 32), GroupSecret(b"o" * 32)
+UPDATE_OFFSET: Final = RequestCode.UPDATE_CONSUMER_OFFSET
 MASTER, IMPOSTOR = "10.0.0.1:10911", "10.6.6.6:10911"
 POISON: Final = {
     RequestCode.GET_ALL_TOPIC_CONFIG: {
@@ -135,7 +136,10 @@ class TestFollower:
         follower = Follower(Master(tmp_path).answer, MASTER)
         follower.run()
         assert follower.copy.count == 2 and follower.refusals.texts() == []
-        assert RequestCode.UPDATE_CONSUMER_OFFSET in follower.codes
+        told = [one for one in follower.peer.asked if one.code == UPDATE_OFFSET]
+        assert len(told) == 1 and told[0].ext_fields is not None
+        assert told[0].ext_fields["AccessKey"] == MEMBER
+        assert told[0].ext_fields["Signature"] != "of a client"
 
     @pytest.mark.parametrize("way", ["poison", "another secret", "passed on"])
     def test_takes_nothing_of_others_and_tells_them_nothing(self, tmp_path: Path, way: str) -> None:
@@ -148,7 +152,7 @@ class TestFollower:
         follower = Follower(answer, MASTER if way == "another secret" else IMPOSTOR)
         follower.run()
         assert follower.copy.count == 0 and "poison" not in follower.state.topics
-        assert RequestCode.UPDATE_CONSUMER_OFFSET not in follower.codes
+        assert UPDATE_OFFSET not in follower.codes
         assert "does not prove the group's secret" in follower.refusals.texts()[0]
 
     def test_believes_a_java_leader_at_its_own_address_alone(self) -> None:
@@ -183,7 +187,7 @@ class TestMaster:
         master = Master(tmp_path)
         credentials = MemberQuestions("broker-a", SECRET, is_required=True)
         for code in master.table:
-            if code in POISON:
+            if code in CODES:
                 continue
             question = credentials.ask(RequestCode(code), MASTER)
             assert question.ext_fields is not None and question.ext_fields["AccessKey"] == MEMBER

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from ledgermq.cli.remote import Remote
+from ledgermq.cli.security import Security
 from ledgermq.protocol.codes import RequestCode
 from tests.attack.closed_broker import ROOT, SHOP, ask, closed_broker
 from tests.e2e.wire_client import WireClient, send_fields
@@ -48,6 +50,33 @@ def test_message_is_not_sent_twice_by_who_saw_it(client: WireClient) -> None:
     assert client.ask(SEND, fields, b"paid").code == 0
     assert "it came before" in str(client.ask(SEND, fields, b"paid").remark)
     assert "Check signature failed" in str(client.ask(SEND, fields, b"Paid").remark)
+
+
+def test_request_that_was_signed_for_another_broker_is_not_taken_from_it(
+    program: LiveProgram, client: WireClient
+) -> None:
+    """A broker that an admin's tool looks at passes what was signed on to a true one."""
+    fields, port = send_fields("orders", 0), program.address.rpartition(":")[2]
+    for ends in ("10.6.6.6:10911", f"evil.example:{port},10.6.6.6:{port}", f"127.0.0.1:{port}0"):
+        passed_on = STRONG_SHOP.signed(fields, b"m", SEND, ends)
+        refused = client.ask(SEND, passed_on, b"m")
+        assert "it was signed for" in str(refused.remark), refused.remark
+        assert "key aclSignedAddresses" in str(refused.remark)
+        changed = client.ask(SEND, {**passed_on, "SignedFor": program.address}, b"m")
+        assert "Check signature failed" in str(changed.remark)
+        passed_on.pop("SignedFor")
+        assert "Check signature failed" in str(client.ask(SEND, passed_on, b"m").remark)
+    for ends in (program.address, f"broker.example:{port},127.0.0.1:{port}", ""):
+        assert client.ask(SEND, STRONG_SHOP.signed(fields, b"m", SEND, ends), b"m").code == 0
+
+
+def test_our_clients_and_tools_say_for_whom_they_sign(program: LiveProgram) -> None:
+    """Also where they know the broker by a name of its machine."""
+    port = program.address.rpartition(":")[2]
+    security = Security(credentials=STRONG_ROOT)
+    with Remote("127.0.0.1:1", security=security) as remote:
+        for host in ("127.0.0.1", "localhost"):
+            assert remote.ask(f"{host}:{port}", RequestCode.GET_BROKER_CONFIG).code == 0
 
 
 def test_stock_form_is_refused_with_the_key(client: WireClient) -> None:

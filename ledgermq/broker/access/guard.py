@@ -21,6 +21,8 @@ from ledgermq.protocol.signature_check import SignatureCheck
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import AccessDeniedError
 
+# Whether a "host:port" names this broker; the second text is the address that a request came to.
+IsOwn = Callable[[str, str], bool]
 # Told of a refusal: the address that it came from, the request, and why.
 OnRefused = Callable[[str, RemotingCommand, AccessDeniedError], None]
 
@@ -35,6 +37,7 @@ class Guard:
         quotas: Quotas | None = None,
         on_refused: OnRefused | None = None,
         signatures: SignatureCheck | None = None,
+        is_own: IsOwn | None = None,
     ) -> None:
         """Binds the parts.
 
@@ -44,7 +47,9 @@ class Guard:
             quotas: of the accounts; None: there are none.
             on_refused: told of each request that is refused; None: nobody is.
             signatures: which forms count; None: any.
+            is_own: whether a request was signed for this broker; None: nobody looks.
         """
+        self._is_own = is_own
         self._signatures = signatures or SignatureCheck()
         self._on_refused = on_refused
         self._table = table
@@ -75,7 +80,7 @@ class Guard:
     def _protected(self, processor: Processor) -> Processor:
         def checked(connection: CommandProtocol, command: RemotingCommand) -> Answer:
             # Other requests of the connection may be signed by others.
-            account = self.check(connection.peer_host, command)
+            account = self.check(connection.peer_host, command, connection.own_host)
             connection.account = None if account is None else account.access_key
             connection.sight = (
                 None if account is None or account.is_unlimited else AccountSight(account)
@@ -97,12 +102,13 @@ class Guard:
             pattern.matches(host) for pattern in rules.white_addresses
         )
 
-    def check(self, host: str, command: RemotingCommand) -> Account | None:
+    def check(self, host: str, command: RemotingCommand, own_host: str = "") -> Account | None:
         """Lets a request pass.
 
         Args:
             host: the address that it came from.
             command: as it was received.
+            own_host: the address that it came to.
 
         Returns:
             The account that signed it; None where no signature is looked at.
@@ -115,7 +121,7 @@ class Guard:
         if any(pattern.matches(host) for pattern in rules.white_addresses):
             return None
         try:
-            account = self._account_of(host, command)
+            account = self._account_of(host, command, own_host)
             if account is None:
                 return None
             self._check_needs(account, command)
@@ -129,7 +135,7 @@ class Guard:
         if self._on_refused is not None:
             self._on_refused(host, command, error)
 
-    def _account_of(self, host: str, command: RemotingCommand) -> Account | None:
+    def _account_of(self, host: str, command: RemotingCommand, own_host: str) -> Account | None:
         """The account that signed; None when its white address makes all else needless."""
         fields = command.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
@@ -140,8 +146,14 @@ class Guard:
             raise AccessDeniedError(f"No acl config for {access_key[:NAME_CHARS_SHOWN]}")
         if account.white_remote_address.matches(host):
             return None
+        is_own = self._is_own
         reason = self._signatures.find_refusal(
-            command.code, fields, command.body, account.access_key, account.secret_key
+            command.code,
+            fields,
+            command.body,
+            account.access_key,
+            account.secret_key,
+            None if is_own is None else lambda named: is_own(named, own_host),
         )
         if reason is not None:
             raise AccessDeniedError(reason)

@@ -75,6 +75,8 @@ class BrokerConfig:
     is_acl_on: bool
     acl_file: Path
     signature_wanted: str
+    # Joined with a semicolon.
+    signed_addresses: str
     secret_keys_shown: str
     log_form: str
     tls_file: str

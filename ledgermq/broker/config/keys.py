@@ -91,6 +91,13 @@ _IDENTITY: Final = (
         ("any", "strong"),
     ),
     text_key(
+        "aclSignedAddresses",
+        "signed_addresses",
+        "",
+        "Addresses host:port, joined with a semicolon, by which clients reach this broker besides"
+        " the one that name servers tell and its own: strong signatures for others are refused.",
+    ),
+    text_key(
         "aclShowSecretKeys",
         "secret_keys_shown",
         "local",

@@ -6,8 +6,9 @@ and one that ends then would begin again far behind. So a member that does not l
 offsets on, each second the newest of each queue, to the leader that name servers tell.
 
 What the leader has already, as far as its records tell, is left out, so that a late word does not
-take a group back. A request is passed on as it came, with its signature, and only to who has proven
-on the same connection that it is the leader (`leader_trust.py`).
+take a group back. A request is passed on only to who has proven on the same connection that it is
+the leader (`leader_trust.py`), and in this member's name: the client had the right here, and signed
+for this broker. Where members have no secret it is passed on as it came.
 """
 
 from collections.abc import Callable
@@ -112,12 +113,16 @@ class OffsetRelay:
         peer = self._peer = self._connect(master)
         proven = self._trust.prove(peer, leader_id, master, _ANSWER_MS)
         # Who does not prove itself is told nothing; the next round asks again.
-        proven.addCallback(lambda _: self._pass_on_oldest(peer))
+        proven.addCallback(lambda _: self._pass_on_oldest(peer, leader_id, master))
         proven.addBoth(lambda _: self._end_round())
 
-    def _pass_on_oldest(self, peer: Peer) -> Deferred[Any]:
-        oldest = list(islice(self._waiting.items(), _ROUND_MAX))
-        answers = [self._pass_on(peer, key, told) for key, told in oldest]
+    def _pass_on_oldest(self, peer: Peer, leader_id: str, master: str) -> Deferred[Any]:
+        answers = []
+        for key, told in list(islice(self._waiting.items(), _ROUND_MAX)):
+            command = self._trust.telling(
+                leader_id, RequestCode.UPDATE_CONSUMER_OFFSET, master, told.ext_fields
+            )
+            answers.append(self._pass_on(peer, command, key, told))
         return DeferredList(answers, consumeErrors=True)
 
     def _store_here(self) -> None:
@@ -128,10 +133,9 @@ class OffsetRelay:
             if known is not None and known < told.offset:
                 self._tell(group, topic, queue_id, told.offset)
 
-    def _pass_on(self, peer: Peer, key: _Key, told: _Told) -> Deferred[None]:
-        command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET)
-        command.ext_fields = told.ext_fields
-
+    def _pass_on(
+        self, peer: Peer, command: RemotingCommand, key: _Key, told: _Told
+    ) -> Deferred[None]:
         def answered(answer: RemotingCommand) -> None:
             # A refusal that time does not heal, or a newer word, are none of this one.
             if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE and self._waiting.get(key) is told:

@@ -6,6 +6,7 @@ from typing import Final
 
 from ledgermq.broker.access.guard import Guard
 from ledgermq.broker.access.needs import Surroundings
+from ledgermq.broker.access.own_addresses import own_addresses
 from ledgermq.broker.access.processor import AccessProcessor
 from ledgermq.broker.access.questions import may_be_asked
 from ledgermq.broker.access.quotas import Quotas
@@ -220,7 +221,9 @@ def _guard(parts: Parts, records: VisibleRecords) -> Guard | None:
     quotas = Quotas(parts.config, parts.clock_ms)
     told = None if parts.audit is None else parts.audit.refused
     signatures = SignatureCheck(parts.config.signature_wanted, parts.now_ms, parts.clock_ms)
-    return Guard(parts.rules, Surroundings(records, reply_topic), quotas, told, signatures)
+    around = Surroundings(records, reply_topic)
+    is_own = own_addresses(parts.config, parts.store_host[1])
+    return Guard(parts.rules, around, quotas, told, signatures, is_own)
 
 
 def _access(parts: Parts) -> dict[RequestCode, Processor]:

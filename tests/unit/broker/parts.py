@@ -39,6 +39,7 @@ class ListConnection:
     def __init__(self, peer: str = "10.0.0.9:5555") -> None:
         self.peer = peer
         self.peer_host = peer.rpartition(":")[0]
+        self.own_host = ""
         self.account: str | None = None
         self.sight: Any = None
         self.context: Any = (b"\x0a\x00\x00\x09", 5555)

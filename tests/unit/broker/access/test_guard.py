@@ -395,7 +395,7 @@ def test_protected_processor_is_not_reached_without_leave(guard: Guard) -> None:
     reached: list[Any] = []
 
     class Peer:
-        peer_host = HOST
+        peer_host, own_host = HOST, ""
 
     table = guard.protect({310: lambda connection, request: reached.append(request)})
     peer: Any = Peer()
