@@ -43,7 +43,10 @@ PURE_VARIABLE: Final = "LEDGERMQ_PURE"
 # In a compiled module this comes before the digest, in hexadecimal digits.
 DIGEST_MARK: Final = b"ledgermq-kernel-digest:"
 # Types for C that several modules share and that have no source.
-SHARED_TYPES: Final[tuple[str, ...]] = ("ledgermq.commitlog.prefetch",)
+SHARED_TYPES: Final[tuple[str, ...]] = (
+    "ledgermq.commitlog.prefetch",
+    "ledgermq.protocol.hash_calls",
+)
 
 _DIGITS: Final = 64
 _FOLDER: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

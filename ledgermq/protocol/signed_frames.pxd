@@ -1,47 +1,57 @@
 # C types for signed_frames.py.
 
 cimport cython
+from libc.string cimport memcpy
+
+from ledgermq.protocol.hash_calls cimport hash_final, hash_update
 
 cdef int _QUOTE, _BACKSLASH, _COMMA, _COLON, _ZERO, _CLOSE, _SPACE, _DELETE, _NAME_END, _VALUE_END
 cdef int _KEY, _KEY_END, _GIVEN, _GIVEN_END, _BODY, _FILLER, _UPPER_A, _LETTER_A
 cdef int _SEND_MEMBERS_MAX
-cdef Py_ssize_t _ESCAPE_EXTRA, _FIELDS_BYTES, _MEMBERS_MAX, _FRONT_BYTES, _MAC_BYTES, _MAC_TEXT
+cdef Py_ssize_t _ESCAPE_EXTRA, _FIELDS_BYTES, _MEMBERS_MAX, _FRONT_BYTES, _MAC_BYTES, _MAC_TEXT, _STATE_BYTES
 cdef Py_ssize_t _NAME_BYTES
 cdef bytes _FIELDS, _STOPS, _DIGITS
 
 @cython.locals(
     places="Py_ssize_t[5]", key="const unsigned char*", data="const unsigned char*",
     end=Py_ssize_t, count=Py_ssize_t, given_size=Py_ssize_t, send=tuple, frame=bytes,
-    content=bytearray, mac=bytes, topic=bytes,
+    content=bytearray, mac="unsigned char[20]", topic=bytes,
 )
 cpdef Py_ssize_t count_signed(
-    list frames, list sends, Py_ssize_t first, dict topics, bytes access_key, object inner,
-    object outer
+    list frames, list sends, Py_ssize_t first, dict topics, bytes access_key, tuple keyed
 ) except -1
 
 @cython.locals(
     places="Py_ssize_t[5]", key="const unsigned char*", data="const unsigned char*",
-    given_size=Py_ssize_t, content=bytearray, body=bytes, mac=bytes,
+    given_size=Py_ssize_t, content=bytearray, body=bytes, mac="unsigned char[20]",
 )
-cpdef bint is_signed(bytes frame, bytes access_key, object inner, object outer) except -1
+cpdef bint is_signed(bytes frame, bytes access_key, tuple keyed) except -1
 
-@cython.locals(mac=bytes)
+@cython.locals(mac="unsigned char[20]")
 cpdef bint is_signature_right(
-    bytes signature, bytearray content, bytes body, object inner, object outer
+    bytes signature, bytearray content, bytes body, tuple keyed
 ) except -1
 
 @cython.locals(places="Py_ssize_t[5]", content=bytearray)
 cpdef object read_signature(bytes frame)
 
-@cython.locals(digest=bytes)
-cdef bytes _mac(bytearray content, bytes body, object inner, object outer)
+@cython.locals(digest=bytes, i=int)
+cdef void _put_mac(bytearray content, bytes body, tuple keyed, unsigned char* mac) except *
+
+@cython.locals(
+    begun=bytes, place="const unsigned char*", update=size_t, final=size_t,
+    state="unsigned int[32]",
+)
+cdef void _put_library_mac(
+    const unsigned char* content, Py_ssize_t content_size, const unsigned char* body,
+    Py_ssize_t size, tuple keyed, unsigned char* mac
+) except *
 
 @cython.locals(
     digits="const unsigned char*", difference=int, held=int, waiting=int, i=int,
 )
 cdef bint _spells_mac(
-    const unsigned char* data, Py_ssize_t at, Py_ssize_t size, const unsigned char* mac,
-    Py_ssize_t mac_size
+    const unsigned char* data, Py_ssize_t at, Py_ssize_t size, const unsigned char* mac
 ) noexcept
 
 @cython.locals(

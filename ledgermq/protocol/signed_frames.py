@@ -8,12 +8,18 @@ Part of the kernel (`ledgermq/kernel.py`): compiled with the types of `signed_fr
 it stands.
 """
 
+import hashlib
 from typing import Any, Final
 
+from ledgermq.protocol.library_hash import LibrarySha1, find_library_sha1
 from ledgermq.protocol.quick_frames import HEADER_BYTES_MAX, QuickSend
 
 # Whether this is the compiled form: the path is that of a library.
 COMPILED: Final = not __file__.endswith(".py")
+
+# HMAC with an account's secret, begun: the inner and the outer hash, and the addresses of two
+# functions of the library that take these, which are bytes then, on. Both 0: objects of hashlib.
+Keyed = tuple[Any, Any, int, int]
 
 # Access key, signature, what is signed of the fields, place of the body, which is signed behind it.
 Signature = tuple[bytes, bytes, bytearray, int]
@@ -58,9 +64,25 @@ _GIVEN_END = 3
 _BODY = 4
 # 20 bytes of SHA-1 are 27 digits of Base64 and one to fill up.
 _MAC_BYTES = 20
+_BLOCK_BYTES = 64
+_STATE_BYTES = 128
 _MAC_TEXT = 28
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FILLER = 0x3D
+# Only C calls functions by their addresses.
+_LIBRARY = find_library_sha1() if COMPILED else None
+
+
+def begin_hmac(secret: bytes, library: LibrarySha1 | None = _LIBRARY) -> Keyed:
+    """Return what checks begin with, for this form of the loops alone."""
+    if len(secret) > _BLOCK_BYTES:
+        secret = hashlib.sha1(secret).digest()
+    secret = secret.ljust(_BLOCK_BYTES, b"\0")
+    inner = bytes(byte ^ 0x36 for byte in secret)
+    outer = bytes(byte ^ 0x5C for byte in secret)
+    if library is None:
+        return hashlib.sha1(inner), hashlib.sha1(outer), 0, 0
+    return library.begin(inner), library.begin(outer), library.update, library.final
 
 
 def count_signed(
@@ -69,8 +91,7 @@ def count_signed(
     first: int,
     topics: dict[bytes, bool],
     access_key: bytes,
-    inner: Any,
-    outer: Any,
+    keyed: Keyed,
 ) -> int:
     """Return how many sends, from the front, are signed by an account for topics of its own.
 
@@ -80,9 +101,9 @@ def count_signed(
         first: so many from the front are known to be.
         topics: True for those that the account may send to; one that is not there ends the count.
         access_key: of the account.
-        inner, outer: hashes that HMAC with its secret begins with; copies of them go on.
+        keyed: HMAC with its secret.
     """
-    places, key = [0] * 5, access_key
+    places, key, mac = [0] * 5, access_key, [0] * 20
     topic = None
     end, count = len(sends), first
     while count < end:
@@ -94,9 +115,9 @@ def count_signed(
         data = frame
         if not _is_text(data, places[_KEY], key, len(access_key)):
             break
-        mac = _mac(content, send[9], inner, outer)
+        _put_mac(content, send[9], keyed, mac)
         given_size = places[_GIVEN_END] - places[_GIVEN]
-        if not _spells_mac(data, places[_GIVEN], given_size, mac, len(mac)):
+        if not _spells_mac(data, places[_GIVEN], given_size, mac):
             break
         # Nearly always that of the send before.
         if send[2] != topic:
@@ -107,14 +128,14 @@ def count_signed(
     return count
 
 
-def is_signed(frame: bytes, access_key: bytes, inner: Any, outer: Any) -> bool:
+def is_signed(frame: bytes, access_key: bytes, keyed: Keyed) -> bool:
     """Tell whether a frame is signed by an account; False also where its fields need thought.
 
     Args:
         frame: one that is quick, without its length bytes.
-        access_key, inner, outer: as for `count_signed`.
+        access_key, keyed: as for `count_signed`.
     """
-    places, key = [0] * 5, access_key
+    places, key, mac = [0] * 5, access_key, [0] * 20
     content = _read_content(frame, places)
     if content is None or places[_KEY_END] - places[_KEY] != len(access_key):
         return False
@@ -122,17 +143,16 @@ def is_signed(frame: bytes, access_key: bytes, inner: Any, outer: Any) -> bool:
     if not _is_text(data, places[_KEY], key, len(access_key)):
         return False
     body = frame[places[_BODY] :] if places[_BODY] < len(frame) else b""
-    mac = _mac(content, body, inner, outer)
+    _put_mac(content, body, keyed, mac)
     given_size = places[_GIVEN_END] - places[_GIVEN]
-    return _spells_mac(data, places[_GIVEN], given_size, mac, len(mac))
+    return _spells_mac(data, places[_GIVEN], given_size, mac)
 
 
-def is_signature_right(
-    signature: bytes, content: bytearray, body: bytes, inner: Any, outer: Any
-) -> bool:
+def is_signature_right(signature: bytes, content: bytearray, body: bytes, keyed: Keyed) -> bool:
     """Tell in constant time whether a signature is that of fields and body."""
-    mac = _mac(content, body, inner, outer)
-    return _spells_mac(signature, 0, len(signature), mac, len(mac))
+    mac = [0] * 20
+    _put_mac(content, body, keyed, mac)
+    return _spells_mac(signature, 0, len(signature), mac)
 
 
 def read_signature(frame: bytes) -> Signature | None:
@@ -151,24 +171,46 @@ def read_signature(frame: bytes) -> Signature | None:
     return access_key, frame[places[_GIVEN] : places[_GIVEN_END]], content, places[_BODY]
 
 
-def _mac(content: bytearray, body: bytes, inner: Any, outer: Any) -> bytes:
-    """Return the HMAC of fields and body."""
-    mac = inner.copy()
-    mac.update(content)
+def _put_mac(content: bytearray, body: bytes, keyed: Keyed, mac: list[int]) -> None:
+    """Put the HMAC of fields and body down."""
+    if COMPILED and keyed[2]:
+        _put_library_mac(content, len(content), body, len(body), keyed, mac)
+        return
+    inner = keyed[0].copy()
+    inner.update(content)
     if body:
-        mac.update(body)
-    whole = outer.copy()
-    whole.update(mac.digest())
-    digest: bytes = whole.digest()
-    return digest
+        inner.update(body)
+    outer = keyed[1].copy()
+    outer.update(inner.digest())
+    digest: bytes = outer.digest()
+    for i in range(20):
+        mac[i] = digest[i]
 
 
-def _spells_mac(data: bytes, at: int, size: int, mac: bytes, mac_size: int) -> bool:
+def _put_library_mac(
+    content: bytearray, content_size: int, body: bytes, size: int, keyed: Keyed, mac: list[int]
+) -> None:
+    """Do so by functions of the library, on copies of the begun hashes; only compiled."""
+    begun, update, final, state = keyed[0], keyed[2], keyed[3], [0] * 32
+    assert len(begun) == _STATE_BYTES and len(keyed[1]) == _STATE_BYTES
+    place = begun
+    memcpy(state, place, _STATE_BYTES)  # type: ignore[name-defined]  # noqa: F821
+    hash_update(update, state, content, content_size)  # type: ignore[name-defined]  # noqa: F821
+    hash_update(update, state, body, size)  # type: ignore[name-defined]  # noqa: F821
+    hash_final(final, mac, state)  # type: ignore[name-defined]  # noqa: F821
+    begun = keyed[1]
+    place = begun
+    memcpy(state, place, _STATE_BYTES)  # type: ignore[name-defined]  # noqa: F821
+    hash_update(update, state, mac, _MAC_BYTES)  # type: ignore[name-defined]  # noqa: F821
+    hash_final(final, mac, state)  # type: ignore[name-defined]  # noqa: F821
+
+
+def _spells_mac(data: bytes, at: int, size: int, mac: list[int]) -> bool:
     """Tell whether a text is the Base64 of a MAC.
 
     Each digit is looked at, whatever those before it were: the time says nothing about them.
     """
-    if size != _MAC_TEXT or mac_size != _MAC_BYTES:
+    if size != _MAC_TEXT:
         return False
     digits = _DIGITS
     difference = data[at + _MAC_TEXT - 1] ^ _FILLER

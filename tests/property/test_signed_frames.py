@@ -6,7 +6,6 @@ that may, may not, are unknown, and for frames that were changed after they were
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.protocol.command import decode
 from ledgermq.protocol.errors import ProtocolError
+from ledgermq.protocol.library_hash import find_library_sha1
 from ledgermq.protocol.quick_frames import read_quick_pull, read_quick_sends
 from ledgermq.protocol.signature import Credentials, is_signed_by
 from ledgermq.state.errors import AccessDeniedError
@@ -90,14 +90,11 @@ def frame_of(code: int, fields: dict[str, str], body: bytes) -> bytes:
     return len(text).to_bytes(4, "big") + text + body
 
 
-def hashes_of(secret: str) -> tuple[Any, Any]:
-    """As the first halves of HMAC are defined (RFC 2104)."""
-    key = secret.encode()
-    key = (hashlib.sha1(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
-    return (
-        hashlib.sha1(bytes(byte ^ 0x36 for byte in key)),
-        hashlib.sha1(bytes(byte ^ 0x5C for byte in key)),
-    )
+def keyed_of(form: Any, who: Credentials) -> list[Any]:
+    """HMAC with a secret, begun with objects of hashlib and, where that is, with its library."""
+    secret = who.secret_key.encode()
+    library = find_library_sha1() if form.COMPILED else None
+    return [form.begin_hmac(secret, road) for road in {None, library}]
 
 
 def is_signed_quick(form: Any, frame: bytes, who: Credentials) -> bool | None:
@@ -107,9 +104,12 @@ def is_signed_quick(form: Any, frame: bytes, who: Credentials) -> bool | None:
         return None
     access_key, signature, content, body_at = found
     assert access_key.decode() == (decode(frame).ext_fields or {})["AccessKey"]
-    inner, outer = hashes_of(who.secret_key)
-    answer: bool = form.is_signature_right(signature, content, frame[body_at:], inner, outer)
-    return answer
+    answers = {
+        form.is_signature_right(signature, content, frame[body_at:], keyed)
+        for keyed in keyed_of(form, who)
+    }
+    assert len(answers) == 1
+    return bool(answers.pop())
 
 
 _MORE = st.dictionaries(
@@ -198,14 +198,14 @@ def test_one_look_says_what_two_say(drawn: tuple[bytes, Credentials], is_damaged
         frame = frame.replace(b"1", b"2", 1)
     for form in FORMS:
         for other in (who, *KNOWN, STRANGER):
-            key, hashes = other.access_key.encode(), hashes_of(other.secret_key)
-            found = form.read_signature(frame)
-            expected = (
-                found is not None
-                and found[0] == key
-                and form.is_signature_right(found[1], found[2], frame[found[3] :], *hashes)
-            )
-            assert form.is_signed(frame, key, *hashes) == expected
+            key, found = other.access_key.encode(), form.read_signature(frame)
+            for keyed in keyed_of(form, other):
+                expected = (
+                    found is not None
+                    and found[0] == key
+                    and form.is_signature_right(found[1], found[2], frame[found[3] :], keyed)
+                )
+                assert form.is_signed(frame, key, keyed) == expected
 
 
 _HARD = st.text(st.sampled_from('a1\x01\x02"\\\t\nü/,:{}'), max_size=6)
@@ -228,9 +228,11 @@ def test_sends_that_count_as_signed_are(
         sends = read_quick_sends([one])
         if not sends:
             continue
-        key, hashes = USER.access_key.encode(), hashes_of(USER.secret_key)
+        key, topics = USER.access_key.encode(), {sends[0][2]: True}
         counts = {
-            form.count_signed([one], sends, 0, {sends[0][2]: True}, key, *hashes) for form in FORMS
+            form.count_signed([one], sends, 0, topics, key, keyed)
+            for form in FORMS
+            for keyed in keyed_of(form, USER)
         }
         try:
             command = decode(one)
@@ -250,7 +252,7 @@ def test_sends_that_count_as_signed_are(
 def test_no_byte_of_a_signed_send_can_be_changed(form: Any) -> None:
     fields = USER.signed({**SEND, "l": "7", "n": "broker-a"}, b"body")
     frame = frame_of(310, fields, b"body")
-    key, hashes = USER.access_key.encode(), hashes_of(USER.secret_key)
+    key, keyed = USER.access_key.encode(), form.begin_hmac(USER.secret_key.encode())
     fields_at = frame.index(b'"extFields":{')
     fields_end = frame.index(b"}", fields_at + 13)
     signed_count = 0
@@ -261,7 +263,7 @@ def test_no_byte_of_a_signed_send_can_be_changed(form: Any) -> None:
             if not sends:
                 continue
             topics = {sends[0][2]: True}
-            count = form.count_signed([changed], sends, 0, topics, key, *hashes)
+            count = form.count_signed([changed], sends, 0, topics, key, keyed)
             try:
                 command = decode(changed)
             except ProtocolError:

@@ -5,7 +5,6 @@ Signatures are checked for each frame; what an account may do is remembered by t
 the rules change, which makes another object of them.
 """
 
-import hashlib
 from typing import Any, Final
 
 from ledgermq.broker.access.quotas import Quotas
@@ -14,6 +13,7 @@ from ledgermq.broker.access.rules import AccessRules, Account, Permission
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.protocol.quick_frames import QuickSend
 from ledgermq.protocol.signed_frames import (
+    begin_hmac,
     count_signed,
     is_signature_right,
     is_signed,
@@ -23,14 +23,13 @@ from ledgermq.protocol.transport import CommandProtocol
 
 # Decisions of each kind that are remembered, by account or in all; one more, and all are forgotten.
 _REMEMBERED_MAX: Final = 4096
-_BLOCK_BYTES: Final = 64
 
 
 class _Signer:
     """An account with what was found out about it under these rules."""
 
     __slots__ = (
-        "access_key", "account", "hosts", "inner", "is_counted", "outer", "pulls", "sends", "sight",
+        "access_key", "account", "hosts", "is_counted", "keyed", "pulls", "sends", "sight",
     )  # fmt: skip
 
     def __init__(self, account: Account) -> None:
@@ -39,13 +38,7 @@ class _Signer:
         self.is_counted = False
         self.access_key = account.access_key.encode()
         self.sight = None if account.is_unlimited else AccountSight(account)
-        secret = account.secret_key.encode("utf-8", "surrogatepass")
-        if len(secret) > _BLOCK_BYTES:
-            secret = hashlib.sha1(secret).digest()
-        secret = secret.ljust(_BLOCK_BYTES, b"\0")
-        # HMAC begins with these; copies of them go on.
-        self.inner: Any = hashlib.sha1(bytes(byte ^ 0x36 for byte in secret))
-        self.outer: Any = hashlib.sha1(bytes(byte ^ 0x5C for byte in secret))
+        self.keyed = begin_hmac(account.secret_key.encode("utf-8", "surrogatepass"))
         # Whether it may send to a topic, pull from one as a group, and needs no signature there.
         self.sends: dict[bytes, bool] = {}
         self.pulls: dict[tuple[str, str], bool] = {}
@@ -79,9 +72,7 @@ class _Signer:
         """Returns how many sends, from the front, it signed, to topics that it may send to."""
         count, end = 0, len(sends)
         while True:
-            count = count_signed(
-                frames, sends, count, self.sends, self.access_key, self.inner, self.outer
-            )
+            count = count_signed(frames, sends, count, self.sends, self.access_key, self.keyed)
             if count == end or sends[count][2] in self.sends or not self.may_send(sends[count][2]):
                 return count
 
@@ -154,7 +145,7 @@ class QuickGuard:
             return True
         # As a rule who pulls on a connection is who pulled on it before.
         signer = self._proven.get(connection.account)
-        if signer is None or not is_signed(frame, signer.access_key, signer.inner, signer.outer):
+        if signer is None or not is_signed(frame, signer.access_key, signer.keyed):
             signer = self._find_other(connection, frame, signer)
             if signer is None:
                 return False
@@ -177,7 +168,7 @@ class QuickGuard:
         if signer is None or signer is tried:
             return None
         body = frame[body_at:]
-        if not is_signature_right(signature, content, body, signer.inner, signer.outer):
+        if not is_signature_right(signature, content, body, signer.keyed):
             return None
         self._proven[signer.account.access_key] = signer
         return signer
