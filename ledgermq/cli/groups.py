@@ -170,9 +170,12 @@ def _reset(admin: AdminClient, options: argparse.Namespace) -> None:
         for one in changes
     ]
     columns = ("topic", "broker", "queue", "before", "after", "again")
-    print_table(columns, rows, options.json)
-    if not options.yes and not options.json:
-        print("\nnothing is changed: say --yes")
+    if options.json:
+        print_table(columns, rows, True)
+        return
+    shown = [(*row[:-1], max(row[-1], 0), max(-row[-1], 0)) for row in rows]
+    print_table((*columns, "skipped"), shown, False)
+    print(f"\n{options.group} goes on there" if options.yes else "\nnothing is changed: say --yes")
 
 
 def _delete(admin: AdminClient, options: argparse.Namespace) -> None:
