@@ -22,9 +22,8 @@ from ledgermq.client import (
     PullStatus,
     load_client_tls,
 )
+from ledgermq.protocol.names import ROUND_TRIP_GROUP, ROUND_TRIP_TOPIC
 
-TOPIC: Final = "LedgerMQ_RoundTrip"
-GROUP: Final = "ledgermq_round_trip"
 # How long the message may take to become readable after it was acknowledged.
 READ_PATIENCE_S: Final = 5.0
 READ_PAUSE_S: Final = 0.02
@@ -53,10 +52,14 @@ async def check_round_trip(namesrv_address: str, tls_file: str | None = None) ->
     body = b"round trip " + os.urandom(8).hex().encode()
     begun = time.perf_counter()
     async with (
-        Producer(namesrv_address, GROUP, config=ProducerConfig(client=config)) as producer,
-        PullConsumer(namesrv_address, GROUP, config=ConsumerConfig(client=config)) as consumer,
+        Producer(
+            namesrv_address, ROUND_TRIP_GROUP, config=ProducerConfig(client=config)
+        ) as producer,
+        PullConsumer(
+            namesrv_address, ROUND_TRIP_GROUP, config=ConsumerConfig(client=config)
+        ) as consumer,
     ):
-        sent = await producer.send(Message(TOPIC, body, tags="RoundTrip"))
+        sent = await producer.send(Message(ROUND_TRIP_TOPIC, body, tags="RoundTrip"))
         acknowledged = time.perf_counter()
         while True:
             try:

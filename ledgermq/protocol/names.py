@@ -12,3 +12,6 @@ RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 # Before the name of a light queue: messages of other topics stand in it, too.
 LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+# What `ledgermq up --round-trip` sends to and consumes as, once a start.
+ROUND_TRIP_TOPIC: Final = "LedgerMQ_RoundTrip"
+ROUND_TRIP_GROUP: Final = "ledgermq_round_trip"

@@ -14,6 +14,8 @@ import pytest
 
 from ledgermq.cli.main import main
 from ledgermq.client import Message, blocking
+from ledgermq.client.admin.topics import kind_of
+from ledgermq.protocol.names import ROUND_TRIP_TOPIC
 from tests.e2e.test_admin_dead_letters import bury, wait_for_leaders
 from tests.free_ports import free_ports
 from tests.processes import broker, name_server
@@ -61,6 +63,11 @@ def test_topics(namesrv: str) -> None:
     assert {"topic": "cc_topic", "kind": "normal"} in told(namesrv, "topics")
     assert {one["kind"] for one in told(namesrv, "topics")} == {"normal"}
     assert "system" in {one["kind"] for one in told(namesrv, "topics", "--all")}
+    # What nobody made who looks at the list is not in it.
+    listed = {one["topic"] for one in told(namesrv, "topics")}
+    assert {"DefaultCluster_REPLY_TOPIC", ROUND_TRIP_TOPIC} & listed == set()
+    own = told(namesrv, "topics", "show", "DefaultCluster_REPLY_TOPIC")
+    assert own["kind"] == kind_of(ROUND_TRIP_TOPIC) == "system"
     shown = told(namesrv, "topics", "show", "cc_topic")
     assert (shown["messages"], [one["write_queues"] for one in shown["brokers"]]) == (1, [2])
     # A time is ISO 8601 with its zone.

@@ -13,6 +13,7 @@ from ledgermq.protocol.bodies import (
 )
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.headers import GetConsumeStatsInBrokerHeader, GetConsumeStatsRequestHeader
+from ledgermq.protocol.names import ROUND_TRIP_GROUP
 
 # The group under which brokers let tools read.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -25,7 +26,9 @@ _SYSTEM_PREFIXES: Final = ("CID_RMQ_SYS_", "CID_ONSAPI_", "rmq_sys_")
 
 def is_system_group(group: str) -> bool:
     """Tells whether a group is one that brokers and tools make for themselves."""
-    return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_PREFIXES)
+    return (
+        group in _SYSTEM_GROUPS or group == ROUND_TRIP_GROUP or group.startswith(_SYSTEM_PREFIXES)
+    )
 
 
 async def lag_of(asking: Asking, group: str, topic: str | None = None) -> GroupLag:

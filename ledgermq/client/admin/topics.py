@@ -16,13 +16,20 @@ from ledgermq.protocol.headers import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from ledgermq.protocol.names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, RETRY_PREFIX
+from ledgermq.protocol.names import (
+    DEAD_LETTER_PREFIX,
+    DEFAULT_TOPIC,
+    RETRY_PREFIX,
+    ROUND_TRIP_TOPIC,
+)
 from ledgermq.protocol.route import MASTER_ID, TopicList
 
 NORMAL: Final = "normal"
 RETRY: Final = "retry"
 DEAD_LETTERS: Final = "dead letters"
 SYSTEM: Final = "system"
+# Behind the name of a cluster: where replies to requests go.
+_REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 # Between two looks whether a new topic is known.
 _LOOK_S: Final = 0.05
 
@@ -38,7 +45,8 @@ def kind_of(topic: str, others: frozenset[str] = frozenset()) -> str:
         return RETRY
     if topic.startswith(DEAD_LETTER_PREFIX):
         return DEAD_LETTERS
-    return SYSTEM if topic in others or is_system_name(topic) else NORMAL
+    is_own = topic == ROUND_TRIP_TOPIC or topic.removesuffix(_REPLY_TOPIC_SUFFIX) in others
+    return SYSTEM if is_own or is_system_name(topic) else NORMAL
 
 
 async def names_of_topics(asking: Asking) -> list[str]:
@@ -184,7 +192,7 @@ async def describe_topic(asking: Asking, name: str) -> TopicDescription:
     groups = await each(lambda address: _groups_of(asking, address, name), addresses)
     return TopicDescription(
         name=name,
-        kind=kind_of(name),
+        kind=kind_of(name, frozenset(data.cluster for data in route.broker_datas)),
         brokers=tuple(
             TopicOnBroker(
                 cluster=brokers[queues.broker_name].cluster,
