@@ -1,24 +1,32 @@
 """Stores of three groups with ten planted defects, audited by one, two and three workers.
 
     python -m tests.spark.fleet [--entries N] [--workers 1,2,3] [--cores 1]
+    python -m tests.spark.fleet --shares [--entries N]
 
     orders    three members of LedgerMQ
     mixed     two members of LedgerMQ and one of Java's, whose entries have no checksums
     light     two members whose messages stand in light queues, too
 
 Exit code 0: without the defects there is none, and with them each is found, by any number of
-workers. The times are those of the audit of good stores, from the order to the report.
+workers. The times are those of the audit of good stores, from the order to the report, and of the
+driver's own processor time in it, which more workers do not make less. With --cores each worker has
+less than a core, so that many of them show how an audit scales on a machine of few; --shares counts
+in this process, without Spark, which share of an audit is not done by tasks.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import re
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -146,7 +154,10 @@ class Outcome(NamedTuple):
 class Trial:
     """An application with some workers."""
 
-    def __init__(self, cluster: SparkCluster, folder: Path, workers: int) -> None:
+    def __init__(
+        self, cluster: SparkCluster, folder: Path, workers: int, quotas: CpuQuotas | None
+    ) -> None:
+        self._quotas = quotas
         self._cluster = cluster
         self._folder = folder
         self._workers = workers
@@ -162,6 +173,8 @@ class Trial:
         with self._cluster.submit(
             DRIVER, "steps.json", "results.json", folder=self._folder, log=log, settings=settings
         ) as driver:
+            if self._quotas is not None:
+                self._quotas.limit(driver.pid, 1.0)
             for number in range(1, len(steps) + 2):
 
                 def is_told(number: int = number) -> bool:
@@ -180,6 +193,41 @@ class Trial:
         return found
 
 
+class Timed(InThisProcess):
+    """Runs tasks here and adds up their processor time; 0 at the start of an audit."""
+
+    tasks_s = 0.0
+
+    def map(self, function: Callable[[Any], Any]) -> InThisProcess:
+        begun_s = time.process_time()
+        found = super().map(function)
+        Timed.tasks_s += time.process_time() - begun_s
+        return found
+
+
+def tell_shares(entries: int, folder: Path) -> int:
+    """Counts how much of an audit of good stores is not done by tasks; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    audit.add_arguments(parser)
+    codes = []
+    for number, count in enumerate((entries // 4, entries)):
+        root = folder / str(number)
+        with contextlib.redirect_stdout(io.StringIO()):
+            make_fleet(root, count // 8, segment_bytes=_SEGMENT_BYTES)
+            options = parser.parse_args([*words_of(root), "--json"])
+            # What is read is in the page cache then.
+            audit.run(InThisProcess(), options)
+            Timed.tasks_s, begun_s = 0.0, time.process_time()
+            codes.append(audit.run(Timed(), options))
+            all_s = time.process_time() - begun_s
+        driver_s = all_s - Timed.tasks_s
+        sys.stdout.write(
+            f"{count} entries of 8 stores: {all_s:.3f} s of processor time, {driver_s:.3f} s of it"
+            f" by the driver, {100 * driver_s / all_s:.1f} %\n"
+        )
+    return max(codes)
+
+
 def run(entries: int, workers: list[int], cores: float, folder: Path) -> int:
     """Audits by each number of workers; returns the exit code."""
     good, bad, here = folder / "good", folder / "bad", folder / "driver"
@@ -190,7 +238,8 @@ def run(entries: int, workers: list[int], cores: float, folder: Path) -> int:
     held = True
     names = [f"worker-{number}" for number in range(1, max(workers) + 1)]
     with CpuQuotas() as quotas, SparkCluster(folder / "spark", names) as cluster:
-        for name in names if cores < 1 else ():
+        is_limited = cores < 1
+        for name in names if is_limited else ():
             quotas.limit(cluster.pid_of(name), cores)
         for count in workers:
             # The small stores first: Java and Python of the workers are warm then.
@@ -198,7 +247,7 @@ def run(entries: int, workers: list[int], cores: float, folder: Path) -> int:
                 ["audit", *words_of(bad), "--json", "--html", "report.html"],
                 ["audit", *words_of(good), "--json"],
             ]
-            planted, whole = Trial(cluster, here, count).run(steps)
+            planted, whole = Trial(cluster, here, count, quotas if is_limited else None).run(steps)
             missed = not_found(planted.told["out"])
             holds = whole.told["code"] == 0 and planted.told["code"] == 1 and not missed
             held &= holds
@@ -218,7 +267,11 @@ def main() -> int:
     parser.add_argument("--entries", type=int, default=2_000_000)
     parser.add_argument("--workers", default="1,2,3")
     parser.add_argument("--cores", type=float, default=1.0)
+    parser.add_argument("--shares", action="store_true")
     options = parser.parse_args()
+    if options.shares:
+        with tempfile.TemporaryDirectory(prefix="ledgermq-fleet-") as folder:
+            return tell_shares(options.entries, Path(folder))
     missing = why_no_cluster() or (why_no_quota() if options.cores < 1 else "")
     if missing:
         sys.stderr.write(f"{missing}\n")
