@@ -1,11 +1,11 @@
 """What being watched costs a send: one broker, with port, Prometheus and console, and without.
 
-python -m bench.scraped [18] [4]    pairs of slices, seconds of each
+python -m bench.scraped [300] [0.4]    pairs of slices, seconds of each
 
 One broker is loaded in slices. In every second one its HTTP port does what it does, a page of
-metrics is scraped as Prometheus does it (so more often than each 5 s), and a console whose overview
-somebody looks at asks what it asks. In the others the port rests (`bench.switched_process`), and
-the console is stopped. It is the same process, so what differs is what is to be measured: its
+metrics is scraped each 5 s as Prometheus does it, and a console whose overview somebody looks at
+asks what it asks. In the others the port rests (`bench.switched_process`), and the console is
+stopped. It is the same process, so what differs is what is to be measured: its
 processor time for one message, as the kernel counts it. All that the process does in that time
 counts, pages and the console's requests included.
 
@@ -31,21 +31,22 @@ from typing import Final
 
 from bench.cluster import cpu_seconds
 from bench.page import markdown
-from bench.slices import Slice, Slices, median_of, pause
+from bench.slices import Slice, Slices, cost_ratio, median_of, pause
+from bench.switched_process import RESTS, WORKS
 from tests.processes import ChildProcess, LiveProgram, broker, name_server, run_ledgermq
 
 TOPIC: Final = "Watched"
 QUEUES: Final = 4
 COLUMNS: Final = (
-    "load", "broker µs, watched / not (95 %)", "watched", "not", "messages", "pages", "overviews",
-    "pairs",
+    "load", "broker µs, watched / not, of all (95 %)", "median of the pairs", "watched", "not",
+    "messages", "pages", "overviews", "pairs",
 )  # fmt: skip
 # Seconds that a broker without a load is looked at, and pages that it writes then.
 _IDLE_S: Final = 15.0
 _PAGES: Final = 300
 _EVERY_S: Final = 5.0
-# The switch is looked at so often, and some more.
-_SWITCH_S: Final = 0.4
+# What was under way comes to its end.
+_SWITCH_S: Final = 0.02
 _ACCEPT: Final = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 
@@ -94,15 +95,17 @@ class Watched:
         pid: of the broker.
     """
 
-    def __init__(self, program: LiveProgram, port: int, console: ChildProcess, file: Path) -> None:
+    def __init__(self, program: LiveProgram, port: int, console: ChildProcess) -> None:
         """All of it runs."""
-        self._port, self._console, self._file = port, console, file
+        self._port, self._console = port, console
         self.pid = program.pid
         self.page_count = 0
+        # Seconds that were watched since the last page.
+        self._since_s = 0.0
 
     def switch(self, is_on: bool) -> None:
-        """Begins to watch, with a page of metrics at once, or rests."""
-        self._file.unlink(missing_ok=True) if is_on else self._file.touch()
+        """Begins to watch, or rests."""
+        os.kill(self.pid, WORKS if is_on else RESTS)
         os.kill(self._console.pid, signal.SIGCONT if is_on else signal.SIGSTOP)
         pause(_SWITCH_S)
 
@@ -114,15 +117,16 @@ class Watched:
     def run(self, slices: Slices, is_on: bool, seconds: float) -> Slice:
         """Runs a slice, watched or not."""
         self.switch(is_on)
+        self._since_s += seconds * is_on
+        if not is_on or self._since_s < _EVERY_S:
+            return slices.run(seconds)
+        self._since_s = 0.0
         timer = threading.Timer(seconds / 2, self.scrape)
-        if is_on:
-            timer.start()
+        timer.start()
         try:
             return slices.run(seconds)
         finally:
-            timer.cancel()
-            if is_on:
-                timer.join()
+            timer.join()
 
 
 def first_free_port(nodes: int) -> int:
@@ -179,12 +183,12 @@ def scene() -> Iterator[tuple[Watched, str, Viewer]]:
     with contextlib.ExitStack() as ends:
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="ledgermq-bench-")))
         names = ends.enter_context(name_server(folder))
-        port, file = first_free_port(1), folder / "rests"
+        port = first_free_port(1)
         program = ends.enter_context(
             broker(
                 folder, "flushDiskType=ASYNC_FLUSH", f"httpPort={port}",
                 "mappedFileSizeCommitLog=268435456", namesrv=names,
-                command=(sys.executable, "-m", "bench.switched_process", str(file)),
+                command=(sys.executable, "-m", "bench.switched_process"),
             )
         )  # fmt: skip
         address = program.wait_until("serving").address
@@ -197,7 +201,7 @@ def scene() -> Iterator[tuple[Watched, str, Viewer]]:
         url = str(console.wait_until("url").status["url"])
         viewer = Viewer(url)
         ends.enter_context(viewer.run())
-        yield Watched(program, port, console, file), address, viewer
+        yield Watched(program, port, console), address, viewer
 
 
 def table(pairs: int, seconds: float) -> str:
@@ -215,9 +219,10 @@ def table(pairs: int, seconds: float) -> str:
         pages = watched.page_count - before
     if not pages or not viewer.event_count:
         raise RuntimeError("nobody looked")
-    ratios = [on.cpu_us / off.cpu_us for on, off in zip(*costs, strict=True)]
+    both = list(zip(*costs, strict=True))
     row = (
-        "sends, 1 KiB, 4 x 64 in flight", median_of(ratios),
+        "sends, 1 KiB, 4 x 64 in flight", cost_ratio(both),
+        median_of([on.cpu_us / off.cpu_us for on, off in both]),
         *(f"{statistics.median(one.cpu_us for one in side):.2f}" for side in costs),
         f"{sum(one.messages for side in costs for one in side):,}", str(pages),
         str(viewer.event_count), str(pairs),
@@ -227,7 +232,7 @@ def table(pairs: int, seconds: float) -> str:
 
 def main() -> None:
     """Prints the tables."""
-    words = [*sys.argv[1:], *("18", "4")[len(sys.argv) - 1 :]]
+    words = [*sys.argv[1:], *("300", "0.4")[len(sys.argv) - 1 :]]
     print(table(int(words[0]), float(words[1])))
 
 

@@ -1,59 +1,59 @@
-"""One broker of the console command whose HTTP port costs nothing while a file is there.
+"""One broker of the console command whose HTTP port can be told to do nothing by itself.
 
-python -m bench.switched_process FILE broker ...     as `ledgermq broker ...`
+python -m bench.switched_process broker ...     as `ledgermq broker ...`
 
-While there is a FILE, what the port does by itself rests: the samples of the reactor, and the look
-each second at what health is judged by. So one process is both sides of a comparison; two
-processes of the same program differ by more than what is to be seen. FILE is looked at four times
-a second, on both sides.
+At the signal RESTS what the port does by itself rests: the samples of the reactor, and the look
+each second at what health is judged by; at the signal WORKS it goes on. So one process is both
+sides of a comparison; two processes of the same program differ by more than what is to be seen.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-_LOOK_S: Final = 0.25
+WORKS: Final = signal.SIGRTMIN
+RESTS: Final = signal.SIGRTMIN + 1
 
 
-def switch(path: str) -> None:
-    """Binds what the port does to a file."""
+def bind_signals() -> None:
+    """Binds what the port does to the signals."""
     # Not before the program chooses how it starts.
     side = importlib.import_module("ledgermq.broker.service.http_side").HttpSide
     beats = importlib.import_module("ledgermq.broker.service.http_pulse").Pulse
     looks_of, begins_of = side._look, beats.start
     pulses: list[Any] = []
-    off = False
+    rests = False
 
     def look(owner: Any) -> None:
-        if not off:
+        if not rests:
             looks_of(owner)
 
     def start(pulse: Any) -> None:
-        if not pulses:
+        if pulse not in pulses:
             pulses.append(pulse)
-            watch()
-        if not off:
+        if not rests:
             begins_of(pulse)
 
-    def watch() -> None:
-        nonlocal off
-        was, off = off, os.path.exists(path)
-        pulse = pulses[0]
-        if was != off:
-            pulse.stop() if off else begins_of(pulse)
-        pulse._reactor.callLater(_LOOK_S, watch)
+    def switch(number: int, _: object) -> None:
+        nonlocal rests
+        rests = number == RESTS
+        for pulse in pulses:
+            pulse.stop()
+            start(pulse)
 
     side._look, beats.start = look, start
+    for number in (WORKS, RESTS):
+        signal.signal(number, switch)
 
 
 def main(words: Sequence[str]) -> int:
     """Runs the broker; returns its exit code."""
-    switch(words[0])
-    return int(importlib.import_module("ledgermq.cli.main").main(list(words[1:])))
+    bind_signals()
+    return int(importlib.import_module("ledgermq.cli.main").main(list(words)))
 
 
 if __name__ == "__main__":
