@@ -24,7 +24,13 @@ def tell(reason: str, *, as_json: bool = False) -> None:
 
 
 def failed(error: Exception, *, as_json: bool = False) -> int:
-    """Prints an error on stderr, as a line or as JSON with what it names; returns its exit code."""
+    """Prints an error on stderr, as a line or as JSON with what it names; returns its exit code.
+
+    Raises:
+        BrokenPipeError: it is this: who reads the output has gone, which `main` takes for the end.
+    """
+    if isinstance(error, BrokenPipeError):
+        raise error
     # What a broker answered stands in it. Loaded when something failed: the protocol is most of the
     # start of a program that waits for others.
     text = importlib.import_module("ledgermq.protocol.plain_text")

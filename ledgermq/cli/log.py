@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ledgermq.cli.convert_source import ConvertError, StoreSource
-from ledgermq.cli.failure import fail
+from ledgermq.cli.failure import fail, failed
 from ledgermq.cli.plain_check import check_plain_log, find_plain_logs
 from ledgermq.cli.progress import Progress
 from ledgermq.cli.replica_compare import compare_replicas
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             return _stat(stores, plain_logs, options)
         return _dump_plain(plain_logs, options) or _dump(stores, options)
     except (OSError, ConvertError) as error:
-        return fail(str(error))
+        return failed(error)
 
 
 def _find(paths: list[Path]) -> tuple[list[StoreDirectory], list[StoreSource]]:

@@ -6,6 +6,8 @@ import contextlib
 import datetime
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -222,6 +224,26 @@ def test_dead_letters_of_a_group_that_nobody_knows(namesrv: str, words: tuple[st
 def test_wrong_usage_ends_with_2_before_anybody_is_asked(words: tuple[str, ...]) -> None:
     code, out, err = run(*words)
     assert (code, out) == (2, "") and err
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_reader_that_goes_away_is_no_failure(namesrv: str, form: tuple[str, ...]) -> None:
+    """As `head` does, which has seen enough."""
+    topic = f"cc_pipe{len(form)}"
+    with blocking.Producer(namesrv, "pg_cc") as producer:
+        producer.send(Message(topic, b"more than a pipe takes " * 20_000))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ledgermq.cli.main", "consume", "-t", topic, "-g", topic, *form]
+        + ["--until-idle", "60", "-n", namesrv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    with process, process.stderr:
+        process.stdout.read(1)
+        process.stdout.close()
+        told = process.stderr.read()
+    assert (process.returncode, told) == (0, b"")
 
 
 def test_one_prefix_and_json_for_every_error(namesrv: str) -> None:
