@@ -10,6 +10,8 @@ are for their owner alone (0600).
     DIR/namesrv-0/ ...      namesrv.conf of a name server, and what it names
     DIR/operator/           account and certificate of an admin, for `ledgermq admin`
     DIR/application/        those of an application, which may use the topic and group `orders`
+    DIR/monitoring/         with --http-port: what Prometheus needs to ask the members by HTTPS
+    DIR/console/            with --console: certificates of a console, for brokers and browsers
     DIR/NEXT.txt            what to do with them
 
 The members are those of dLegerPeers; a member serves clients 30,000 below its ledger port.
@@ -23,12 +25,22 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ledgermq.broker.config.broker_config import load_broker_config
+from ledgermq.cli import secure_http
 from ledgermq.cli.certificates import Authority, Pair
 from ledgermq.cli.failure import fail
 from ledgermq.cli.private_files import use_private_files
+from ledgermq.cli.secure_plan import (
+    APPLICATION,
+    EXAMPLE,
+    OPERATOR,
+    Place,
+    Plan,
+    addresses,
+    next_text,
+)
 from ledgermq.dledger.addresses import ConfigValueError, parse_peers
 from ledgermq.protocol.properties_file import format_properties
 from ledgermq.state.errors import ConfigError
@@ -38,38 +50,12 @@ _SECRET_BYTES: Final = 32
 _DAYS: Final = 825
 _DAYS_MAX: Final = 3650
 _PORT_MAX: Final = 65_535
-# Names of accounts.
-_OPERATOR: Final = "operator"
-_APPLICATION: Final = "application"
+# Name of an account.
 _BROKERS: Final = "group-members"
-# What the application may use.
-_EXAMPLE: Final = "orders"
 
 
 class SecureError(Exception):
     """The arguments cannot be used, or files cannot be made; the text says why."""
-
-
-class Place(NamedTuple):
-    """A machine's folder: its name, and the address that its program listens at."""
-
-    name: str
-    host: str
-    port: int
-
-
-class Plan(NamedTuple):
-    """What was asked for."""
-
-    members: tuple[Place, ...]
-    peers: str
-    name_servers: tuple[Place, ...]
-    group: str
-    # Where the folders will lie.
-    root: Path
-    days: int
-    # Of requests; strong shuts stock clients out.
-    signature: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +91,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="strong: nobody can repeat or change a request, and stock clients are shut out;"
         " %(default)s",
     )
+    parser.add_argument(
+        "--http-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="HTTPS port for health and metrics of each member; 0: none; %(default)s",
+    )
+    parser.add_argument(
+        "--console", default="", metavar="HOST:PORT", help="where a console will serve HTTPS"
+    )
     parser.add_argument("--json", action="store_true", help="print what was made as JSON")
 
 
@@ -123,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         folders = sorted({name.partition("/")[0] for name in files if "/" in name})
         print(json.dumps({"directory": str(directory), "folders": folders}))
     else:
-        print(_next_text(plan, directory), end="")
+        print(next_text(plan, directory), end="")
     return 0
 
 
@@ -147,24 +143,44 @@ def _plan(options: argparse.Namespace, directory: Path) -> Plan:
     return Plan(
         tuple(members),
         options.members,
-        _name_servers(options.name_servers),
+        _places("--name-servers", "namesrv", options.name_servers),
         options.group,
         (options.place or directory).absolute(),
         options.days,
         options.signature,
+        _http(options.http_port, members),
+        _console(options.console),
     )
 
 
-def _name_servers(text: str) -> tuple[Place, ...]:
+def _http(port: int, members: list[Place]) -> tuple[secure_http.HttpPlace, ...]:
+    if port == 0:
+        return ()
+    places = secure_http.places_of([(place.name, place.host) for place in members], port)
+    if port < 0 or max(place.port for place in places) > _PORT_MAX:
+        raise SecureError(f"--http-port is {port}; allowed: 1 to {_PORT_MAX}, for all members")
+    return places
+
+
+def _console(text: str) -> Place | None:
+    if not text:
+        return None
+    places = _places("--console", secure_http.CONSOLE, text)
+    if len(places) != 1:
+        raise SecureError(f"--console: {text[:64]!r}; allowed: one host:port")
+    return places[0]._replace(name=secure_http.CONSOLE)
+
+
+def _places(option: str, name: str, text: str) -> tuple[Place, ...]:
     places = []
     for number, part in enumerate(part.strip() for part in text.split(";") if part.strip()):
         host, colon, port = part.rpartition(":")
         is_port = port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= _PORT_MAX
         if not (colon and host and is_port):
-            raise SecureError(f"--name-servers: {part[:64]!r}; allowed: host:port joined with ;")
-        places.append(Place(f"namesrv-{number}", host.strip("[]"), int(port)))
+            raise SecureError(f"{option}: {part[:64]!r}; allowed: host:port joined with ;")
+        places.append(Place(f"{name}-{number}", host.strip("[]"), int(port)))
     if not places:
-        raise SecureError("--name-servers: none; allowed: host:port joined with ;")
+        raise SecureError(f"{option}: none; allowed: host:port joined with ;")
     return tuple(places)
 
 
@@ -172,7 +188,7 @@ def _files(plan: Plan) -> dict[str, bytes]:
     """All files by their names below the directory."""
     authority = Authority(f"{plan.group} authority")
     accounts = {
-        name: secrets.token_urlsafe(_SECRET_BYTES) for name in (_OPERATOR, _APPLICATION, _BROKERS)
+        name: secrets.token_urlsafe(_SECRET_BYTES) for name in (OPERATOR, APPLICATION, _BROKERS)
     }
     group_secret = secrets.token_urlsafe(2 * _SECRET_BYTES).encode()
     files = {
@@ -189,15 +205,21 @@ def _files(plan: Plan) -> dict[str, bytes]:
         files |= _tls_files(plan, place.name, authority, place.host)
         files[f"{place.name}/namesrv.conf"] = _namesrv_conf(plan, place)
         files[f"{place.name}/plain_acl.yml"] = _namesrv_accounts(plan, accounts)
-    for name in (_OPERATOR, _APPLICATION):
+    for name in (OPERATOR, APPLICATION):
         files |= _tls_files(plan, name, authority, None)
         keys = f"accessKey: {name}\nsecretKey: {accounts[name]}\n"
         # Of what an admin signed in the stock form whoever was asked can make other requests.
         # Apache's tools read the file as well, and pass over what they do not know.
-        if plan.signature == "strong" or name == _OPERATOR:
+        if plan.signature == "strong" or name == OPERATOR:
             keys += "signature: strong\n"
         files[f"{name}/tools.yml"] = keys.encode()
-    files["NEXT.txt"] = _next_text(plan, plan.root).encode()
+    if plan.http:
+        files |= secure_http.files_of(plan.http, plan.group, plan.root, authority.pair.certificate)
+    if plan.console is not None:
+        name = plan.console.name
+        files |= _tls_files(plan, name, authority, plan.console.host)
+        files[f"{name}/{secure_http.TLS_FILE}"] = secure_http.tls_file(plan.root / name)
+    files["NEXT.txt"] = next_text(plan, plan.root).encode()
     return files
 
 
@@ -223,20 +245,13 @@ def _tls_files(plan: Plan, name: str, authority: Authority, host: str | None) ->
     }
 
 
-def _addresses(plan: Plan) -> str:
-    return ";".join(
-        f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
-        for place in plan.name_servers
-    )
-
-
 def _broker_conf(plan: Plan, place: Place) -> bytes:
     folder = plan.root / place.name
     keys = {
         "brokerName": plan.group,
         "brokerIP1": place.host,
         "listenPort": str(place.port),
-        "namesrvAddr": _addresses(plan),
+        "namesrvAddr": addresses(plan),
         "storePathRootDir": str(folder / "store"),
         "enableDLegerCommitLog": "true",
         "dLegerGroup": plan.group,
@@ -254,6 +269,9 @@ def _broker_conf(plan: Plan, place: Place) -> bytes:
     }
     if plan.signature == "strong":
         keys["aclSignature"] = "strong"
+    for http in plan.http:
+        if http.name == place.name:
+            keys |= secure_http.keys_of(http, folder)
     return format_properties(keys).encode()
 
 
@@ -276,10 +294,10 @@ def _broker_accounts(accounts: Mapping[str, str]) -> bytes:
     return (
         "globalWhiteRemoteAddresses: []\n"
         "accounts:\n"
-        f"- accessKey: {_OPERATOR}\n  secretKey: {accounts[_OPERATOR]}\n  admin: true\n"
-        f"- accessKey: {_APPLICATION}\n  secretKey: {accounts[_APPLICATION]}\n"
+        f"- accessKey: {OPERATOR}\n  secretKey: {accounts[OPERATOR]}\n  admin: true\n"
+        f"- accessKey: {APPLICATION}\n  secretKey: {accounts[APPLICATION]}\n"
         "  defaultTopicPerm: DENY\n  defaultGroupPerm: DENY\n"
-        f'  topicPerms: ["{_EXAMPLE}=PUB|SUB"]\n  groupPerms: ["{_EXAMPLE}=SUB"]\n'
+        f'  topicPerms: ["{EXAMPLE}=PUB|SUB"]\n  groupPerms: ["{EXAMPLE}=SUB"]\n'
     ).encode()
 
 
@@ -287,10 +305,10 @@ def _namesrv_accounts(plan: Plan, accounts: Mapping[str, str]) -> bytes:
     return (
         "globalWhiteRemoteAddresses: []\n"
         "accounts:\n"
-        f"- accessKey: {_OPERATOR}\n  secretKey: {accounts[_OPERATOR]}\n  admin: true\n"
+        f"- accessKey: {OPERATOR}\n  secretKey: {accounts[OPERATOR]}\n  admin: true\n"
         f"- accessKey: {_BROKERS}\n  secretKey: {accounts[_BROKERS]}\n"
         f'  brokerNames: ["{plan.group}"]\n'
-        f"- accessKey: {_APPLICATION}\n  secretKey: {accounts[_APPLICATION]}\n"
+        f"- accessKey: {APPLICATION}\n  secretKey: {accounts[APPLICATION]}\n"
     ).encode()
 
 
@@ -339,32 +357,3 @@ def _remove(work: Path, made: list[Path]) -> None:
         folder.rmdir()
     if work.exists():
         work.rmdir()
-
-
-def _next_text(plan: Plan, directory: Path) -> str:
-    members = ", ".join(place.name for place in plan.members)
-    servers = ", ".join(place.name for place in plan.name_servers)
-    first = plan.members[0].name
-    operator, application = plan.root / _OPERATOR, plan.root / _APPLICATION
-    return (
-        f"The files of the closed group {plan.group} are in {directory}.\n"
-        "\n"
-        f"1. Copy each folder ({servers}, {members}, {_OPERATOR}, {_APPLICATION}) to its machine,\n"
-        f"   as {plan.root}/NAME; keep modes (cp -a, rsync -a), files are 0600, folders 0700.\n"
-        f"2. Move {directory}/authority to a safe place: who has its key signs certificates.\n"
-        "3. Start name servers and members, as the user who owns the files:\n"
-        f"     ledgermq namesrv -c {plan.root}/{plan.name_servers[0].name}/namesrv.conf\n"
-        f"     ledgermq broker -c {plan.root}/{first}/broker.conf\n"
-        "4. Look at it, and make a topic, as the operator:\n"
-        f"     ledgermq admin clusterList -n '{_addresses(plan)}' \\\n"
-        f"       --acl-config {operator}/tools.yml --tls-config {operator}/tls.properties\n"
-        f"     ledgermq admin updateTopic -n '{_addresses(plan)}' -c DefaultCluster"
-        f" -t {_EXAMPLE} \\\n"
-        f"       --acl-config {operator}/tools.yml --tls-config {operator}/tls.properties\n"
-        f"5. Send as the application, which may use topic and group {_EXAMPLE}:\n"
-        f"     ledgermq send -n '{_addresses(plan)}' -t {_EXAMPLE} hello \\\n"
-        f"       --acl-config {application}/tools.yml --tls-config {application}/tls.properties\n"
-        "\n"
-        "More accounts: ledgermq admin updateAclConfig. Certificates expire after"
-        f" {plan.days} days;\nthey are replaced while the programs run.\n"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import ssl
 import stat
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from ledgermq.broker.config.broker_config import load_broker_config
-from tests.free_ports import free_first_port
+from tests.free_ports import free_first_port, free_ports
 from tests.processes import SMALL_STORE, LiveProgram, run_ledgermq
 from tests.waiting import wait_until
 
@@ -166,6 +167,42 @@ def test_signatures_that_nobody_can_repeat_are_asked_for_and_given(tmp_path: Pat
         assert code == 1 and "strong" in said, said
 
 
+def test_health_metrics_and_console_are_served_by_https_alone(tmp_path: Path) -> None:
+    [http_port, console_port] = free_ports(2)
+    more = ("--http-port", str(http_port), "--console", f"127.0.0.1:{console_port}")
+    with ExitStack() as stack:
+        closed = Closed(tmp_path, stack, *more, members=("n0",))
+        folder = closed.root / "console"
+        stack.enter_context(
+            LiveProgram(
+                ["console", "--json", "-n", closed.name_server, "--listen",
+                 f"127.0.0.1:{console_port}", "--listen-tls", folder / "http.properties",
+                 "--tls-config", folder / "tls.properties"], tmp_path / "console.log",
+            )
+        ).wait_until("url")  # fmt: skip
+        trust = ssl.create_default_context(cafile=closed.root / "monitoring" / "authority.pem")
+        token = (closed.root / "monitoring" / "http.token").read_text()
+        asks: tuple[tuple[int, str, dict[str, str], int], ...] = (
+            (http_port, "/livez", {}, 200), (http_port, "/metrics", {}, 401),
+            (http_port, "/metrics", {"Authorization": f"Bearer {token}"}, 200),
+            (console_port, "/", {}, 200),
+        )  # fmt: skip
+        for port, path, headers, status in asks:
+            secure = http.client.HTTPSConnection("127.0.0.1", port, timeout=WAIT_S, context=trust)
+            secure.request("GET", path, headers=headers)
+            assert secure.getresponse().status == status, path
+            secure.close()
+            with socket.create_connection(("127.0.0.1", port), WAIT_S) as plain:
+                plain.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+                assert plain.recv(64) == b""
+    scrape = yaml.safe_load((closed.root / "monitoring" / "prometheus.yml").read_text())
+    [job] = scrape["scrape_configs"]
+    assert job["scheme"] == "https"
+    assert job["static_configs"] == [{"targets": [f"127.0.0.1:{http_port}"]}]
+    said = (closed.root / "NEXT.txt").read_text()
+    assert token not in said and "--listen-tls" in said and "prometheus.yml" in said
+
+
 def test_operator_signs_so_that_nobody_can_make_another_request_of_it(closed: Closed) -> None:
     """Its tools look at whatever name servers tell them; an application signs as stock ones do."""
     for name, form in (("operator", "strong"), ("application", None)):
@@ -208,6 +245,8 @@ def test_each_folder_has_a_key_of_its_own(closed: Closed) -> None:
         (("--members", "n0-h:40911", "--name-servers", ";"), "--name-servers: none"),
         (("--members", "n0-h:40911", "--name-servers", "h:1", "--days", "0"), "--days is 0"),
         (("--members", "n0-h:40911", "--name-servers", "h:1", "--group", "a b"), "brokerName"),
+        (("--members", "n0-h:40911", "--name-servers", "h:1", "--http-port", "-1"), "--http-port"),
+        (("--members", "n0-h:40911", "--name-servers", "h:1", "--console", "h"), "--console"),
     ],
 )
 def test_what_cannot_be_made_is_said_and_nothing_is_left(
