@@ -139,6 +139,8 @@ class Connection(asyncio.Protocol):
         self._is_proven = False
         # For the next deadline of a request.
         self._timer: asyncio.TimerHandle | None = None
+        # Which that is; counts while there is a timer.
+        self._timer_ms = 0
         # For the next look at the silence; None while no request waits.
         self._watch: asyncio.TimerHandle | None = None
         # For the next doubt; None while the other end answers.
@@ -184,7 +186,7 @@ class Connection(asyncio.Protocol):
             opaque = self._waiting.register(None, now_ms + timeout_ms, (sink, now_ms, code))
         except LocalProtocolError as error:
             raise UnreachableError(str(error), retriable=True, broker=self.address) from error
-        if self._timer is None or self._timer.when() > self._loop.time() + timeout_s:
+        if self._timer is None or self._timer_ms > now_ms + timeout_ms:
             self._set_timer(now_ms + timeout_ms)
         if self._watch is None:
             self._silence.begin(now_ms)
@@ -364,6 +366,7 @@ class Connection(asyncio.Protocol):
     def _set_timer(self, deadline_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_ms = deadline_ms
         self._timer = self._loop.call_at(deadline_ms / 1000 + _TIMER_GRAIN_S, self._expire)
 
     def _expire(self) -> None:

@@ -120,7 +120,8 @@ class SendRoad:
             LaneFullError: too many sends of its ordering key wait already.
             ClosedError: the producer was closed meanwhile, or opened in another event loop.
         """
-        if asyncio.get_running_loop() is not self.loop:
+        # Asked so, for to ask for the running one costs a system call before Python 3.12.
+        if not self.loop.is_running():
             raise ClosedError(_OTHER_LOOP)
         template = self.template(topic)
         lane = None if ordering_key is None else await self._enter_lane(topic, ordering_key)
@@ -177,7 +178,7 @@ class SendRoad:
                 send.lane.waiting.append(send)
                 return
             send.lane.begin(self.loop.time())
-        self._try(send)
+        self._try(send, left_s=self._config.timeout_s)
 
     def answered(self, send: Send, answer: RemotingCommand) -> None:
         """Takes the answer to the last try."""
@@ -298,20 +299,24 @@ class SendRoad:
             }
         )
 
-    def _try(self, send: Send, chosen: MessageQueue | None = None) -> None:
+    def _try(
+        self, send: Send, chosen: MessageQueue | None = None, left_s: float | None = None
+    ) -> None:
         """Writes the request when route and connection are there, else goes to get them.
 
         Args:
             send: what to send.
             chosen: the queue whose broker was made ready for it; None chooses one. A new choice
                 after each wait could fall on a broker that is not ready, time and again.
+            left_s: time that is left for it, where that is known; None looks.
         """
-        if send not in self._on_way:
-            return
-        left_s = send.deadline_s - self.loop.time()
-        if left_s < self._try_s_min:
-            self._give_up(send, send.failure or _too_late(send))
-            return
+        if left_s is None:
+            if send not in self._on_way:
+                return
+            left_s = send.deadline_s - self.loop.time()
+            if left_s < self._try_s_min:
+                self._give_up(send, send.failure or _too_late(send))
+                return
         queue = send.queue = chosen or self.choose(send.topic, send.key, send.avoided_broker)
         if queue is not None:
             route = self._instance.routes.find(send.topic)
