@@ -4,6 +4,7 @@ Nothing is counted for the page on the way of a message. What is told of topics 
 from tables in memory, of the leader alone: its members hold the same.
 """
 
+import contextlib
 import gc
 import importlib
 import os
@@ -28,7 +29,8 @@ from ledgermq.broker.watching.page import Point
 from ledgermq.dledger.member_view import MemberView
 from ledgermq.dledger.replica.driver import Replica
 from ledgermq.protocol.codes import ResponseCode
-from ledgermq.protocol.tls.contexts import read_tls_file
+from ledgermq.protocol.tls.contexts import read_tls_file, server_context
+from ledgermq.protocol.tls.engine import TlsError
 from ledgermq.state import names
 
 Group = tuple[Family, Iterable[Point]]
@@ -241,37 +243,47 @@ class MetricSources:
 
 
 class Certificates:
-    """When the certificates of a broker end; files are read again when they have changed."""
+    """When the certificates end that a broker serves with.
+
+    Files are read again when they have changed, and judged as the ports judge them: of a
+    certificate that cannot be used, for want of its key for instance, nothing is told, for the
+    ports go on with the former one.
+    """
 
     def __init__(self, ground: Ground) -> None:
         """Binds the configuration and the clock."""
+        config = ground.config
         self._files = {
-            "clients": ground.config.tls_file if ground.tls.server is not None else "",
-            "members": ground.config.member_tls_file,
+            "clients": config.tls_file if ground.tls.server is not None else "",
+            "members": config.member_tls_file,
+            "http": config.http_tls_file,
         }
         self._now_ms = ground.now_ms
-        # By path: its time, and when the certificate ends, in seconds since 1970.
-        self._ends: dict[str, tuple[float, float]] = {}
+        # By port: when its files were changed.
+        self._looks: dict[str, list[int]] = {}
+        # By port: when its certificate ends, in seconds since 1970.
+        self._ends_s: dict[str, float] = {}
 
     def points(self) -> Iterator[Point]:
         """Returns the seconds left, negative when it is over; nothing for what cannot be read."""
         for port, tls_file in self._files.items():
-            if not tls_file:
-                continue
-            try:
-                path = read_tls_file(tls_file).get("tls.server.certPath", "")
-                end_s = self._end_of(path)
-            except (OSError, ValueError):
-                continue
-            yield (port,), end_s - self._now_ms() / 1000
+            if tls_file:
+                with contextlib.suppress(OSError, ValueError, KeyError, TlsError):
+                    self._look(port, tls_file)
+                if port in self._ends_s:
+                    yield (port,), self._ends_s[port] - self._now_ms() / 1000
 
-    def _end_of(self, path: str) -> float:
-        changed = os.stat(path).st_mtime
-        known = self._ends.get(path)
-        if known is None or known[0] != changed:
-            end_s = certificate_end_s(Path(path).read_bytes())
-            known = self._ends[path] = (changed, end_s)
-        return known[1]
+    def _look(self, port: str, tls_file: str) -> None:
+        settings = read_tls_file(tls_file)
+        named = settings["tls.server.certPath"], settings["tls.server.keyPath"]
+        certificate, key = (Path(path).expanduser() for path in named)
+        looks = [
+            path.stat().st_mtime_ns for path in (Path(tls_file).expanduser(), certificate, key)
+        ]
+        if looks != self._looks.get(port):
+            self._looks[port] = looks
+            server_context(settings)
+            self._ends_s[port] = certificate_end_s(certificate.read_bytes())
 
 
 def certificate_end_s(data: bytes) -> float:
