@@ -45,10 +45,12 @@ program=$root/opt/ledgermq
 "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-compile \
   --find-links "$folder/wheels" --target "$program/lib" ledgermq
 # What nobody runs here: programs of other packages, protocols that a broker does not speak, tests,
-# symbols of debuggers.
+# pages of manuals, tables of other character sets, symbols of debuggers.
 rm -rf "$program"/lib/{bin,twisted/conch,twisted/mail,twisted/names,twisted/words}
+rm -rf "$root"/usr/lib/python"$version"/{pydoc_data,lib2to3,idlelib,ensurepip}
+rm -rf "$root"/usr/lib/*/gconv "$root"/usr/share/zoneinfo/{right,posix}
 find "$root" -name '*.so*' -type f -exec strip --strip-unneeded {} + 2>/dev/null || true
-find "$program/lib" -type d \( -name tests -o -name test \) -not -path '*/ledgermq/*' \
+find "$program/lib" -type d \( -name tests -o -name test \) -not -path "$program/lib/ledgermq/*" \
   -prune -exec rm -rf {} +
 mkdir -p "$program/bin" "$root/usr/lib/python3/dist-packages" "$root/data" "$root/tmp"
 echo /opt/ledgermq/lib > "$root/usr/lib/python3/dist-packages/ledgermq.pth"
