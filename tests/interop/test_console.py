@@ -91,6 +91,8 @@ def test_all_pages_are_answered(api: Api) -> None:
     by_lag = {"sort": "lag_messages", "order": "desc", "limit": 1}
     assert api.call("get_consumer_groups", query=by_lag).rows[0].group == GROUP
     assert api.call("get_group_queues", group=GROUP, query={"owners": True}).total >= 2
+    hour = api.call("get_group_history", group=GROUP).series
+    assert {one.name for one in hour} <= {"lag_messages", "lag_ms"}
     assert api.call("get_configuration", query={"filter": "flushDiskType"}).total == 1
     assert len(api.call("get_delayed").levels) == 18
     for name in ("get_clients", "get_dead_letters", "browse_half", "get_history", "get_access"):
