@@ -149,6 +149,7 @@ async def _consume(
                     async for message in consumer:
                         if options.until_idle:
                             idle.reschedule(loop.time() + options.until_idle)
+                        message = message.legible()
                         body = message.body
                         progress.add(len(body))
                         if options.checksum:

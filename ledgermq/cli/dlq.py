@@ -116,7 +116,7 @@ def _list(admin: AdminClient, options: argparse.Namespace) -> None:
             one.message.tags,
             local_time(one.message.store_timestamp_ms),
             one.message.reconsume_times,
-            cell_of(one.message.body),
+            cell_of(one.message.legible().body),
         )
         for one in letters
     ]
@@ -133,7 +133,7 @@ def _show(admin: AdminClient, options: argparse.Namespace) -> None:
     for number, one in enumerate(letters):
         if number:
             print()
-        message = one.message
+        message = one.message.legible()
         print(f"{one.id}  {one.state}")
         for name, value in (
             ("origin", one.origin or "unknown"),
@@ -150,7 +150,7 @@ def _show(admin: AdminClient, options: argparse.Namespace) -> None:
 
 
 def _document(one: DeadLetter) -> dict[str, Any]:
-    message = one.message
+    message = one.message.legible()
     return {
         "id": one.id,
         "state": one.state,

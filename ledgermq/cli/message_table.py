@@ -25,6 +25,7 @@ def print_messages(messages: Iterable[ReceivedMessage], as_json: bool) -> None:
 
 
 def _row(message: ReceivedMessage) -> Row:
+    message = message.legible()
     return (
         message.record.topic,
         message.queue.broker_name,
@@ -39,6 +40,7 @@ def _row(message: ReceivedMessage) -> Row:
 
 
 def _document(message: ReceivedMessage) -> dict[str, object]:
+    message = message.legible()
     return {
         **dict(zip(_COLUMNS[:-1], _row(message)[:-1], strict=True)),
         "offset_id": message.offset_message_id,

@@ -20,6 +20,7 @@ from ledgermq.client.errors import ClientError, ConfigError
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.client.pull_consumer import DEFAULT_READER
 from ledgermq.protocol.bodies import MessageQueue
+from ledgermq.protocol.errors import RemoteProtocolError
 
 try:
     import pyarrow
@@ -259,13 +260,28 @@ class _Reading:
                     continue
                 if before_ms is not None and at_ms >= before_ms:
                     continue
-                rows.append(message)
+                rows.append(_read_whole(message, queue))
                 held_bytes += len(message.body)
                 if len(rows) >= batch_rows or held_bytes >= batch_bytes:
                     yield _batch(rows, schema)
                     rows, held_bytes = [], 0
         if rows:
             yield _batch(rows, schema)
+
+
+def _read_whole(message: ReceivedMessage, queue: MessageQueue) -> ReceivedMessage:
+    """Returns a message whose body and properties can be read; else a ClientError says where it is:
+    who wrote it so keeps nobody from what is around it.
+    """
+    try:
+        _ = message.body, message.properties
+    except RemoteProtocolError as error:
+        text = (
+            f"the message at offset {message.queue_offset} cannot be read: {error};"
+            " start and stop may name offsets behind and before it"
+        )
+        raise _error(queue, text) from error
+    return message
 
 
 def _error(queue: MessageQueue, what: str) -> ClientError:

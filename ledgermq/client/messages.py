@@ -13,9 +13,11 @@ from ledgermq.client.serializers import Serializer, value_of
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.compression import decompress
+from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import Record
+from ledgermq.protocol.sysflag import COMPRESSED
 
 # None may be a value.
 _UNREAD: Final = object()
@@ -159,6 +161,26 @@ class ReceivedMessage:
         if self.record.reconsume_times:
             topic = self.properties.get(names.RETRY_TOPIC, topic)
         return without_namespace(self._terms[0], topic)
+
+    def legible(self) -> "ReceivedMessage":
+        """Returns a message that can be shown whatever its producer put into it: itself, or a copy
+        whose body is as it is stored, since it cannot be unpacked, and in whose properties bytes
+        that are no UTF-8 stand as their numbers.
+        """
+        record = self.record
+        try:
+            decode_properties(record.properties)
+        except RemoteProtocolError:
+            text = record.properties.decode("utf-8", "backslashreplace")
+            record = record._replace(properties=text.encode())
+        try:
+            self.body  # noqa: B018
+        except RemoteProtocolError:
+            record = record._replace(sys_flag=record.sys_flag & ~COMPRESSED)
+        if record is self.record:
+            return self
+        namespace, serializer = self._terms
+        return ReceivedMessage(record, self.queue, self._body_bytes_max, namespace, serializer)
 
     @property
     def keys(self) -> str:
