@@ -26,6 +26,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -197,8 +198,11 @@ class Cluster:
         # A shell that starts a program in the background has it ignore Ctrl-C.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             loop.add_signal_handler(signal.SIGINT, self._is_over.set)
+        # The terminal is closed; nohup has that ignored.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self._is_over.set)
         loop.add_signal_handler(signal.SIGCHLD, self._look)
-        print(f"data in {self._data}", flush=True)
+        _tell(f"data in {self._data}")
         for child in self._children:
             child.launch()
         loop.call_later(TROUBLE_PATIENCE_S, self._tell_troubles)
@@ -213,14 +217,13 @@ class Cluster:
             return
         for broker in self._brokers:
             if broker.pid is not None and (trouble := broker.trouble()) is not None:
-                print(f"{broker.name:<8} not ready: {trouble}", flush=True)
+                _tell(f"{broker.name:<8} not ready: {trouble}")
 
     def _tell_if_not_ready(self) -> None:
         if not self._is_ready and not self.is_stopping:
-            print(
+            _tell(
                 f"not ready after {READY_PATIENCE_S:g} s: no leader serves that the name server "
-                f"knows; see {self._data / 'logs'}",
-                flush=True,
+                f"knows; see {self._data / 'logs'}"
             )
 
     def _look(self) -> None:
@@ -234,7 +237,7 @@ class Cluster:
         text = f"{child.name:<8} {address:<16} pid {child.pid}  {child.role}"
         if child.role != STARTING and self._said.get(child.name) != text:
             self._said[child.name] = text
-            print(text, flush=True)
+            _tell(text)
         self._look_whether_ready()
 
     def _look_whether_ready(self) -> None:
@@ -245,7 +248,7 @@ class Cluster:
         if not self._is_ready and is_serving and is_shown:
             self._is_ready = True
             self._write_ready_file()
-            print("ready", flush=True)
+            _tell("ready")
             if self._round_trip:
                 self._trip = asyncio.get_running_loop().create_task(self._make_round_trip())
         elif self._is_ready:
@@ -261,10 +264,9 @@ class Cluster:
                 self.is_stopping = True
                 self._is_over.set()
             return False
-        print(
+        _tell(
             f"{child.name:<8} ended: {reason}; starts again in {delay_s:g} s; "
-            f"see {self.log_path(child.name)}",
-            flush=True,
+            f"see {self.log_path(child.name)}"
         )
         if self._is_ready:
             self._write_ready_file()
@@ -274,10 +276,9 @@ class Cluster:
 
     def killed(self, child: Child) -> None:
         """A child did not stop; its store is as after a crash."""
-        print(
+        _tell(
             f"{child.name:<8} did not stop in {STOP_PATIENCE_S:g} s, killed; "
-            f"see {self.log_path(child.name)}",
-            flush=True,
+            f"see {self.log_path(child.name)}"
         )
         self.exit_code = 1
 
@@ -289,7 +290,7 @@ class Cluster:
         except Exception as error:
             self.exit_code = fail(f"round trip failed: {error}")
         else:
-            print(text, flush=True)
+            _tell(text)
 
     def _write_ready_file(self) -> None:
         if self._ready_file is None:
@@ -351,10 +352,20 @@ def run(options: argparse.Namespace) -> int:
         cluster = Cluster(options, data)
     except OSError as error:
         return fail(str(error))
-    asyncio.run(cluster.run())
-    if temporary:
-        shutil.rmtree(data, ignore_errors=True)
+    try:
+        asyncio.run(cluster.run())
+    finally:
+        if temporary:
+            shutil.rmtree(data, ignore_errors=True)
     return cluster.exit_code
+
+
+def _tell(text: str) -> None:
+    """Prints a line; where nobody reads any more the cluster goes on, and is stopped in order."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        sys.stdout = open(os.devnull, "w")
 
 
 def _find_refusal(options: argparse.Namespace) -> str | None:

@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +30,15 @@ def up(tmp_path: Path) -> Iterator[LiveProgram]:
         "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
         "--console-port", base + 7, "--ready-file", tmp_path / "ready.json", "--", *SMALL_STORE,
     ]  # fmt: skip
-    # A suite that was started in the background ignores Ctrl-C, and so would its children.
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A suite that was started in the background ignores Ctrl-C, and so would its children; under
+    # nohup it ignores that its terminal is closed.
+    interrupted = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hung_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         program = LiveProgram(words, tmp_path / "up.log")
     finally:
-        signal.signal(signal.SIGINT, former)
+        signal.signal(signal.SIGINT, interrupted)
+        signal.signal(signal.SIGHUP, hung_up)
     with program:
         wait_until(lambda: "ready" in program.lines, what="ready")
         yield program
@@ -105,7 +110,7 @@ def test_ready_means_that_the_name_server_knows_the_leader(tmp_path: Path) -> No
         assert [row["id"] for row in json.loads(listed.stdout)] == [0], listed.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_up_stops_all_and_leaves_nothing(up: LiveProgram, number: signal.Signals) -> None:
     pids, data = children(up), data_of(up)
     assert len(pids) == 3 and all(map(is_alive, pids))
@@ -114,6 +119,32 @@ def test_up_stops_all_and_leaves_nothing(up: LiveProgram, number: signal.Signals
     assert up.wait(30) == 0, up.lines
     assert not any(map(is_alive, pids))
     assert not data.exists()
+
+
+def test_up_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
+    """As behind `head`; it leaves nothing all the same."""
+    base = free_first_port()
+    ready = tmp_path / "ready.json"
+    words = [
+        "up", "--nodes", 1, "--base-port", base, "--namesrv-port", base + 5,
+        "--console-port", base + 7, "--ready-file", ready, "--", *SMALL_STORE,
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ledgermq.cli.main", *map(str, words)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().startswith(b"data in ")
+        process.stdout.close()
+        wait_until(ready.exists, what="ready")
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert not list(tmp_path.glob("ledgermq-*"))
 
 
 def test_children_end_when_up_is_killed(up: LiveProgram) -> None:
