@@ -414,6 +414,8 @@ class PushConsumer(Closing):
 
     def _abort(self) -> None:
         self._holding.abort()
+        if self._locks is not None:
+            self._locks.abandon()
         if self._work is not None:
             self._work.abort()
         self._arrived.put_nowait(None)

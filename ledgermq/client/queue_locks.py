@@ -109,6 +109,28 @@ class QueueLocks:
         """Lets other members have all queues that may be locked for this one."""
         await all_of(map(self.give_back, sorted(self._asked)))
 
+    def abandon(self) -> None:
+        """Does as give_all_back, but waits for nothing: a broker without a connection hears nothing
+        of it.
+        """
+        by_address: dict[str, list[MessageQueue]] = {}
+        for queue in sorted(self._asked):
+            route = self._instance.routes.find(queue.topic)
+            address = None if route is None else route.masters.get(queue.broker_name)
+            if address is not None:
+                by_address.setdefault(address, []).append(self._wire(queue))
+        self._asked.clear()
+        self._granted_s.clear()
+        for address, queues in by_address.items():
+            connection = self._instance.connections.find(address)
+            if connection is not None:
+                body = UnlockBatchRequestBody(self._group, self._instance.client_id, queues)
+                connection.send_one_way(
+                    RemotingCommand.request(
+                        RequestCode.UNLOCK_BATCH_MQ, body=body.encode(), one_way=True
+                    )
+                )
+
     def _wire(self, queue: MessageQueue) -> MessageQueue:
         return queue_with_namespace(self._namespace, queue)
 

@@ -223,3 +223,26 @@ def test_leaving_the_block_while_flushing_closes_all_the_same() -> None:
         assert all(wire.is_closing() for wire in net.wires)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("turns", [1, 3, 8, 20])
+def test_close_that_is_cancelled_lets_other_members_have_the_queues(turns: int) -> None:
+    """Else they would stand still until the locks of brokers are over, for a minute."""
+
+    async def scenario(net: Net) -> None:
+        broker = net.cluster(NAMES, BROKER)
+
+        async def nothing(message: ReceivedMessage) -> None: ...
+
+        consumer = PushConsumer(NAMES, "g", "T", nothing, start="first", mode="orderly")
+        await consumer.__aenter__()
+        await true(lambda: len(consumer.queues()) == 4 and len(broker.disk.locks) > 4)
+        closing = asyncio.get_running_loop().create_task(consumer.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await asyncio.sleep(1)
+        assert broker.disk.locks == {}
+
+    run(scenario)
