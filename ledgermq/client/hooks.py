@@ -10,10 +10,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ledgermq.client.endless import loudness
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
+
+_SENT: Final = "hooks failed on a send that is over"
 
 _log = logging.getLogger("ledgermq.client")
 
@@ -132,6 +134,22 @@ def measure(
     sent.add_done_callback(done)
 
 
+def tell_acknowledged(sending: Sending, result: SendResult | None) -> None:
+    """Tells that a message is stored, or sent; what the hooks raise does not undo that."""
+    try:
+        sending.acknowledged(result)
+    except Exception:
+        _log.log(loudness(_SENT), "%s", _SENT, exc_info=True)
+
+
+def tell_failed(sending: Sending, failure: BaseException) -> None:
+    """Tells that a send has failed; what the hooks raise does not hide why."""
+    try:
+        sending.failed(failure)
+    except Exception:
+        _log.log(loudness(_SENT), "%s", _SENT, exc_info=True)
+
+
 async def followed(
     sending: Sending, submitted: Coroutine[Any, Any, asyncio.Future[SendResult]]
 ) -> asyncio.Future[SendResult]:
@@ -139,16 +157,16 @@ async def followed(
 
     def done(future: asyncio.Future[SendResult]) -> None:
         if future.cancelled():
-            sending.failed(asyncio.CancelledError())
+            tell_failed(sending, asyncio.CancelledError())
         elif (error := future.exception()) is not None:
-            sending.failed(error)
+            tell_failed(sending, error)
         else:
-            sending.acknowledged(future.result())
+            tell_acknowledged(sending, future.result())
 
     try:
         sent = await submitted
     except BaseException as error:
-        sending.failed(error)
+        tell_failed(sending, error)
         raise
     sent.add_done_callback(done)
     return sent

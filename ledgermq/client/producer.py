@@ -19,7 +19,7 @@ from typing import Any, Final
 from ledgermq.client.config import ProducerConfig
 from ledgermq.client.connection import Answer
 from ledgermq.client.errors import MessageError, NoReplyError, NoRouteError
-from ledgermq.client.hooks import followed, measure
+from ledgermq.client.hooks import followed, measure, tell_acknowledged, tell_failed
 from ledgermq.client.instance import ClientInstance, now_ms
 from ledgermq.client.linger import Linger
 from ledgermq.client.messages import Message, ReceivedMessage, SendResult
@@ -331,9 +331,9 @@ class Producer(Sending):
         try:
             await self._send_one_way(sending.messages[0], ordering_key)
         except BaseException as error:
-            sending.failed(error)
+            tell_failed(sending, error)
             raise
-        sending.acknowledged(None)
+        tell_acknowledged(sending, None)
 
     async def _send_one_way(self, message: Message, ordering_key: str | None) -> None:
         road = self._opened()

@@ -17,10 +17,12 @@ from ledgermq.client import (
     ConsumerConfig,
     LitePullConsumer,
     Message,
+    MessageError,
     Producer,
     ProducerConfig,
     PushConsumer,
     ReceivedMessage,
+    SendResult,
     TransactionalProducer,
     TransactionState,
 )
@@ -279,3 +281,42 @@ def test_file_of_offsets_that_is_none_is_told(tmp_path: Path, content: str) -> N
     config = ConsumerConfig(offsets_directory=tmp_path)
     with pytest.raises(ConfigError, match="holds no offsets"):
         PushConsumer(NAMES, "g", "T", nothing, mode="broadcast", config=config)
+
+
+class RaisingSend:
+    """Raises whatever it is told."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = list(messages)
+
+    def acknowledged(self, result: SendResult | None, /) -> None:
+        raise KeyError("unforeseen")
+
+    def failed(self, error: BaseException, /) -> None:
+        raise KeyError("unforeseen")
+
+
+class HooksOfSends(RaisingHooks):
+    """Follows sends, badly."""
+
+    def send(self, messages: Sequence[Message], group: str) -> RaisingSend:
+        return RaisingSend(messages)
+
+
+def test_hooks_that_raise_behind_a_send_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What was sent one-way seemed to have failed, and failures had lost their reason."""
+
+    async def scenario(net: Net) -> None:
+        broker = net.cluster(NAMES, BROKER)
+        config = ProducerConfig(client=ClientConfig(hooks=HooksOfSends()))
+        async with Producer(NAMES, config=config) as producer:
+            assert (await producer.send(Message("T", b"one"))).queue_offset == 0
+            await producer.send_one_way(Message("T", b"two"))
+            await true(lambda: broker.copies.keys() == {b"one", b"two"})
+            too_large = Message("T", b"x" * (config.body_bytes_max + 1))
+            for send in (producer.send, producer.send_one_way):
+                with pytest.raises(MessageError):
+                    await send(too_large)
+
+    run(scenario)
+    assert "hooks failed on a send that is over" in caplog.text
