@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from ledgermq.spark import RocketMQDataSource
 from tests.spark import direct
+from tests.spark.session import patiently
 
 
 def main() -> int:
@@ -29,8 +30,7 @@ def main() -> int:
     reader = spark.readStream.format("rocketmq").options(**options, startingOffsets="earliest")
     writer = reader.load().writeStream.format("parquet").option("path", f"{folder}/rows")
     writer = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
-    query = writer.start()
-    assert query.awaitTermination(200)
+    assert patiently(lambda: writer.start().awaitTermination(200))
     found["stream"] = spark.read.parquet(f"{folder}/rows").count()
     spark.stop()
     sys.stdout.write(json.dumps(found) + "\n")
