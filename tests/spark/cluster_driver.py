@@ -43,9 +43,10 @@ def hosts(spark: Any) -> list[list[str]]:
     return sorted(list(place) for place in set(found.collect()))
 
 
-def read(spark: Any, name_server: str, topic: str) -> int:
+def read(spark: Any, name_server: str, topic: str, timeout_ms: str = "30000") -> int:
     """Prints how many rows a topic has, and the sum of the checksums of their bodies."""
     reader = spark.read.format("rocketmq").options(nameServer=name_server, topic=topic)
+    reader = reader.option("readTimeoutMs", timeout_ms)
     return print_sum(reader.option("rowsPerPartition", 500).load())
 
 
@@ -60,10 +61,11 @@ def print_sum(rows: Any) -> int:
     return 0
 
 
-def write(spark: Any, name_server: str, topic: str, count: str) -> int:
+def write(spark: Any, name_server: str, topic: str, count: str, timeout_ms: str = "60000") -> int:
     """Writes numbered rows in four tasks."""
     rows = spark.range(0, int(count), 1, 4).selectExpr("concat('body ', id) as body")
     writer = rows.write.format("rocketmq").mode("append")
+    writer = writer.option("sendTimeoutMs", timeout_ms)
     writer.options(nameServer=name_server, topic=topic).save()
     return 0
 

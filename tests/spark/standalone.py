@@ -32,6 +32,7 @@ import pyspark
 from ledgermq.spark.jobs.running import what_is_missing
 from tests.free_ports import free_ports
 from tests.processes import ChildProcess
+from tests.spark.cut_off_host import CutOffHost
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -47,8 +48,6 @@ _UNSHARED: Final = ("unshare", "--mount", "--uts", "sh", "-c")
 # Gives a worker its host name, covers a folder, and becomes the worker.
 _APART: Final = 'echo "$1" > /proc/sys/kernel/hostname; [ -z "$2" ] || mount -t tmpfs none "$2"'
 _APPLICATION: Final[Mapping[str, str]] = {
-    "spark.driver.host": DRIVER_ADDRESS,
-    "spark.driver.bindAddress": DRIVER_ADDRESS,
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": _QUICK,
     "spark.executor.memory": "512m",
@@ -122,12 +121,15 @@ class SparkCluster:
     Executors end with their worker, whichever way that ends.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str] = WORKERS) -> None:
+    def __init__(
+        self, folder: Path, names: Sequence[str] = WORKERS, cut_off: CutOffHost | None = None
+    ) -> None:
         """Makes folders; nothing runs yet.
 
         Args:
             folder: gets a folder for each worker, the logs, and `only-here`.
             names: of the workers.
+            cut_off: the second worker's host; the others and the driver are where it reaches them.
         """
         assert not why_no_cluster(), why_no_cluster()
         self.folder = folder
@@ -135,7 +137,10 @@ class SparkCluster:
         self.hidden = folder / "only-here"
         self.are_apart = not why_no_namespaces()
         (port,) = free_ports(1)
-        self.url = f"spark://127.0.0.1:{port}"
+        self._cut_off = cut_off
+        self._master_address = cut_off.machine_address if cut_off else "127.0.0.1"
+        self._driver_address = cut_off.machine_address if cut_off else DRIVER_ADDRESS
+        self.url = f"spark://{self._master_address}:{port}"
         self._port = port
         self._master: ChildProcess | None = None
         self._names = names
@@ -150,6 +155,11 @@ class SparkCluster:
     def start_worker(self, name: str) -> None:
         """Starts a worker; wait_for_workers tells when the master knows it."""
         address = f"127.0.0.{self._names.index(name) + (2 if name in WORKERS else 3)}"
+        on_host: tuple[str, ...] = ()
+        if self._cut_off is not None:
+            is_there = name == BLIND_WORKER
+            address = self._cut_off.address if is_there else self._cut_off.machine_address
+            on_host = self._cut_off.command() if is_there else ()
         words = ["--host", address, "--cores", "1", "--memory", "600m", "--webui-port", "0"]
         words += ["--work-dir", str(self.folder / name / "work"), self.url]
         command = self._java("worker.Worker", *words)
@@ -168,7 +178,7 @@ class SparkCluster:
                 hidden,
             ] + command
         self._workers[name] = ChildProcess(
-            command,
+            [*on_host, *command],
             self.folder / f"{name}.log",
             self._environment(address),
             folder=self.folder / name,
@@ -227,7 +237,10 @@ class SparkCluster:
             log: gets all that the driver writes.
             settings: of Spark, besides those that every application has here.
         """
-        pairs = {**_APPLICATION, **(settings or {})}.items()
+        places = dict.fromkeys(
+            ("spark.driver.host", "spark.driver.bindAddress"), self._driver_address
+        )
+        pairs = {**_APPLICATION, **places, **(settings or {})}.items()
         given = [word for pair in pairs for word in ("--conf", "=".join(pair))]
         command = [SPARK_HOME / "bin" / "spark-submit", "--master", self.url, *given]
         command += ["--py-files", self._archive, program]
@@ -236,7 +249,7 @@ class SparkCluster:
     def driver_environment(self) -> dict[str, str]:
         """Variables of a process that runs a driver."""
         return {
-            **self._environment(DRIVER_ADDRESS, "driver-bin"),
+            **self._environment(self._driver_address, "driver-bin"),
             "PYSPARK_PYTHON": _PYTHON,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
@@ -248,11 +261,12 @@ class SparkCluster:
 
     def __enter__(self) -> Self:
         try:
-            command = self._java("master.Master", "--host", "127.0.0.1", "--port", str(self._port))
+            words = ("--host", self._master_address, "--port", str(self._port))
+            command = self._java("master.Master", *words)
             self._master = ChildProcess(
                 [*command, "--webui-port", "0"],
                 self.folder / "master.log",
-                self._environment("127.0.0.1"),
+                self._environment(self._master_address),
                 folder=self.folder,
             )
             for name in self._names:
