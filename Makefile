@@ -160,6 +160,8 @@ SPARK_FAULTS := none,executor,worker
 spark-cluster: $(STAMP)
 	@$(BIN)/python -m tests.spark.cluster_faults --faults $(SPARK_FAULTS)
 	@$(BIN)/python -m tests.spark.once_faults
+	@$(BIN)/python -m tests.spark.unreachable_faults
+	@$(BIN)/python -m tests.spark.tutorial
 
 spark-lake: EVENTS ?= 1000000
 spark-lake: $(STAMP)
