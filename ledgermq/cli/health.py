@@ -95,34 +95,32 @@ def _place(options: argparse.Namespace) -> _Place:
     if options.config is None:
         if not 0 < options.port < 65_536:
             raise ValueError(f"--port {options.port}: allowed is 1 to 65535")
-        tls = None if told is None else load_client_tls(str(told))
+        tls = None if told is None else _tls(str(told))
         return _Place(options.host or "127.0.0.1", options.port, tls)
     config = load_broker_config(options.config)
     if not config.http_port:
         raise ConfigError("httpPort", "0", "a port, so that health can be asked for")
     bound = config.http_bind_host
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound, bound)
-    tls = None
-    if told is not None or config.http_tls_file:
-        tls = _own_tls(config.http_tls_file) if told is None else load_client_tls(str(told))
+    path = config.http_tls_file if told is None else str(told)
+    tls = _tls(path) if path else None
     return _Place(options.host or loopback, config.http_port, tls)
 
 
-def _own_tls(path: str) -> ssl.SSLContext:
-    """Trusts whom the file trusts, or else the broker's own certificate, which is at hand.
+def _tls(path: str) -> ssl.SSLContext:
+    """Trusts whom the file trusts, or else the broker's own certificate where the file names it: it
+    is at hand.
 
     Raises:
         TlsSettingsError: the file cannot be used.
     """
     settings = read_tls_file(path)
-    if settings.get("tls.client.trustCertPath"):
+    own = settings.get("tls.server.certPath", "")
+    if settings.get("tls.client.trustCertPath") or not own:
         return load_client_tls(path)
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    own = settings.get("tls.server.certPath", "")
-    if not own:
-        raise TlsSettingsError(f"{path}: tls.server.certPath is missing")
     context.load_verify_locations(Path(own).expanduser())
     return context
 

@@ -94,13 +94,15 @@ def test_it_answers_by_tls_alone_and_follows_its_certificate(port: Port) -> None
 def test_health_asks_by_tls(tmp_path: Path) -> None:
     file = write_tls_file(tmp_path / "http.properties")
     client = write_tls_file(tmp_path / "client.properties")
+    served = write_tls_file(tmp_path / "served.properties", tls_client_trustCertPath="")
     [number] = free_ports(1)
     settings = (f"httpPort={number}", f"httpTlsFile={file}")
     conf = tmp_path / "broker.conf"
     conf.write_text("\n".join(settings))
     with broker(tmp_path, "flushDiskType=ASYNC_FLUSH", *settings) as program:
         program.wait_until_serving()
-        for words in (("-c", conf), ("--port", number, "--tls-config", client)):
+        asked = ("--port", number, "--tls-config")
+        for words in (("-c", conf), (*asked, client), (*asked, served)):
             done = run_ledgermq("health", *words, "--wait", "30")
             assert done.returncode == 0, done.stderr
         done = run_ledgermq("health", "--port", number)

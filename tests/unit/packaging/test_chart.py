@@ -15,6 +15,8 @@ from ledgermq.protocol.properties_file import parse_properties
 
 CHART = Path(__file__).parents[3] / "packaging" / "helm" / "ledgermq"
 KUBERNETES = "1.31"
+HTTPS = ("--set", "http.tlsSecret=mq-http")
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 pytestmark = pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm, not here")
 
@@ -79,9 +81,29 @@ def test_a_probe_that_restarts_does_not_ask_for_other_members() -> None:
     assert broker["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
+def test_who_asks_a_port_with_a_certificate_asks_by_tls() -> None:
+    documents = render(*HTTPS, "--set", "podMonitor.enabled=true,podMonitor.serverName=mq")
+    data = the(documents, "ConfigMap", "t-broker-a")["data"]
+    pod = the(documents, "StatefulSet", "t-broker-a")["spec"]["template"]["spec"]
+    (broker,) = pod["containers"]
+    probes = [broker[name]["httpGet"] for name in PROBES]
+    assert [probe["scheme"] for probe in probes] == ["HTTPS"] * 3
+    file = "/etc/ledgermq/http-tls.properties"
+    assert parse_properties(data["broker.conf"])["httpTlsFile"] == file
+    assert f"--tls-config={file}" in broker["lifecycle"]["preStop"]["exec"]["command"]
+    places = {mount["name"]: mount["mountPath"] for mount in broker["volumeMounts"]}
+    (certificate,) = [
+        v for v in pod["volumes"] if v.get("secret", {}).get("secretName") == "mq-http"
+    ]
+    told = parse_properties(data["http-tls.properties"])
+    assert told["tls.server.keyPath"] == f"{places[certificate['name']]}/tls.key"
+    (endpoint,) = the(documents, "PodMonitor", "t")["spec"]["podMetricsEndpoints"]
+    assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", "mq")
+
+
 def test_every_document_fits_the_schemas_of_kubernetes() -> None:
     kubernetes_validate = pytest.importorskip(
         "kubernetes_validate", reason="needs the package kubernetes-validate, not here"
     )
-    for document in render():
+    for document in render() + render(*HTTPS):
         kubernetes_validate.validate(document, KUBERNETES, strict=True)
