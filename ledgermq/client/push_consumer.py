@@ -368,18 +368,22 @@ class PushConsumer(Closing):
         """Consumes until the program is asked to end (SIGTERM, Ctrl-C), and closes in order.
 
         Messages that the listener has end, as far as close_timeout_s lets them, and what is
-        consumed is committed. Opens the consumer, unless it is open. Returns also when it is closed
-        meanwhile. A second signal ends the program as without this call.
+        consumed is committed. Opens the consumer, unless it is open; a signal ends that, too.
+        Returns also when it is closed meanwhile. A second signal ends the program as without this
+        call.
 
         Args:
             signals: which ones ask.
         """
-        if not self._is_open:
-            await self.__aenter__()
         try:
-            await until_told(signals, self._ended.wait())
+            await until_told(signals, self._open_until_ended())
         finally:
             await self.close()
+
+    async def _open_until_ended(self) -> None:
+        if not self._is_open:
+            await self.__aenter__()
+        await self._ended.wait()
 
     async def close(self) -> None:
         """Stops in order: no more pulls, running listeners end, offsets are committed.

@@ -15,10 +15,10 @@ ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 async def until_told(signals: Iterable[signal.Signals], ended: Awaitable[object]) -> None:
-    """Returns at the first signal, or when what is waited for has ended.
+    """Returns at the first signal, or when what is waited for has ended, and raises what it raised.
 
-    Where the event loop cannot take signals (Windows, a thread beside the main one) only the end
-    counts.
+    After a signal what is waited for is cancelled, and has let go of what it held. Where the event
+    loop cannot take signals (Windows, a thread beside the main one) only the end counts.
     """
     loop = asyncio.get_running_loop()
     told: asyncio.Future[None] = loop.create_future()
@@ -44,3 +44,6 @@ async def until_told(signals: Iterable[signal.Signals], ended: Awaitable[object]
             loop.remove_signal_handler(number)
             if before is not None:
                 signal.signal(number, before)
+        await asyncio.wait([waiting])
+    if not waiting.cancelled():
+        waiting.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -141,3 +142,43 @@ def test_listener_that_exits_ends_the_program(kind: str, name_server: str) -> No
         timer.cancel()
     assert (process.returncode, output) == (3, ""), errors
     assert "the client's thread was ended by SystemExit(3)" in errors
+
+
+OPENING = """
+import asyncio, sys
+from ledgermq.client import PushConsumer, blocking
+
+name_server, face = sys.argv[1:]
+
+
+def handle(message):
+    raise AssertionError("nothing is sent")
+
+
+print("opens", flush=True)
+if face == "asyncio":
+    asyncio.run(PushConsumer(name_server, "run", "Any", handle).run())
+else:
+    blocking.PushConsumer(name_server, "run", "Any", handle).run()
+print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("face", ["asyncio", "blocking"])
+def test_program_that_is_ended_before_it_has_found_a_broker_says_nothing(face: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with start(OPENING, address, face) as process:
+            timer = threading.Timer(_END_S, process.kill)
+            timer.start()
+            try:
+                # It asks, and nobody answers.
+                connection, _ = silent.accept()
+                with connection:
+                    assert connection.recv(1)
+                    process.send_signal(signal.SIGINT)
+                    out, errors = process.communicate()
+            finally:
+                timer.cancel()
+                process.kill()
+    assert (process.returncode, out, errors) == (0, "opens\nclosed\n", "")

@@ -145,7 +145,11 @@ class PushConsumer(_Iterated[AsyncPushConsumer]):
         until the consumer is closed. What ends the loop, as a listener's sys.exit(), is raised.
         """
         if self._thread is None:
-            self.__enter__()
+            try:
+                self.__enter__()
+            except KeyboardInterrupt:
+                # Nothing is consumed yet.
+                return
         thread = self._thread
         # A handler may run between any two steps of what waits, and an Event is not made for that.
         told: queue.SimpleQueue[None] = queue.SimpleQueue()
