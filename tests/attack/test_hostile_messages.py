@@ -13,9 +13,10 @@ import pytest
 
 import ledgermq
 from ledgermq.client import ClientError, MessageQueue
-from ledgermq.protocol.codes import RequestCode
+from ledgermq.protocol.codes import RequestCode, ResponseCode
 from tests.e2e.wire_client import WireClient, send_fields
 from tests.processes import broker, name_server, run_ledgermq
+from tests.waiting import wait_until
 
 GOOD, PACKED = b"a good one", b"not packed"
 NOT_TEXT = b"k\x01\xff\xfe\x02KEYS\x01odd"
@@ -29,6 +30,11 @@ class Site(NamedTuple):
 def batch_of(body: bytes, properties: bytes) -> bytes:
     head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, 0, len(body))
     return head + body + struct.pack(">h", len(properties)) + properties
+
+
+def has_route(client: WireClient, topic: str) -> bool:
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC.value
+    return client.ask(code, {"topic": topic}).code == ResponseCode.SUCCESS
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +52,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             fields = {**names, "a": "p", "b": "Orders", "c": "TBW102", "i": ""}
             batch = batch_of(b"odd", NOT_TEXT)
             assert client.ask(RequestCode.SEND_BATCH_MESSAGE.value, fields, batch).code == 0
+        with WireClient(address) as client:
+            # A broker tells name servers of a topic after it has answered who made it.
+            for topic in ("Orders", "%DLQ%readers"):
+                wait_until(lambda name=topic: has_route(client, name), what=f"the route of {topic}")
         yield Site(address, "broker-a")
 
 
