@@ -34,7 +34,7 @@ from ledgermq.protocol.transport.turn import Clock, DelayedCall
 # there who do not.
 SHARE_S: Final = 0.005
 TURN_S: Final = 0.01
-CROWDED_S: Final = 0.003
+CROWDED_S: Final = 0.0015
 # Who owes this or more asks for much: what it used lately, which never counts as more than the
 # second number. Taken off is a tenth of the time that passes, at most; while there is work, of the
 # processor time, and no more than most of what each of those in the line is given meanwhile.
