@@ -64,16 +64,17 @@ class Spans:
             "ledgermq.append_ms": round(message.appended_ms - message.checked_ms, 3),
             "ledgermq.commit_ms": round(ended_ms - message.appended_ms, 3),
         }
+        started_ns, ended_ns = self._wall_ns(message.read_ms, ended_ms)
         span = self._tracer.start_span(
             f"store {message.topic}",
             context=self._context(message.carried),
             kind=trace.SpanKind.SERVER,
             attributes=attributes,
-            start_time=self._wall_ns(message.read_ms),
+            start_time=started_ns,
         )
         if error:
             span.set_status(trace.Status(trace.StatusCode.ERROR, error))
-        span.end(self._wall_ns(ended_ms))
+        span.end(ended_ns)
 
     def gave(self, given: Given) -> None:
         """Makes the span of an answer to a pull."""
@@ -89,14 +90,15 @@ class Spans:
         contexts = [self._context(message.carried) for message in messages]
         is_one = len(contexts) == 1
         spans = () if is_one else tuple(map(trace.get_current_span, contexts))
+        started_ns, ended_ns = self._wall_ns(given.begun_ms, given.ended_ms)
         self._tracer.start_span(
             f"pull {given.topic}",
             context=contexts[0] if is_one else trace.set_span_in_context(trace.INVALID_SPAN),
             kind=trace.SpanKind.SERVER,
             attributes=attributes,
             links=[trace.Link(span.get_span_context()) for span in spans],
-            start_time=self._wall_ns(given.begun_ms),
-        ).end(self._wall_ns(given.ended_ms))
+            start_time=started_ns,
+        ).end(ended_ns)
 
     def _attributes(
         self, operation: str, kind: str, topic: str, queue_id: int
@@ -114,5 +116,9 @@ class Spans:
         headers = {"traceparent": carried.traceparent, "tracestate": carried.tracestate}
         return self._propagator.extract(headers)
 
-    def _wall_ns(self, at_ms: float) -> int:
-        return int(self._now_ms() * _NS_IN_MS - (self._clock_ms() - at_ms) * _NS_IN_MS)
+    def _wall_ns(self, begun_ms: float, ended_ms: float) -> tuple[int, int]:
+        """Returns when something began and ended by the wall clock, which is read once: of two
+        looks at both clocks the second may tell an end before the begin.
+        """
+        ended_ns = int((self._now_ms() - (self._clock_ms() - ended_ms)) * _NS_IN_MS)
+        return ended_ns - round((ended_ms - begun_ms) * _NS_IN_MS), ended_ns
