@@ -112,13 +112,14 @@ def _list(admin: AdminClient, options: argparse.Namespace) -> None:
             one.state,
             one.origin or "",
             one.message_id,
-            one.message.keys,
-            one.message.tags,
-            local_time(one.message.store_timestamp_ms),
-            one.message.reconsume_times,
-            cell_of(one.message.legible().body),
+            message.keys,
+            message.tags,
+            local_time(message.store_timestamp_ms),
+            message.reconsume_times,
+            cell_of(message.body),
         )
         for one in letters
+        for message in (one.message.legible(),)
     ]
     print_table(_COLUMNS, rows, False)
     if len(letters) == options.max:

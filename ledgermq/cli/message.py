@@ -24,6 +24,7 @@ from ledgermq.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from ledgermq.protocol.message_id import created_ms, decode_offset_id
+from ledgermq.protocol.properties import KEYS, UNIQUE_KEY
 
 _BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 _FOUND_MAX: Final = 64
@@ -81,9 +82,16 @@ def messages_of_key(
         found += [
             (address, message)
             for message in _decoded(answer.body, name)
-            if key in (message.message_id if is_unique else message.keys.split())
+            if _has_key(message, key, is_unique)
         ]
     return found
+
+
+def _has_key(message: ReceivedMessage, key: str, is_unique: bool) -> bool:
+    own = message.readable_properties
+    if is_unique:
+        return key in (own.get(UNIQUE_KEY) or message.offset_message_id)
+    return key in own.get(KEYS, "").split()
 
 
 def _tell_or_try(

@@ -15,7 +15,7 @@ from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.compression import decompress
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.message_id import encode_offset_id
-from ledgermq.protocol.properties import decode_properties
+from ledgermq.protocol.properties import decode_properties, parse_properties
 from ledgermq.protocol.record import Record
 from ledgermq.protocol.sysflag import COMPRESSED
 
@@ -129,6 +129,16 @@ class ReceivedMessage:
         return self._properties
 
     @property
+    def readable_properties(self) -> dict[str, str]:
+        """All properties, whatever a producer put into them: bytes that are no UTF-8 stand as their
+        numbers.
+        """
+        try:
+            return self.properties
+        except RemoteProtocolError:
+            return parse_properties(_as_text(self.record.properties))
+
+    @property
     def body(self) -> bytes:
         """The body as it was sent.
 
@@ -159,7 +169,7 @@ class ReceivedMessage:
         """The topic it was sent to, also when it is delivered again through a retry topic."""
         topic = self.record.topic
         if self.record.reconsume_times:
-            topic = self.properties.get(names.RETRY_TOPIC, topic)
+            topic = self.readable_properties.get(names.RETRY_TOPIC, topic)
         return without_namespace(self._terms[0], topic)
 
     def legible(self) -> "ReceivedMessage":
@@ -171,8 +181,7 @@ class ReceivedMessage:
         try:
             decode_properties(record.properties)
         except RemoteProtocolError:
-            text = record.properties.decode("utf-8", "backslashreplace")
-            record = record._replace(properties=text.encode())
+            record = record._replace(properties=_as_text(record.properties).encode())
         try:
             self.body  # noqa: B018
         except RemoteProtocolError:
@@ -228,3 +237,7 @@ class ReceivedMessage:
             f"<ReceivedMessage {self.topic} {self.queue.broker_name}/{self.queue.queue_id}"
             f"@{self.queue_offset}>"
         )
+
+
+def _as_text(properties: bytes) -> str:
+    return properties.decode("utf-8", "backslashreplace")

@@ -46,6 +46,7 @@ from ledgermq.protocol.headers import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from ledgermq.protocol.properties import TAGS
 from ledgermq.protocol.record import decode_record
 
 # A pull is answered this long after the broker may hold it, or it is lost.
@@ -122,7 +123,7 @@ def decode_messages(
         record = decode_record(body, offset)
         offset += record.size_bytes
         message = ReceivedMessage(record, queue, body_bytes_max, namespace, serializer)
-        if not tags or message.tags in tags:
+        if not tags or message.readable_properties.get(TAGS, "") in tags:
             messages.append(message)
     return messages
 

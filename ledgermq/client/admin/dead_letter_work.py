@@ -35,7 +35,7 @@ from ledgermq.protocol import properties as names
 from ledgermq.protocol import sysflag
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import RequestCode, ResponseCode
-from ledgermq.protocol.errors import LocalProtocolError
+from ledgermq.protocol.errors import LocalProtocolError, RemoteProtocolError
 from ledgermq.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from ledgermq.protocol.names import DEFAULT_TOPIC
 from ledgermq.protocol.properties import PROPERTIES_BYTES_MAX, format_properties
@@ -176,7 +176,7 @@ class DeadLetterWork:
                     " can tell whether it was sent already",
                 )
             return await work(letter)
-        except ClientError as error:
+        except (ClientError, RemoteProtocolError) as error:
             return DeadLetterOutcome(
                 id=id_of(message),
                 outcome="failed",

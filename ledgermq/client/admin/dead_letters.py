@@ -47,7 +47,7 @@ def id_of(message: ReceivedMessage) -> str:
 
 def message_id_of(message: ReceivedMessage) -> str:
     """Returns the id that a message had when it was first sent."""
-    own = message.properties
+    own = message.readable_properties
     return (
         own.get(names.UNIQUE_KEY) or own.get(names.ORIGIN_MESSAGE_ID) or message.offset_message_id
     )
@@ -55,7 +55,7 @@ def message_id_of(message: ReceivedMessage) -> str:
 
 def is_note(message: ReceivedMessage) -> bool:
     """Tells whether it is no dead letter, but says that one is dropped."""
-    return names.DROPPED in message.properties
+    return names.DROPPED in message.readable_properties
 
 
 class DeadLetters:
@@ -192,14 +192,15 @@ class DeadLetters:
         """
         letter_id = id_of(message)
         beside = await self._of_id(self.topic, message_id_of(message))
-        origin = message.properties.get(names.RETRY_TOPIC)
+        own = message.readable_properties
+        origin = own.get(names.RETRY_TOPIC)
         if origin and await self._is_resent(message, origin):
             state = RESENT
         elif message.queue_offset < done_before or any(
-            one.properties.get(names.DROPPED) == letter_id for one in beside
+            one.readable_properties.get(names.DROPPED) == letter_id for one in beside
         ):
             state = DROPPED
-        elif names.UNIQUE_KEY in message.properties and letter_id not in map(id_of, beside):
+        elif names.UNIQUE_KEY in own and letter_id not in map(id_of, beside):
             # The index does not even know the dead letter itself.
             state = UNKNOWN
         else:
@@ -211,7 +212,7 @@ class DeadLetters:
     async def _is_resent(self, message: ReceivedMessage, topic: str) -> bool:
         mark = self.mark(message)
         found = await self._of_id(topic, message_id_of(message))
-        return any(one.properties.get(names.RESENT) == mark for one in found)
+        return any(one.readable_properties.get(names.RESENT) == mark for one in found)
 
     def mark(self, message: ReceivedMessage) -> str:
         """Returns how a message that is sent again names the dead letter that it was."""

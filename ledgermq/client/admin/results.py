@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.protocol.bodies import MessageQueue, SubscriptionGroupConfig
+from ledgermq.protocol.properties import UNIQUE_KEY
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -215,12 +216,14 @@ class DeadLetter:
     origin: str | None
     # "waiting", "resent", "dropped", or "unknown" where its broker keeps no key index.
     state: str
+    # As it is stored; `legible()` gives one that can be shown, whatever its producer put into it.
     message: ReceivedMessage
 
     @property
     def message_id(self) -> str:
-        """The id its producer gave it."""
-        return self.message.message_id
+        """The id its producer gave it, as far as it can be read."""
+        own = self.message.readable_properties
+        return own.get(UNIQUE_KEY) or self.message.offset_message_id
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

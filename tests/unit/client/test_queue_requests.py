@@ -36,6 +36,15 @@ def test_message_of_another_tag_with_the_same_hash_is_left_out() -> None:
     assert only.queue_offset == 1
 
 
+def test_message_with_properties_that_are_no_text_is_chosen_by_its_tag_and_can_be_told() -> None:
+    """A consumer of one tag asked again and again from its offset on."""
+    properties = b"TAGS\x01a\x02RETRY_TOPIC\x01Orders\x02k\x01\xff"
+    data = record(0, properties, times=3) + record(1, b"TAGS\x01b")
+    chosen = decode_messages(data, QUEUE, 100, tags_of("a"))
+    assert [one.queue_offset for one in chosen] == [0]
+    assert chosen[0].topic == "Orders" and "Orders" in repr(chosen[0])
+
+
 def test_retried_message_shows_the_topic_it_was_sent_to() -> None:
     data = record(0, b"RETRY_TOPIC\x01Orders", topic=b"%RETRY%g", times=2)
     (message,) = decode_messages(data, QUEUE, 100, frozenset())
