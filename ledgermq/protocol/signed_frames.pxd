@@ -57,7 +57,7 @@ cdef bint _spells_mac(
 @cython.locals(
     data="const unsigned char*", fronts="unsigned long long[32]", names="Py_ssize_t[32]",
     starts="Py_ssize_t[32]", ends="Py_ssize_t[32]", sizes="Py_ssize_t[32]",
-    order="Py_ssize_t[32]", size=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t,
+    order="Py_ssize_t[32]", end=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t,
     total=Py_ssize_t, place=Py_ssize_t, length=Py_ssize_t, member=Py_ssize_t, room=bytearray,
     out="unsigned char*",
 )
@@ -65,13 +65,16 @@ cdef bytearray _read_content(bytes frame, Py_ssize_t* places)
 
 @cython.locals(
     data="const unsigned char*", starts="Py_ssize_t[15]", ends="Py_ssize_t[15]",
-    sizes="Py_ssize_t[15]", size=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t, total=Py_ssize_t,
+    sizes="Py_ssize_t[15]", end=Py_ssize_t, at=Py_ssize_t, total=Py_ssize_t,
     is_letter=bint, member=int, start=Py_ssize_t, value_end=Py_ssize_t, escapes=Py_ssize_t,
     room=bytearray, out="unsigned char*", length=Py_ssize_t,
 )
 cdef bytearray _read_send(bytes frame, Py_ssize_t* places)
 
-cdef Py_ssize_t _fields_at(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept
+@cython.locals(end=Py_ssize_t, at=Py_ssize_t)
+cdef Py_ssize_t _fields_at(
+    const unsigned char* data, Py_ssize_t size, Py_ssize_t* places
+) noexcept
 
 @cython.locals(
     count=Py_ssize_t, name_end=Py_ssize_t, value_end=Py_ssize_t, start=Py_ssize_t,

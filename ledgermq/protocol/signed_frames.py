@@ -237,17 +237,10 @@ def _read_content(frame: bytes, places: list[int]) -> bytearray | None:
     fronts, names, starts, ends, sizes, order = (
         [0] * 32, [0] * 32, [0] * 32, [0] * 32, [0] * 32, [0] * 32
     )  # fmt: skip
-    size = len(frame)
-    if size < 6:
-        return None
-    end = 4 + (data[1] << 16 | data[2] << 8 | data[3])
-    if end > size or end > HEADER_BYTES_MAX:
-        return None
-    at = _fields_at(data, 4, end)
+    at = _fields_at(data, len(frame), places)
     if at < 0:
         return None
-    places[_KEY] = places[_GIVEN] = -1
-    places[_BODY] = end
+    end = places[_BODY]
     count = _read_members(data, at, end, fronts, names, starts, ends, sizes, order, places)
     if count < 0 or places[_KEY] < 0 or places[_GIVEN] < 0:
         return None
@@ -273,17 +266,10 @@ def _read_send(frame: bytes, places: list[int]) -> bytearray | None:
     """
     data = frame
     starts, ends, sizes = [0] * 15, [0] * 15, [0] * 15
-    size = len(frame)
-    if size < 6:
-        return None
-    end = 4 + (data[1] << 16 | data[2] << 8 | data[3])
-    if end > size or end > HEADER_BYTES_MAX:
-        return None
-    at = _fields_at(data, 4, end)
+    at = _fields_at(data, len(frame), places)
     if at < 0:
         return None
-    places[_KEY] = places[_GIVEN] = -1
-    places[_BODY] = end
+    end = places[_BODY]
     total = 0
     # The shortest member: a name of one letter, a colon, an empty value, and what stands behind.
     while at + 6 < end and data[at] == _QUOTE:
@@ -326,8 +312,19 @@ def _read_send(frame: bytes, places: list[int]) -> bytearray | None:
     return room
 
 
-def _fields_at(data: bytes, at: int, end: int) -> int:
-    """Return the place of the first field, -1 when there is none."""
+def _fields_at(data: bytes, size: int, places: list[int]) -> int:
+    """Return the place of the first field of a frame, -1 when it needs thought.
+
+    Where its body begins is put down, and that no part of the signature is found yet.
+    """
+    if size < 6:
+        return -1
+    end = 4 + (data[1] << 16 | data[2] << 8 | data[3])
+    if end > size or end > HEADER_BYTES_MAX:
+        return -1
+    places[_KEY] = places[_GIVEN] = -1
+    places[_BODY] = end
+    at = 4
     while at + _FIELDS_BYTES < end:
         # Most bytes are none of a quote and an e.
         if data[at] == _QUOTE and _is_text(data, at, _FIELDS, _FIELDS_BYTES):

@@ -80,10 +80,16 @@ class ParkedPulls:
         self._due_ms = inf
 
     def park(self, pull: ParkedPull) -> bool:
-        """Keeps a pull; returns False when there is no room for it."""
+        """Keeps a pull; returns False when there is no room for it, or nobody left to answer.
+
+        A connection that is gone was forgotten already: its pulls would stay for ever, and those
+        of it that are not taken out yet would count as living again.
+        """
         weight_bytes = pull.weight_bytes
-        if self.count >= self._pulls_max or (
-            weight_bytes and self.weight_bytes + weight_bytes > self._weight_bytes_max
+        if (
+            not pull.connection.is_open
+            or self.count >= self._pulls_max
+            or (weight_bytes and self.weight_bytes + weight_bytes > self._weight_bytes_max)
         ):
             return False
         key = (pull.topic, pull.queue_id)

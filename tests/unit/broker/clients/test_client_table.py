@@ -7,8 +7,7 @@ import pytest
 from ledgermq.broker.clients import client_table as module
 from ledgermq.broker.clients.client_table import Client, ClientTable
 from ledgermq.broker.counts.rates import Rates
-from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
-from ledgermq.broker.selectors.filters import Matcher, Subscription, subscription_of
+from ledgermq.broker.selectors.filters import Subscription, subscription_of
 from ledgermq.state.errors import (
     InvalidRequestError,
     SubscriptionParseError,
@@ -134,72 +133,6 @@ def test_foreign_expressions_are_refused() -> None:
         subscription_of("T", "x" * 65_537, "TAG", 1)
     with pytest.raises(InvalidRequestError, match="SQL92"):
         subscription_of("T", "a > 1", "SQL92", 1)
-
-
-def parked(
-    offset: int = 5,
-    *,
-    connection: object = "a",
-    queue_id: int = 0,
-    matcher: Matcher | None = None,
-    deadline_ms: float = 1000,
-) -> ParkedPull:
-    return ParkedPull(connection, None, "T", queue_id, offset, matcher, deadline_ms)
-
-
-def test_message_behind_the_offset_wakes_once() -> None:
-    pulls = ParkedPulls(10)
-    pull = parked(5)
-    pulls.park(pull)
-    assert pulls.wake([("T", 0, 5, 0), ("T", 1, 9, 0), ("U", 0, 9, 0)]) == []
-    assert pulls.wake([("T", 0, 6, 0), ("T", 0, 7, 0)]) == [pull]
-    assert pulls.count == 0
-
-
-def test_message_with_another_tag_does_not_wake() -> None:
-    pulls = ParkedPulls(10)
-    pull = parked(5, matcher=frozenset([TAG_A]).__contains__)
-    pulls.park(pull)
-    assert pulls.wake([("T", 0, 6, TAG_B)]) == []
-    assert pulls.wake([("T", 0, 7, TAG_A)]) == [pull]
-
-
-def test_scan_finds_longer_queues_and_late_pulls() -> None:
-    pulls = ParkedPulls(10)
-    late, behind, waiting = parked(9, deadline_ms=10), parked(5, queue_id=1), parked(9, queue_id=2)
-    for pull in (late, behind, waiting):
-        pulls.park(pull)
-    assert pulls.scan(10, lambda topic, queue_id: 9) == [late, behind]
-    assert pulls.count == 1
-    assert pulls.due(999) == []
-    assert pulls.due(1000) == [waiting]
-    assert pulls.due(5000) == []
-
-
-def test_full_table_does_not_park() -> None:
-    pulls = ParkedPulls(2)
-    assert pulls.park(parked()) and pulls.park(parked())
-    assert not pulls.park(parked())
-    assert pulls.count == 2
-
-
-def test_one_connection_parks_a_bounded_number_for_a_queue() -> None:
-    pulls = ParkedPulls(1000)
-    for _ in range(100):
-        assert pulls.park(parked())
-    assert not pulls.park(parked())
-    assert pulls.park(parked(connection="b"))
-    assert pulls.park(parked(queue_id=1))
-
-
-def test_pulls_of_a_closed_connection_are_forgotten() -> None:
-    pulls = ParkedPulls(10)
-    other = parked(connection="b")
-    pulls.park(parked())
-    pulls.park(other)
-    pulls.connection_lost("a")
-    assert pulls.take_all() == [other]
-    assert pulls.count == 0
 
 
 def test_rates_are_growth_over_the_window() -> None:

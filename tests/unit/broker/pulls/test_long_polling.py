@@ -8,19 +8,30 @@ from typing import Any
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
 from ledgermq.broker.pulls.pull import PullProcessor
+from ledgermq.broker.selectors.filters import Matcher
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.state.topics import TopicConfig
 from tests.unit.broker.parts import ListConnection, Parts
 from tests.unit.broker.pulls.test_pull import OneQueue, pull_of
 
+# Java's hash codes.
+TAG_A = 2598919
+TAG_B = 2598920
 # What one of many parked pulls may take, its place in the tables included.
 _PULL_BYTES_MAX = 320
+
+
+class Peer(str):
+    """A connection with a name."""
+
+    is_open = True
 
 
 class Compared:
     """A connection that counts how often it is looked at among others."""
 
+    is_open = True
     count = 0
 
     def __hash__(self) -> int:
@@ -32,8 +43,20 @@ class Compared:
         return self is other
 
 
-def parked(connection: object, queue_id: int = 0, weight_bytes: int = 0) -> ParkedPull:
-    return ParkedPull(connection, None, "T", queue_id, 5, None, 1000, 0, 0, weight_bytes)
+def parked(
+    connection: Any = "a",
+    queue_id: int = 0,
+    weight_bytes: int = 0,
+    *,
+    offset: int = 5,
+    matcher: Matcher | None = None,
+    deadline_ms: float = 1000,
+) -> ParkedPull:
+    if type(connection) is str:
+        connection = Peer(connection)
+    return ParkedPull(
+        connection, None, "T", queue_id, offset, matcher, deadline_ms, 0, 0, weight_bytes
+    )
 
 
 def asked(number: int, subscription: str = "*") -> RemotingCommand:
@@ -149,3 +172,75 @@ def test_pulls_of_lost_connections_are_not_woken() -> None:
     assert pulls.count == 4
     assert [pull.connection for pull in pulls.wake([("T", 0, 6, 0)])] == ["b", "b", "b", "c"]
     assert pulls.count == 0 and not pulls._queues and not pulls._counts_of
+
+
+def test_a_lost_connection_parks_nothing_more() -> None:
+    pulls = ParkedPulls(100)
+    lost, other = Peer("lost"), Peer("other")
+    for connection in (lost, lost, other, other, other):
+        assert pulls.park(parked(connection))
+    lost.is_open = False
+    pulls.connection_lost(lost)
+    # What was asked before, and is worked on only now.
+    assert not pulls.park(parked(lost))
+    assert pulls.count == 3
+    assert pulls.wake([("T", 0, 6, 0)]) and not pulls.count and not pulls._counts_of
+
+
+def test_message_behind_the_offset_wakes_once() -> None:
+    pulls = ParkedPulls(10)
+    pull = parked(offset=5)
+    pulls.park(pull)
+    assert pulls.wake([("T", 0, 5, 0), ("T", 1, 9, 0), ("U", 0, 9, 0)]) == []
+    assert pulls.wake([("T", 0, 6, 0), ("T", 0, 7, 0)]) == [pull]
+    assert pulls.count == 0
+
+
+def test_message_with_another_tag_does_not_wake() -> None:
+    pulls = ParkedPulls(10)
+    pull = parked(offset=5, matcher=frozenset([TAG_A]).__contains__)
+    pulls.park(pull)
+    assert pulls.wake([("T", 0, 6, TAG_B)]) == []
+    assert pulls.wake([("T", 0, 7, TAG_A)]) == [pull]
+
+
+def test_scan_finds_longer_queues_and_late_pulls() -> None:
+    pulls = ParkedPulls(10)
+    late, behind, waiting = (
+        parked(offset=9, deadline_ms=10),
+        parked(offset=5, queue_id=1),
+        parked(offset=9, queue_id=2),
+    )
+    for pull in (late, behind, waiting):
+        pulls.park(pull)
+    assert pulls.scan(10, lambda topic, queue_id: 9) == [late, behind]
+    assert pulls.count == 1
+    assert pulls.due(999) == []
+    assert pulls.due(1000) == [waiting]
+    assert pulls.due(5000) == []
+
+
+def test_full_table_does_not_park() -> None:
+    pulls = ParkedPulls(2)
+    assert pulls.park(parked()) and pulls.park(parked())
+    assert not pulls.park(parked())
+    assert pulls.count == 2
+
+
+def test_one_connection_parks_a_bounded_number_for_a_queue() -> None:
+    pulls = ParkedPulls(1000)
+    for _ in range(100):
+        assert pulls.park(parked())
+    assert not pulls.park(parked())
+    assert pulls.park(parked(connection="b"))
+    assert pulls.park(parked(queue_id=1))
+
+
+def test_pulls_of_a_closed_connection_are_forgotten() -> None:
+    pulls = ParkedPulls(10)
+    other = parked(connection="b")
+    pulls.park(parked())
+    pulls.park(other)
+    pulls.connection_lost("a")
+    assert pulls.take_all() == [other]
+    assert pulls.count == 0
