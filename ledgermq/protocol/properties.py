@@ -119,6 +119,23 @@ def decode_properties(data: bytes | memoryview) -> dict[str, str]:
         raise RemoteProtocolError("properties", bytes(data[:40]), "UTF-8") from error
 
 
+def decode_any_properties(data: bytes) -> dict[str, str]:
+    """Return the properties in the bytes of a record, also where these are not UTF-8.
+
+    What is not stands for its bytes, which `encode_any_properties` gives back.
+    """
+    return parse_properties(data.decode("utf-8", "surrogateescape"))
+
+
+def encode_any_properties(properties: Mapping[str, str]) -> bytes:
+    """Return the bytes of properties that `decode_any_properties` gave, with others among them.
+
+    Raises:
+        LocalProtocolError: as format_properties.
+    """
+    return format_properties(properties).encode("utf-8", "surrogateescape")
+
+
 def format_properties(properties: Mapping[str, str]) -> str:
     """Return the text of some properties, without a last separator, as 4.9.x writes it.
 

@@ -15,7 +15,9 @@ import ledgermq
 from ledgermq.client import ClientError, MessageQueue
 from ledgermq.client.blocking import AdminClient
 from ledgermq.protocol.codes import RequestCode, ResponseCode
-from tests.e2e.wire_client import WireClient, send_fields
+from ledgermq.protocol.properties import find_property
+from ledgermq.protocol.record import Record, decode_record
+from tests.e2e.wire_client import WireClient, pull_fields, send_fields
 from tests.processes import broker, name_server, run_ledgermq
 from tests.waiting import wait_until
 
@@ -24,6 +26,9 @@ NOT_TEXT = (
     b"k\x01\xff\xfe\x02KEYS\x01odd\x02RETRY_TOPIC\x01Orders\x02UNIQ_KEY\x01u3\x02TAGS\x01rare"
 )
 ODD_BODY = b"an odd one"
+# No room for those that a broker adds.
+LONG = b"k\x01" + b"v" * 32_700
+MANY = b"\x02".join(b"%d\x01v" % number for number in range(4_815))
 # Groups with dead letters.
 GROUPS = ("readers", "menders")
 
@@ -31,11 +36,30 @@ GROUPS = ("readers", "menders")
 class Site(NamedTuple):
     name_server: str
     broker_name: str
+    broker: str
 
 
 def batch_of(body: bytes, properties: bytes) -> bytes:
     head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, 0, len(body))
     return head + body + struct.pack(">h", len(properties)) + properties
+
+
+def send_batch(client: WireClient, topic: str, body: bytes, properties: bytes) -> None:
+    names = {**dict.fromkeys("efh", "0"), "d": "4", "g": "1", "j": "3", "k": "false"}
+    fields = {**names, "a": "p", "b": topic, "c": "TBW102", "i": "", "m": "true"}
+    batch = batch_of(body, properties)
+    assert client.ask(RequestCode.SEND_BATCH_MESSAGE.value, fields, batch).code == 0
+
+
+def pulled(client: WireClient, topic: str) -> list[Record]:
+    """Returns what lies in queue 0 of a topic."""
+    answer = client.ask(RequestCode.PULL_MESSAGE.value, pull_fields(topic, 0, 0))
+    found: list[Record] = []
+    start = 0
+    while answer.code == 0 and start < len(answer.body):
+        found.append(decode_record(answer.body, start))
+        start += found[-1].size_bytes
+    return found
 
 
 def has_route(client: WireClient, topic: str) -> bool:
@@ -58,15 +82,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 for number, body, flag in ((1, PACKED, "1"), (2, GOOD, "0")):
                     given = send_fields(topic, 0, sysFlag=flag, properties=f"{keys}u{number}")
                     assert client.ask(RequestCode.SEND_MESSAGE.value, given, body).code == 0
-                names = {**dict.fromkeys("efh", "0"), "d": "4", "g": "1", "j": "3", "k": "false"}
-                fields = {**names, "a": "p", "b": topic, "c": "TBW102", "i": "", "m": "true"}
-                batch = batch_of(ODD_BODY, NOT_TEXT)
-                assert client.ask(RequestCode.SEND_BATCH_MESSAGE.value, fields, batch).code == 0
+                send_batch(client, topic, ODD_BODY, NOT_TEXT)
         with WireClient(address) as client:
             # A broker tells name servers of a topic after it has answered who made it.
             for topic in topics:
                 wait_until(lambda name=topic: has_route(client, name), what=f"the route of {topic}")
-        yield Site(address, "broker-a")
+        yield Site(address, "broker-a", program.address)
 
 
 @pytest.mark.parametrize(
@@ -128,3 +149,23 @@ def test_read_says_where_it_is_and_reads_around_it(site: Site) -> None:
         ledgermq.read("Orders", {queue: 1}, name_servers=site.name_server).read_all()
     table = ledgermq.read("Orders", {queue: 1}, {queue: 2}, name_servers=site.name_server)
     assert table.read_all().column("body").to_pylist() == [GOOD]
+
+
+@pytest.mark.parametrize("properties", [NOT_TEXT, LONG, MANY], ids=["odd", "long", "many"])
+@pytest.mark.parametrize(("level", "kind"), [(1, "%RETRY%"), (-1, "%DLQ%")])
+def test_its_consumer_gets_rid_of_it(site: Site, properties: bytes, level: int, kind: str) -> None:
+    """A broker that does not take it back has it come for ever, and nothing behind it."""
+    name = f"{len(properties)}x{level + 1}"
+    with WireClient(site.broker) as client:
+        send_batch(client, f"Back{name}", ODD_BODY, properties)
+        wait_until(lambda: pulled(client, f"Back{name}"), what="the message")
+        place = pulled(client, f"Back{name}")[0].physical_offset
+        back = {"offset": place, "group": name, "delayLevel": level, "unitMode": "false"}
+        back["maxReconsumeTimes"] = 16
+        answer = client.ask(RequestCode.CONSUMER_SEND_MSG_BACK.value, back)
+        assert answer.code == 0, answer.remark
+        wait_until(lambda: pulled(client, f"{kind}{name}"), what="what came back")
+        (came,) = pulled(client, f"{kind}{name}")
+        assert came.body == ODD_BODY and came.reconsume_times == 4
+        assert (b"\xff\xfe" in came.properties) is (properties == NOT_TEXT)
+        assert find_property(came.properties, b"RETRY_TOPIC") == b"Back%s" % name.encode()

@@ -13,8 +13,8 @@ from ledgermq.protocol.properties import (
     DELAY_TIME_LEVEL,
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    decode_properties,
-    format_properties,
+    decode_any_properties,
+    encode_any_properties,
 )
 from ledgermq.protocol.record import decode_record
 from ledgermq.state import names
@@ -49,7 +49,7 @@ def delivered_message(raw: bytes) -> AppendMessage | None:
     """
     try:
         record = decode_record(raw)
-        target = target_of(decode_properties(record.properties))
+        target = target_of(decode_any_properties(record.properties))
     except RemoteProtocolError:
         return None
     if target is None:
@@ -64,14 +64,14 @@ def waiting_message(message: AppendMessage, level: int) -> AppendMessage:
         message: with its real topic and queue.
         level: delay level, from 1 on.
     """
-    properties = decode_properties(message.properties)
+    properties = decode_any_properties(message.properties)
     properties[DELAY_TIME_LEVEL] = str(level)
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QUEUE_ID] = str(message.queue_id)
     return message._replace(
         topic=SCHEDULE_TOPIC,
         queue_id=level - 1,
-        properties=format_properties(properties).encode(),
+        properties=encode_any_properties(properties),
     )
 
 

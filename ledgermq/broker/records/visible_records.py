@@ -17,7 +17,7 @@ from ledgermq.broker.records.half_messages import HalfMessage, half_from
 from ledgermq.commitlog import SCHEDULE_TOPIC, TERM_TOPIC
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.message_id import decode_offset_id
-from ledgermq.protocol.properties import decode_properties
+from ledgermq.protocol.properties import decode_any_properties
 from ledgermq.protocol.record import Record, decode_record
 from ledgermq.protocol.sysflag import is_queued
 from ledgermq.state import names
@@ -96,10 +96,7 @@ def visible(raw: bytes) -> VisibleRecord | None:
         return None
     if record.topic != SCHEDULE_TOPIC:
         return VisibleRecord(raw, record, (record.topic,))
-    try:
-        target = target_of(decode_properties(record.properties))
-    except RemoteProtocolError:
-        return None
+    target = target_of(decode_any_properties(record.properties))
     # A message that waits for nothing known is nobody's.
     return None if target is None else VisibleRecord(raw, record, (record.topic, target.topic))
 

@@ -25,10 +25,13 @@ from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import (
     DELAY_TIME_LEVEL,
     ORIGIN_MESSAGE_ID,
+    PROPERTIES_BYTES_MAX,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
     RETRY_TOPIC,
     WAIT_STORE_MSG_OK,
-    decode_properties,
-    format_properties,
+    decode_any_properties,
+    encode_any_properties,
 )
 from ledgermq.protocol.record import Record
 from ledgermq.protocol.sysflag import TRANSACTION_MASK
@@ -42,6 +45,19 @@ from ledgermq.state.under_way import OnCommitted
 _DEAD_LETTER_QUEUES: Final = 1
 # Of a message that failed once.
 _FIRST_RETRY_LEVEL: Final = 3
+# What a broker adds; without it no later try comes.
+_OF_BROKER: Final = frozenset(
+    (
+        DELAY_TIME_LEVEL,
+        ORIGIN_MESSAGE_ID,
+        REAL_QUEUE_ID,
+        REAL_TOPIC,
+        RETRY_TOPIC,
+        WAIT_STORE_MSG_OK,
+    )
+)
+# Of what a message that waits has besides the name of its topic, and some more.
+_WAITING_BYTES: Final = 64
 
 
 class SendBackProcessor:
@@ -120,7 +136,7 @@ class SendBackProcessor:
         return min(level, self._config.delay_levels.level_max)
 
     def _message(self, record: Record, topic: TopicConfig) -> AppendMessage:
-        properties = decode_properties(record.properties)
+        properties = decode_any_properties(record.properties)
         if RETRY_TOPIC not in properties or not record.topic.startswith(names.RETRY_PREFIX):
             # Consumers, and who sends dead letters anew, go by it: its sender has no say in it.
             properties[RETRY_TOPIC] = record.topic
@@ -131,10 +147,26 @@ class SendBackProcessor:
         properties[WAIT_STORE_MSG_OK] = "false"
         properties[DELAY_TIME_LEVEL] = "0"
         message = copy_of(record)
+        properties_max = PROPERTIES_BYTES_MAX - len(topic.name) - _WAITING_BYTES
         return message._replace(
             topic=topic.name,
             queue_id=self._rng.randrange(max(topic.write_queue_count, 1)),
             sys_flag=message.sys_flag & ~TRANSACTION_MASK,
             reconsume_times=record.reconsume_times + 1,
-            properties=format_properties(properties).encode("utf-8"),
+            properties=_fitting(properties, properties_max),
         )
+
+
+def _fitting(properties: dict[str, str], bytes_max: int) -> bytes:
+    """Returns properties for a record. Where there is no room for those of the broker, the longest
+    of its sender's are left out: a message that nobody takes back would come for ever.
+    """
+    excess = len(encode_any_properties(properties)) - bytes_max
+    if excess > 0:
+        own = properties.keys() - _OF_BROKER
+        for name in sorted(own, key=lambda name: (len(properties[name]), name), reverse=True):
+            # With its separators.
+            excess -= 1 + len(encode_any_properties({name: properties.pop(name)}))
+            if excess <= 0:
+                break
+    return encode_any_properties(properties)
