@@ -38,6 +38,7 @@ from ledgermq.cli.secure_plan import (
     OPERATOR,
     Place,
     Plan,
+    address_of,
     addresses,
     next_text,
 )
@@ -283,6 +284,7 @@ def _namesrv_conf(plan: Plan, place: Place) -> bytes:
         "kvConfigPath": str(folder / "kvConfig.json"),
         "aclEnable": "true",
         "aclFile": str(folder / "plain_acl.yml"),
+        "aclSignedAddresses": address_of(place),
         "routeNeedsAccount": "true",
         "tls.config.file": str(folder / "tls.properties"),
         "tls.server.mode": "enforcing",

@@ -41,10 +41,11 @@ class Plan(NamedTuple):
 
 def addresses(plan: Plan) -> str:
     """Returns the name servers, as clients are told them."""
-    return ";".join(map(_address, plan.name_servers))
+    return ";".join(map(address_of, plan.name_servers))
 
 
-def _address(place: Place) -> str:
+def address_of(place: Place) -> str:
+    """Returns "host:port"."""
     return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
 
 
@@ -86,10 +87,10 @@ def _next_of_http(plan: Plan) -> str:
         text += f"6. Copy {name} to Prometheus, as {plan.root}/{name}; prometheus.yml is for it.\n"
     if plan.console is not None:
         folder = plan.root / plan.console.name
-        judges = " ".join(f"--judge {_address(place)}" for place in plan.members)
+        judges = " ".join(f"--judge {address_of(place)}" for place in plan.members)
         text += (
             f"7. Copy {plan.console.name} to its machine; browsers trust authority.pem there:\n"
-            f"     ledgermq console -n '{addresses(plan)}' --listen {_address(plan.console)} \\\n"
+            f"     ledgermq console -n '{addresses(plan)}' --listen {address_of(plan.console)} \\\n"
             f"       {judges} \\\n"
             f"       --listen-tls {folder}/{secure_http.TLS_FILE}"
             f" --tls-config {folder}/tls.properties\n"

@@ -76,9 +76,9 @@ class NameAccount:
         )
 
 
-def _never(access_key: str, secret_key: str) -> bool:
+def _never(access_key: str, secret_key: str) -> str | None:
     """Of a request that is not there yet."""
-    return False
+    return "not signed"
 
 
 # Whoever comes from a globally white address.
@@ -101,7 +101,7 @@ class NameAccounts:
         host: str,
         certificate_names: Iterable[str],
         ext_fields: Mapping[str, str],
-        is_signed: Callable[[str, str], bool],
+        find_wrong: Callable[[str, str], str | None],
     ) -> NameAccount | None:
         """Returns whose request this is.
 
@@ -109,7 +109,8 @@ class NameAccounts:
             host: the address that it came from.
             certificate_names: of the verified certificate of its connection.
             ext_fields: of the request, as received.
-            is_signed: whether the request is signed with an access key and a secret key.
+            find_wrong: why the request is not signed with an access key and a secret key; None
+                when it is.
 
         Returns:
             The account; None when nothing names one.
@@ -122,18 +123,23 @@ class NameAccounts:
         names = frozenset(certificate_names)
         if access_key:
             account = self.accounts.get(access_key)
-            if account is not None and (
-                account.white_remote_address.matches(host)
-                or account.certificate_names & names
-                or any(is_signed(access_key, key) for key in account.secret_keys)
-            ):
-                return account
+            reasons: list[str] = []
+            if account is not None:
+                if account.white_remote_address.matches(host) or account.certificate_names & names:
+                    return account
+                for key in account.secret_keys:
+                    reason = find_wrong(access_key, key)
+                    if reason is None:
+                        return account
+                    reasons.append(reason.partition(f"accessKey={access_key}")[2])
             if is_white:
                 return _WHITE
             shown = ascii(access_key[:_SHOWN_CHARS])
             if account is None:
                 raise NotAllowedError(f"this name server has no account {shown}")
-            raise NotAllowedError(f"the signature of account {shown} is wrong")
+            # With the former key it is just wrong.
+            why = max(reasons, key=len, default="")
+            raise NotAllowedError(f"the signature of account {shown} is wrong{why}")
         for name in sorted(names & self.certified.keys()):
             return self.certified[name]
         if is_white:

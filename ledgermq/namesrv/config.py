@@ -84,6 +84,9 @@ KEYS: Final = {
     "routeNeedsAccount": Key(
         "false", None, None, "with aclEnable, reading routes and lists needs an account, too"
     ),
+    "aclSignedAddresses": Key(
+        "", None, None, "host:port;... by which it is reached: strong signatures name one of them"
+    ),
     "auditLogFile": Key(
         "", None, None, "where changes and refusals are noted, or none; beside kvConfigPath"
     ),
@@ -135,6 +138,8 @@ class NamesrvConfig:
     is_acl_on: bool
     acl_file: Path
     route_needs_account: bool
+    # Each "host:port"; empty: nobody looks for whom a strong signature is.
+    signed_addresses: tuple[str, ...]
     # None: nothing is noted.
     audit_file: Path | None
     audit_file_bytes: int
@@ -203,6 +208,7 @@ def _read(given: Mapping[str, str]) -> NamesrvConfig:
         is_acl_on=_boolean(texts, "aclEnable"),
         acl_file=Path(texts["aclFile"]).expanduser(),
         route_needs_account=_route_needs_account(texts),
+        signed_addresses=_addresses(texts),
         audit_file=_audit_file(texts),
         audit_file_bytes=_number(texts, "auditLogFileBytes"),
         audit_files=_number(texts, "auditLogFiles"),
@@ -230,6 +236,16 @@ def _route_needs_account(texts: Mapping[str, str]) -> bool:
     if needs and not _boolean(texts, "aclEnable"):
         raise ConfigError("routeNeedsAccount", "true", "with aclEnable=true and its aclFile")
     return needs
+
+
+def _addresses(texts: Mapping[str, str]) -> tuple[str, ...]:
+    name = "aclSignedAddresses"
+    found = tuple(part.strip() for part in texts[name].split(";") if part.strip())
+    for address in found:
+        host, _, port = address.rpartition(":")
+        if not (host and port.isascii() and port.isdigit()):
+            raise ConfigError(name, texts[name], "host:port joined with ;")
+    return found
 
 
 def _number(texts: Mapping[str, str], name: str) -> int:

@@ -7,6 +7,7 @@ its processor, on the very header that it uses (`Caller.check_broker_name`).
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
@@ -17,6 +18,7 @@ from ledgermq.namesrv.registrations import Registrant
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.signature_check import SignatureCheck
+from ledgermq.protocol.signed_for import IsOwn
 
 # Kinds of refusals that are told one by one until all are forgotten.
 _TOLD_MAX: Final = 1000
@@ -42,6 +44,9 @@ class Peer(Protocol):
 
     # Set when a request on it was an account's: large ones may come.
     is_trusted: bool
+
+    # The address that it came to.
+    own_host: str
 
     @property
     def peer_host(self) -> str:
@@ -95,14 +100,20 @@ class Guard:
     """Stands before every processor."""
 
     def __init__(
-        self, accounts: Callable[[], NameAccounts] | None, *, route_needs_account: bool
+        self,
+        accounts: Callable[[], NameAccounts] | None,
+        *,
+        route_needs_account: bool,
+        is_own: IsOwn | None = None,
     ) -> None:
         """Binds the accounts.
 
         Args:
             accounts: those in force; None where everybody may do everything.
             route_needs_account: whether reading needs an account, too.
+            is_own: whether a request was signed for this name server; None: nobody looks.
         """
+        self._is_own = is_own
         self._accounts = accounts
         self._route_needs_account = route_needs_account
         self._signatures = SignatureCheck()
@@ -118,14 +129,11 @@ class Guard:
         if need is Need.READ and not self._route_needs_account:
             return Caller(peer, None, has_accounts=True)
 
-        def is_signed(access_key: str, secret_key: str) -> bool:
-            reason = self._signatures.find_refusal(
-                command.code, command.ext_fields or {}, command.body, access_key, secret_key
-            )
-            return reason is None
-
         account = self._accounts().find(
-            peer.peer_host, peer.certificate_names, command.ext_fields or {}, is_signed
+            peer.peer_host,
+            peer.certificate_names,
+            command.ext_fields or {},
+            partial(self._find_wrong, command, peer),
         )
         if account is None:
             raise NotAllowedError(
@@ -142,6 +150,19 @@ class Guard:
         if need is Need.REGISTER and not account.is_registrant:
             raise NotAllowedError(f"account {account.access_key!a} has no brokerNames to register")
         return Caller(peer, account, has_accounts=True)
+
+    def _find_wrong(
+        self, command: RemotingCommand, peer: Peer, access_key: str, secret_key: str
+    ) -> str | None:
+        is_own = self._is_own
+        return self._signatures.find_refusal(
+            command.code,
+            command.ext_fields or {},
+            command.body,
+            access_key,
+            secret_key,
+            None if is_own is None else lambda named: is_own(named, peer.own_host),
+        )
 
     def admits_large(self, peer: Peer, command: RemotingCommand) -> bool:
         """Tells whether a large request may come whose signature cannot be looked at before it is

@@ -20,6 +20,7 @@ from ledgermq.namesrv.threads import Threads
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import LocalProtocolError
+from ledgermq.protocol.signed_for import own_ends
 from ledgermq.protocol.tcp_times import NAME_SERVER_TIMES
 from ledgermq.protocol.tls.files import TlsFiles
 from ledgermq.protocol.transport import (
@@ -103,10 +104,11 @@ class NamesrvService:
         return self._processors.refusals.count
 
     def _new_guard(self) -> Guard:
-        file = self._accounts
+        file, named = self._accounts, self._config.signed_addresses
         return Guard(
             None if file is None else lambda: file.accounts,
             route_needs_account=self._config.route_needs_account,
+            is_own=own_ends(named, lambda: (self.port or 0,)) if named else None,
         )
 
     def _now_ms(self) -> float:

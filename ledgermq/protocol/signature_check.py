@@ -84,7 +84,7 @@ class SignatureCheck:
         signed_for = ext_fields.get(SIGNED_FOR)
         if signed_for and is_own is not None and not any(map(is_own, signed_for.split(","))):
             return (
-                f"{wrong}: it was signed for {signed_for[:_SHOWN_MAX]!r}, which is another broker"
+                f"{wrong}: it was signed for {signed_for[:_SHOWN_MAX]!r}, which is another one"
                 " (key aclSignedAddresses)"
             )
         age_ms = int(self._now_ms()) - int(signed_at[0])

@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from ledgermq.cli.remote import Remote
+from ledgermq.cli.security import Security
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
@@ -428,3 +431,32 @@ def test_what_is_put_without_end_is_read_by_the_next_start(tmp_path: Path) -> No
         )
         spaces = json.loads(file.read_bytes())["configTable"]
         assert not [name for name in spaces if name.startswith("space-")]
+
+
+def test_what_was_signed_for_another_address_is_not_taken_where_a_key_says_so(
+    tmp_path: Path,
+) -> None:
+    """Whoever an admin's tool asked, a broker or a name server, passes it on within minutes."""
+    strong = replace(ROOT, form="strong")
+    code = RequestCode.PUT_KV_CONFIG.value
+    fields = {"namespace": "NS", "key": "k", "value": "v"}
+    named = "aclSignedAddresses=names.example:9876"
+    program = start(tmp_path, named, is_closed=True)
+    try:
+        address = str(program.status["address"])
+        port = address.rpartition(":")[2]
+        with Wire(address) as wire:
+            for ends in ("10.6.6.6:9876", f"evil.example:{port},10.6.6.6:{port}", "127.0.0.1:1"):
+                refused = wire.ask(code, strong.signed(fields, b"", code, ends))
+                assert refused.code == ResponseCode.NO_PERMISSION
+                assert f"signed for '{ends}', which is another one" in str(refused.remark)
+            for ends in (f"127.0.0.1:{port}", f"localhost:{port},127.0.0.1:{port}"):
+                assert wire.ask(code, strong.signed(fields, b"", code, ends)).code == 0
+            through = strong.signed(fields, b"", code, "Names.Example:9876,192.0.2.1:9876")
+            assert wire.ask(code, through).code == 0
+            assert wire.ask(code, ROOT.signed(fields, b"")).code == 0
+        security = Security(credentials=strong)
+        with Remote(f"localhost:{port}", security=security) as remote:
+            assert remote.ask(f"localhost:{port}", RequestCode.GET_NAMESRV_CONFIG).code == 0
+    finally:
+        program.stop()

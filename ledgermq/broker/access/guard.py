@@ -18,11 +18,11 @@ from ledgermq.broker.dispatch import Answer, Processor
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.signature import ACCESS_KEY
 from ledgermq.protocol.signature_check import SignatureCheck
+from ledgermq.protocol.signed_for import IsOwn
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import AccessDeniedError
 
 # Whether a "host:port" names this broker; the second text is the address that a request came to.
-IsOwn = Callable[[str, str], bool]
 # Told of a refusal: the address that it came from, the request, and why.
 OnRefused = Callable[[str, RemotingCommand, AccessDeniedError], None]
 
