@@ -29,7 +29,7 @@ from ledgermq.broker.config.broker_config import (
 )
 from ledgermq.broker.config.group_secret import find_group_secret
 from ledgermq.broker.config.keys import KEY_BY_NAME
-from ledgermq.broker.config.open_ports import closing_text, find_open_port
+from ledgermq.broker.config.open_ports import closing_text, find_open_port, find_plain_links
 from ledgermq.cli import security
 from ledgermq.cli.cluster_command import positive, run_with_admin
 from ledgermq.cli.descriptors import descriptors_to_have
@@ -357,6 +357,8 @@ def _check_members_ports(config: BrokerConfig) -> list[Finding]:
     if config.group_secret_mode == "accept":
         text = f"{path}, not required yet (dLegerGroupSecretMode=accept)"
         return [Finding("group secret", "warning", text)]
+    if plain_links := find_plain_links(config):
+        return [Finding("group secret", "warning", plain_links)]
     return [Finding("group secret", "good", path)]
 
 

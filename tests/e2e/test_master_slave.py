@@ -161,3 +161,13 @@ def test_a_slave_that_holds_more_than_its_master_is_refused(tmp_path: Path) -> N
                 records = client.read_queue("Probe", 0)
         assert sent is not None and sent["queueOffset"] == str(len(records) - 1)
         assert [record.body for record in records] == [b"probe"] * (len(records) - 1) + [b"next"]
+
+
+def test_start_says_that_a_secret_alone_does_not_encrypt(tmp_path: Path) -> None:
+    secret = tmp_path / "group.secret"
+    secret.write_text("s" * 40)
+    secret.chmod(0o600)
+    settings = (f"dLegerGroupSecretFile={secret}", "bindAddress=0.0.0.0")
+    with PlainBroker(tmp_path, "127.0.0.1:1", "ASYNC_MASTER", *settings).start() as running:
+        log = running.wait_until_serving().log_text()
+    assert log.count("dLegerGroupSecretFile without tls.ledger.config.file") == 1

@@ -51,6 +51,28 @@ def closing_text(config: BrokerConfig, key: str) -> str:
     )
 
 
+def find_plain_links(config: BrokerConfig) -> str | None:
+    """Says that members prove the secret to each other, and that what passes then is not guarded;
+    None where it is, where there is no secret, and where nothing leaves the machine.
+    """
+    has_tls = config.member_tls_file and config.member_tls_mode != "disabled"
+    if not config.group_secret_file or has_tls:
+        return None
+    if config.is_group_member:
+        port, hosts = config.own_peer.port, [peer.host for peer in config.ledger_peers]
+        is_far = len(hosts) > 1 and not all(map(_is_loopback, hosts))
+    else:
+        serves_slaves = config.wants_plain_log and not config.is_slave
+        port, is_far = config.ha_listen_port, serves_slaves and not _is_loopback(config.bind_host)
+    if not is_far:
+        return None
+    return (
+        f"dLegerGroupSecretFile without tls.ledger.config.file: who connects to port {port} proves"
+        " the secret, but what follows is not encrypted, and whoever stands between two machines"
+        " reads it and may change it"
+    )
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

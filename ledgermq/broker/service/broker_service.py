@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 
 from ledgermq import kernel
 from ledgermq.broker.config.broker_config import BrokerConfig
+from ledgermq.broker.config.open_ports import find_plain_links
 from ledgermq.broker.ha.roles import ha_address
 from ledgermq.broker.service.farewell import Farewell, next_step
 from ledgermq.broker.service.ground import Ground
@@ -328,6 +329,8 @@ class BrokerService:
 
 
 def _report_keys(config: BrokerConfig) -> None:
+    if plain_links := find_plain_links(config):
+        _log.warn("{plain_links}", plain_links=plain_links)
     if config.unknown_keys:
         _log.warn("unknown configuration keys: {keys}", keys=", ".join(config.unknown_keys))
     if config.ineffective_keys:

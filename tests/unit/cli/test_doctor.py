@@ -293,3 +293,7 @@ def test_ports_of_members_beside_access_control_are_looked_at(
     assert found["group secret"]["verdict"] == "good"
     _, found = findings(capsys, tmp_path / "store", *keys, "dLegerGroupSecretMode=accept")
     assert found["group secret"]["verdict"] == "warning"
+    several = "dLegerPeers=n0-10.255.255.1:40911;n1-127.0.0.1:1"
+    _, found = findings(capsys, tmp_path / "store", *keys, several)
+    assert found["group secret"]["verdict"] == "warning"
+    assert "without tls.ledger.config.file" in found["group secret"]["text"]
