@@ -36,6 +36,7 @@ from ledgermq.client import (
 )
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.errors import RemoteProtocolError
+from ledgermq.protocol.plain_text import escaped
 
 _MODULUS: Final = 1 << 256
 _LOOK_INTERVAL_S: Final = 0.1
@@ -191,7 +192,7 @@ async def _show_queues(consumer: PushConsumer) -> None:
         queues = [f"{queue.broker_name}/{queue.queue_id}" for queue in consumer.queues()]
         if queues != shown:
             shown = queues
-            print(f"{len(queues)} queues: {' '.join(queues)}", file=sys.stderr, flush=True)
+            print(f"{len(queues)} queues: {escaped(' '.join(queues))}", file=sys.stderr, flush=True)
         await asyncio.sleep(_LOOK_INTERVAL_S)
 
 

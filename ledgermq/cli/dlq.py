@@ -135,7 +135,7 @@ def _show(admin: AdminClient, options: argparse.Namespace) -> None:
         if number:
             print()
         message = one.message.legible()
-        print(f"{one.id}  {one.state}")
+        print(escaped(f"{one.id}  {one.state}"))
         for name, value in (
             ("origin", one.origin or "unknown"),
             ("message", one.message_id),

@@ -43,6 +43,7 @@ from ledgermq.cli.running_check import check_running
 from ledgermq.cli.security import Security
 from ledgermq.cli.settings import default_name_servers, parse_settings
 from ledgermq.cli.store_walk import StoreDirectory
+from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, load_server_tls
 from ledgermq.state.errors import AccessRulesError, ConfigError
 
@@ -385,7 +386,7 @@ def _check_name_servers(config: BrokerConfig) -> list[Finding]:
         try:
             with Remote(address, CONNECT_TIMEOUT_S, security) as remote:
                 count = len(remote.clusters().broker_addr_table)
-        except AdminError as error:
+        except (AdminError, RemoteProtocolError) as error:
             # It may be started later: a broker looks for it until it finds it.
             findings.append(Finding("name server", "warning", str(error)))
         else:

@@ -9,7 +9,9 @@ ExportMetricsCommand.java of 4.9.3.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -257,13 +259,26 @@ def _figures_of(remote: Remote, address: str) -> Document:
 
 def _first_rate(told: Mapping[str, str], key: str) -> float:
     """Of three rates, the one of the last ten seconds."""
-    return float((told.get(key) or "0").split(" ")[0])
+    words = told.get(key, "").split()
+    return _figure(key, words[0]) if words else 0.0
 
 
 def _of_yesterday(told: Mapping[str, str], prefix: str) -> int:
-    return int(told.get(f"{prefix}TodayMorning", "0")) - int(
-        told.get(f"{prefix}YesterdayMorning", "0")
-    )
+    today, yesterday = f"{prefix}TodayMorning", f"{prefix}YesterdayMorning"
+    figures = [_figure(key, told.get(key, "0")) for key in (today, yesterday)]
+    return int(figures[0] - figures[1])
+
+
+def _figure(key: str, text: str) -> float:
+    """Reads what a broker tells.
+
+    Raises:
+        AdminError: it is no number.
+    """
+    with contextlib.suppress(ValueError):
+        if len(text) < 32 and math.isfinite(number := float(text)):
+            return int(text) if text.isdigit() else number
+    raise AdminError(f"a broker tells {key}={text[:64]!r}, which is no number")
 
 
 def _longest_sum(data: BrokerStatsData) -> int:

@@ -19,8 +19,13 @@ def fail(reason: str, *, as_json: bool = False) -> int:
 
 def tell(reason: str, *, as_json: bool = False) -> None:
     """Prints a line about what went wrong on stderr."""
-    text = json.dumps({"error": reason}) if as_json else f"ledgermq: {reason}"
-    print(text, file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": reason}), file=sys.stderr)
+        return
+    # What a broker answered stands in it. Loaded when something failed: the protocol is most of the
+    # start of a program that waits for others.
+    plain_text = importlib.import_module("ledgermq.protocol.plain_text")
+    print(f"ledgermq: {plain_text.escaped_lines(reason)}", file=sys.stderr)
 
 
 def failed(error: Exception, *, as_json: bool = False) -> int:
@@ -31,10 +36,8 @@ def failed(error: Exception, *, as_json: bool = False) -> int:
     """
     if isinstance(error, BrokenPipeError):
         raise error
-    # What a broker answered stands in it. Loaded when something failed: the protocol is most of the
-    # start of a program that waits for others.
-    text = importlib.import_module("ledgermq.protocol.plain_text")
-    reason: str = text.escaped(str(error) or type(error).__name__)
+    plain_text = importlib.import_module("ledgermq.protocol.plain_text")
+    reason: str = plain_text.escaped(str(error) or type(error).__name__)
     if not as_json:
         return fail(reason)
     told: dict[str, object] = {"error": reason, "kind": type(error).__name__}

@@ -20,6 +20,7 @@ from ledgermq.cli.moments import FORMS, local_time
 from ledgermq.cli.table import print_table
 from ledgermq.client.admin import GroupDescription
 from ledgermq.client.blocking import AdminClient
+from ledgermq.protocol.plain_text import escaped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,12 +79,12 @@ def _show(admin: AdminClient, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(document(told), indent=1))
         return
-    print(
+    head = (
         f"{told.name}: {told.mode or 'offline'}, {len(told.members)} members,"
         f" {told.lag.behind} messages behind, {told.dead_letter_count} dead letters"
     )
-    for problem in told.problems:
-        print(f"problem: {problem}")
+    for line in (head, *(f"problem: {problem}" for problem in told.problems)):
+        print(escaped(line))
     owners = {one.queue: member for member in told.members for one in member.queues}
     print()
     rows = [

@@ -16,6 +16,7 @@ from ledgermq.cli.moments import local_time
 from ledgermq.cli.table import print_table
 from ledgermq.client.admin import GroupLag
 from ledgermq.client.blocking import AdminClient
+from ledgermq.protocol.plain_text import escaped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +86,8 @@ def _print_queues(lag: GroupLag, options: argparse.Namespace) -> None:
     ]
     if not options.json:
         now = local_time(time.time_ns() // 1_000_000)
-        print(f"{lag.group}: {lag.behind} messages behind, {lag.rate:.1f} messages/s, {now}")
+        print(
+            f"{escaped(lag.group)}: {lag.behind} messages behind, {lag.rate:.1f} messages/s, {now}"
+        )
     columns = ("topic", "broker", "queue", "consumed", "end", "behind", "consumed_to")
     print_table(columns, rows, options.json)

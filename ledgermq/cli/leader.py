@@ -93,7 +93,7 @@ class LedgerGroup:
             # A leader of Java may lose its own answer when it steps down: who leads is the answer.
             pass
         code = answer.get("code", int(DLedgerCode.SUCCESS))
-        if code != DLedgerCode.SUCCESS and answer.get("term", -1) <= term:
+        if code != DLedgerCode.SUCCESS and _number(answer, "term") <= term:
             reason = answer.get(_REMARK) or "no remark"
             raise AdminError(f"{leader_id} refuses: {_code_name(code)}: {reason}")
         return leader_id, self._wait_for(target_id, term)
@@ -113,16 +113,17 @@ class LedgerGroup:
             time.sleep(_PAUSE_S)
 
     def _term_of(self, leader_id: str) -> int:
-        term = self._ask(leader_id, JsonCode.METADATA).get("term", -1)
+        term = _number(self._ask(leader_id, JsonCode.METADATA), "term")
         if term >= 0:
-            return int(term)
+            return term
         other_id = next((member_id for member_id in self.peers if member_id != leader_id), None)
         if other_id is None:
             raise AdminError(f"group {self.group!r} has one member only")
         answer = self._ask(leader_id, JsonCode.HEART_BEAT, leaderId=other_id, term=-1)
-        if answer.get("code") != DLedgerCode.EXPIRED_TERM:
+        term = _number(answer, "term")
+        if answer.get("code") != DLedgerCode.EXPIRED_TERM or term < 0:
             raise AdminError(f"{leader_id} does not tell its term: {answer}")
-        return int(answer["term"])
+        return term
 
     def _ask(self, member_id: str, code: int, **fields: Any) -> dict[str, Any]:
         body = {"code": 200, "group": self.group, "remoteId": member_id, "term": -1} | fields
@@ -137,8 +138,16 @@ class LedgerGroup:
         return decoded | {_REMARK: answer.remark}
 
 
-def _code_name(code: int) -> str:
-    return f"{code} {DLedgerCode(code).name}" if code in set(DLedgerCode) else str(code)
+def _number(answer: Mapping[str, Any], name: str) -> int:
+    """Returns a number of an answer; -1 when there is none."""
+    number = answer.get(name)
+    return number if isinstance(number, int) else -1
+
+
+def _code_name(code: object) -> str:
+    if isinstance(code, int) and code in set(DLedgerCode):
+        return f"{code} {DLedgerCode(code).name}"
+    return str(code)
 
 
 def _group_of(remote: Remote, broker_address: str) -> LedgerGroup:

@@ -13,6 +13,7 @@ from ledgermq.cli.remote import AdminError, RefusedError, Remote
 from ledgermq.cli.subcommand import Flag, Subcommand, brokers_by_name, flag_adder
 from ledgermq.client import MessageQueue, PullStatus, ReceivedMessage
 from ledgermq.client.queue_requests import decode_messages
+from ledgermq.client.routes import queues_of
 from ledgermq.client.subscription import tags_of
 from ledgermq.protocol import sysflag
 from ledgermq.protocol.codes import RequestCode
@@ -54,11 +55,8 @@ def _query_offset(remote: Remote, options: argparse.Namespace) -> None:
 
 def _print_topic(remote: Remote, options: argparse.Namespace) -> None:
     route = remote.route(options.topic)
-    queues = [
-        MessageQueue(options.topic, data.broker_name, queue_id)
-        for data in route.queue_datas
-        for queue_id in range(data.read_queue_nums)
-    ]
+    counts = [(one.broker_name, one.read_queue_nums) for one in route.queue_datas]
+    queues = queues_of(options.topic, counts)
     _print_queues(remote, options, queues)
 
 

@@ -24,6 +24,7 @@ from ledgermq.cli.settings import add_name_servers, parse_settings
 from ledgermq.client import ClientError, Message, Producer, ProducerConfig, SendResult
 from ledgermq.client.config import parse_addresses
 from ledgermq.client.errors import UnreachableError
+from ledgermq.protocol.plain_text import escaped
 
 GROUP: Final = "ledgermq_send"
 # Failures that are spelled out; the rest is counted.
@@ -255,8 +256,8 @@ def _told(options: argparse.Namespace, tally: _Tally) -> int:
     elif tally.last is not None and progress.count == 1:
         last = tally.last
         print(
-            f"{last.message_id} stored in {last.broker_name} queue {last.queue_id} at offset "
-            f"{last.queue_offset}"
+            f"{last.message_id} stored in {escaped(last.broker_name)} queue {last.queue_id}"
+            f" at offset {last.queue_offset}"
         )
     else:
         print(progress.summary())

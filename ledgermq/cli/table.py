@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from ledgermq.protocol.plain_text import escaped
+
+# A cell beyond stands out of its column: of a hundred thousand rows each would be as long.
+_WIDTH_MAX: Final = 256
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], as_json: bool) -> None:
@@ -15,7 +19,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], as_jso
         return
     # A name may come from anybody.
     texts = [[escaped(str(cell)) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
+    widths = [
+        min(max(map(len, column)), _WIDTH_MAX) for column in zip(columns, *texts, strict=True)
+    ]
     # Numbers stand to the right, and so do the titles above nothing but numbers.
     numeric = [bool(rows) and all(map(_is_number, column)) for column in zip(*rows, strict=True)]
     titles = zip(columns, numeric or [False] * len(columns), strict=True)

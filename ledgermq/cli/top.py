@@ -28,7 +28,7 @@ _COLUMNS = (
 _TITLES = (*_COLUMNS[:8], "wait", *_COLUMNS[9:-1])
 # As a leader tells of its followers, and the silence of one that is lost: three heart beats of
 # Java's members, and some more.
-_FOLLOWER = re.compile(r"(\S+) \d+ entries and \d+ bytes behind, heard (\d+) ms ago")
+_FOLLOWER = re.compile(r"(\S+) \d+ entries and \d+ bytes behind, heard (\d{1,18}) ms ago")
 _SILENCE_MS_MAX = 10_000
 # Figures of a broker that say that something is wrong, where they are not empty.
 _ALARMS = ("ledgerAlarm", "ledgerRepair", "ledgerRefused", "stateAlarm", "accessAlarm")

@@ -17,6 +17,7 @@ from ledgermq.cli.failure import fail
 from ledgermq.cli.moments import local_time
 from ledgermq.cli.table import print_table
 from ledgermq.client.blocking import AdminClient
+from ledgermq.protocol.plain_text import escaped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +103,8 @@ def _show(admin: AdminClient, options: argparse.Namespace) -> None:
         )
         return
     groups = ", ".join(told.groups) or "none"
-    print(f"{told.name}: {told.kind}, {told.message_count} messages, groups: {groups}\n")
+    head = f"{told.name}: {told.kind}, {told.message_count} messages, groups: {groups}"
+    print(f"{escaped(head)}\n")
     rows = [
         (one.broker_name, one.leader or "none now", one.read_queue_count, one.write_queue_count)
         + ({2: "write", 4: "read", 6: "read, write"}.get(one.permission, str(one.permission)),)

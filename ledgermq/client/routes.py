@@ -6,7 +6,8 @@ a producer the route of the template topic TBW102 for a topic that does not exis
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -26,6 +27,7 @@ _READABLE: Final = 4
 _WRITABLE: Final = 2
 # Queues of one topic on one broker that a client is ready to hold.
 _QUEUES_MAX: Final = 65_536
+_TOPIC_QUEUES_MAX: Final = 1 << 20
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -55,15 +57,13 @@ def route_of(topic: str, data: TopicRouteData) -> TopicRoute:
         broker.broker_name: dict(sorted(broker.broker_addrs.items()))
         for broker in data.broker_datas
     }
-    writable: list[MessageQueue] = []
-    readable: list[MessageQueue] = []
-    for queues in data.queue_datas:
-        if queues.broker_name not in addresses:
-            continue
-        if queues.perm & _WRITABLE:
-            writable += _queues(topic, queues.broker_name, queues.write_queue_nums)
-        if queues.perm & _READABLE:
-            readable += _queues(topic, queues.broker_name, queues.read_queue_nums)
+    known = [queues for queues in data.queue_datas if queues.broker_name in addresses]
+    writable = queues_of(
+        topic, [(one.broker_name, one.write_queue_nums) for one in known if one.perm & _WRITABLE]
+    )
+    readable = queues_of(
+        topic, [(one.broker_name, one.read_queue_nums) for one in known if one.perm & _READABLE]
+    )
     return TopicRoute(
         topic=topic,
         write_queues=tuple(sorted(writable)),
@@ -98,10 +98,17 @@ def guessed_route(topic: str, template: TopicRoute, queue_nums: int) -> TopicRou
     )
 
 
-def _queues(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
-    return [
-        MessageQueue(topic, broker_name, queue_id) for queue_id in range(min(count, _QUEUES_MAX))
-    ]
+def queues_of(topic: str, counts: Iterable[tuple[str, int]]) -> list[MessageQueue]:
+    """Returns the queues of a topic, of which a name server tells how many each broker name has.
+
+    It may tell any number: so many are taken as a broker lets a topic have, and a million of all.
+    """
+    queues = (
+        MessageQueue(topic, broker_name, queue_id)
+        for broker_name, count in counts
+        for queue_id in range(min(count, _QUEUES_MAX))
+    )
+    return list(itertools.islice(queues, _TOPIC_QUEUES_MAX))
 
 
 class _NameServers(Protocol):

@@ -11,6 +11,7 @@ from ledgermq.client.admin.asking import Asking, each
 from ledgermq.client.admin.lag import lag_of, stats_of
 from ledgermq.client.admin.results import OffsetChange, QueueLag
 from ledgermq.client.errors import ConfigError, NotFoundError, RefusedError
+from ledgermq.client.routes import queues_of
 from ledgermq.protocol.bodies import MessageQueue, ResetOffsetBody
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.headers import (
@@ -67,11 +68,7 @@ async def preview_reset(
         return _change(committed.get(queue), queue, wanted, forward)
 
     route = await asking.route(topic)
-    queues = [
-        MessageQueue(topic, data.broker_name, queue_id)
-        for data in route.queue_datas
-        for queue_id in range(data.read_queue_nums)
-    ]
+    queues = queues_of(topic, [(one.broker_name, one.read_queue_nums) for one in route.queue_datas])
     return await each(change, sorted(queues))
 
 

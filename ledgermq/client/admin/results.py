@@ -3,12 +3,17 @@
 Times are ms since 1970; None where nothing is known.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ledgermq.client.messages import ReceivedMessage
 from ledgermq.protocol.bodies import MessageQueue, SubscriptionGroupConfig
 from ledgermq.protocol.properties import UNIQUE_KEY
+
+# Of 64 bits.
+_DIGITS_MAX: Final = 19
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -34,14 +39,16 @@ class BrokerState:
         """Returns the latest of the rates in a figure such as putTps, a second."""
         words = self.figures.get(name, "").split()
         try:
-            return float(words[0]) if words else None
+            rate = float(words[0]) if words else None
         except ValueError:
             return None
+        return rate if rate is not None and math.isfinite(rate) else None
 
     def number(self, name: str) -> int | None:
         """Returns a figure that is a whole number, and None for what is below zero: unknown."""
         text = self.figures.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() else None
+        is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+        return int(text) if is_number else None
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

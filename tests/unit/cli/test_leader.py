@@ -73,3 +73,11 @@ def test_transfer_that_another_member_won_is_told() -> None:
     members.after = {"n0": ("n0", 5), "n1": ("n0", 5), "n2": ("n0", 5)}
     with pytest.raises(AdminError, match="n2 did not take over: n0 leads term 5"):
         group(members).hand_over("n2")
+
+
+@pytest.mark.parametrize("term", [None, "5", 1.5, [5]])
+def test_member_that_tells_no_term_does_not_lead(term: Any) -> None:
+    members = Members()
+    members.says["n1"] = ("n1", term)
+    with pytest.raises(AdminError, match="has no leader|does not tell its term"):
+        group(members).find_leader()

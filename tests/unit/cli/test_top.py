@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ledgermq.cli.live import folded
-from ledgermq.cli.top import headlines
+from ledgermq.cli.table import print_table
+from ledgermq.cli.top import alarms_of, headlines
 from tests.unit.cli.brokers import member
 
 NOW = "2026-11-27T01:09:31.660+00:00"
@@ -30,6 +31,21 @@ def test_what_is_wrong_stands_first_and_whole() -> None:
 def test_cluster_that_is_well_is_one_line() -> None:
     (line,) = headlines(NOW, [member(0), member(1), member(2)], [])
     assert line == f"{NOW}  3 brokers, in 0/s, out 0/s, 0 messages behind"
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 20])
+def test_figure_beyond_64_bits_is_none(digits: str) -> None:
+    lost = f"n1 3 entries and 5 bytes behind, heard {digits} ms ago"
+    one = member(0, commitLogMaxOffset=digits, putTps="inf nan 1", ledgerFollowers=lost)
+    assert one.number("commitLogMaxOffset") is None and one.rate("putTps") is None
+    assert alarms_of(one) == []
+
+
+def test_one_long_name_does_not_make_all_lines_long(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("n", number) for number in range(1000)]
+    print_table(("name", "number"), [*rows, ("x" * 100_000, 7)], False)
+    shown = capsys.readouterr().out
+    assert len(shown) < 500_000 and "x" * 100_000 in shown
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ledgermq.client.errors import NameServerError, NoRouteError, RefusedError, UnreachableError
-from ledgermq.client.routes import RouteCache, guessed_route, route_of
+from ledgermq.client.routes import RouteCache, guessed_route, queues_of, route_of
 from ledgermq.protocol.bodies import MessageQueue
 from ledgermq.protocol.codes import ResponseCode
 from ledgermq.protocol.command import RemotingCommand
@@ -58,6 +58,13 @@ def test_route_lists_queues_in_order_and_leaders() -> None:
     ]  # fmt: skip
     assert route.masters == {"b": "b0:1", "read-only": "r0:1"}
     assert route.brokers() == {"b0:1", "b1:1", "a1:1", "r0:1"}
+
+
+def test_name_server_that_tells_billions_of_queues_is_not_believed() -> None:
+    """Some commands made all of them, until there was no memory left."""
+    assert len(queues_of("T", [("a", 2**31 - 1), ("b", 2)])) == 65_538
+    many = ((f"b{number}", 2**31 - 1) for number in range(1_000_000))
+    assert len(queues_of("T", many)) == 1 << 20
 
 
 def test_topic_that_does_not_exist_would_get_the_queues_of_the_template() -> None:
