@@ -129,7 +129,7 @@ interop: $(STAMP)
 	if [ -n "$$missing" ]; then \
 	  echo "make interop runs Apache's own clients and needs, besides Python:$$missing" >&2; exit 1; \
 	fi
-	INTEROP_CLOSED=$(CLOSED) $(BIN)/python -m pytest tests/interop -s $(INTEROP_OPTIONS)
+	INTEROP_CLOSED=$(CLOSED) $(BIN)/python -m pytest tests/interop $(SPREAD) $(INTEROP_OPTIONS)
 
 # Apache's own module of tests, half an hour on a calm machine. CLASSES names some of them.
 apache-tests: $(STAMP)

@@ -1,6 +1,6 @@
 """Fixtures of the suite: a stock Java cluster, LedgerMQ clusters; all stopped, stores removed.
 
-What tests `tell` is printed at once, and again at the end of the run.
+What tests `tell` is printed at the end of the run.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,21 @@ def tell(pytestconfig: pytest.Config) -> Tell:
     """A function that takes a result which the reader of the run wants to see."""
     results = pytestconfig.stash.setdefault(_RESULTS, [])
 
-    def tell(result: str) -> None:
-        print(f"\n{result}")
-        results.append(result)
+    return results.append
 
-    return tell
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hands over what was told, where several processes share the tests."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["told"] = session.config.stash.get(_RESULTS, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes over what was told in one of them."""
+    told = getattr(node, "workeroutput", {}).get("told", [])
+    node.config.stash.setdefault(_RESULTS, []).extend(told)
 
 
 def pytest_terminal_summary(
