@@ -117,7 +117,7 @@ PURE_TESTS := tests/property tests/unit/protocol tests/unit/dledger tests/unit/c
 	tests/unit/broker tests/e2e/test_broker_group.py
 # Processes that share the tests; the tests of one file follow each other in one of them.
 WORKERS := 2
-SPREAD := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+SPREAD := -n $(WORKERS) --no-loadscope-reorder
 test: lint
 	LEDGERMQ_PURE=1 $(BIN)/python -m pytest -q $(SPREAD) $(PURE_TESTS)
 	$(BIN)/python -m pytest $(SPREAD) tests --ignore=tests/interop
