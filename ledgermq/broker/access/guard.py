@@ -22,7 +22,6 @@ from ledgermq.protocol.signed_for import IsOwn
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import AccessDeniedError
 
-# Whether a "host:port" names this broker; the second text is the address that a request came to.
 # Told of a refusal: the address that it came from, the request, and why.
 OnRefused = Callable[[str, RemotingCommand, AccessDeniedError], None]
 
