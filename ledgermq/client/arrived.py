@@ -7,6 +7,7 @@ hangs while queues come and go would keep more and more of it.
 
 import asyncio
 from collections import deque
+from itertools import islice
 from typing import TypeAlias
 
 from ledgermq.client.messages import ReceivedMessage
@@ -23,6 +24,8 @@ class Arrived(asyncio.Queue[Item | None]):
         super()._init(maxsize)
         # May be taken from directly, from the left: nobody ever waits to put something in.
         self.items: deque[Item | None] = deque()
+        # How many wait for something.
+        self._waiting_count = 0
 
     def qsize(self) -> int:
         """Returns how many items there are."""
@@ -37,6 +40,21 @@ class Arrived(asyncio.Queue[Item | None]):
 
     def _put(self, item: Item | None) -> None:
         self.items.append(item)
+
+    async def get(self) -> Item | None:
+        """Takes the oldest item; waits for one while there is none."""
+        self._waiting_count += 1
+        try:
+            return await super().get()
+        finally:
+            self._waiting_count -= 1
+
+    def put_all(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], /) -> None:
+        """Takes what a pull brought, and wakes those who wait, as far as there is work for them."""
+        items = ((process_queue, message) for message in messages)
+        for item in islice(items, self._waiting_count):
+            self.put_nowait(item)
+        self.items.extend(items)
 
     def forget_dropped(self) -> None:
         """Drops the messages of queues that were dropped."""

@@ -73,7 +73,8 @@ class OffsetStore(Protocol):
 class Arrivals(Protocol):
     """Takes what is pulled."""
 
-    def put_nowait(self, item: tuple[ProcessQueue, ReceivedMessage], /) -> None: ...
+    def put_all(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], /) -> None:
+        """Takes what a pull brought of one queue, in order."""
 
     def forget_dropped(self) -> None:
         """Drops what it has of queues that were dropped."""
@@ -570,6 +571,6 @@ class Holding:
     def _arrive(self, held: _Held, result: PullResult) -> None:
         process_queue = held.process_queue
         process_queue.pulled_ms = now_ms()
-        for message in process_queue.add(result.messages, result.next_offset):
-            self._arrived.put_nowait((process_queue, message))
+        fresh = process_queue.add(result.messages, result.next_offset)
+        self._arrived.put_all(process_queue, fresh)
         self._count(held)

@@ -36,13 +36,15 @@ class Inbox:
         """True when nothing comes any more."""
         return self._is_closed
 
-    def put_nowait(self, item: Item, /) -> None:
-        """Takes a message."""
-        queue = item[0].queue
+    def put_all(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], /) -> None:
+        """Takes what a pull brought."""
+        if not messages:
+            return
+        queue = process_queue.queue
         lane = self._lanes.get(queue)
         if lane is None:
             lane = self._lanes[queue] = deque()
-        lane.append(item)
+        lane.extend((process_queue, message) for message in messages)
         self._news.set()
 
     def fail(self, error: ClientError) -> None:

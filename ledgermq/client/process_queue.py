@@ -74,23 +74,26 @@ class ProcessQueue:
         Returns:
             The messages that are new.
         """
-        fresh = [message for message in messages if message.queue_offset >= self.next_offset]
-        for message in fresh:
-            self._pending.append(message.queue_offset)
-            self._bytes += message.record.size_bytes
+        first = self.next_offset
+        fresh = [message for message in messages if message.record.queue_offset >= first]
+        self._pending.extend([message.record.queue_offset for message in fresh])
+        self._bytes += sum([message.record.size_bytes for message in fresh])
         self.next_offset = max(self.next_offset, next_offset)
         return fresh
 
     def consumed(self, message: ReceivedMessage) -> None:
         """Notes that a message need not come again; a message of before is ignored."""
-        offset = message.queue_offset
-        pending = self._pending
-        if not pending or offset < pending[0] or offset in self._consumed:
+        record = message.record
+        offset, pending, consumed = record.queue_offset, self._pending, self._consumed
+        if not pending or offset < pending[0] or offset in consumed:
             return
-        self._bytes -= message.record.size_bytes
-        self._consumed.add(offset)
-        while pending and pending[0] in self._consumed:
-            self._consumed.discard(pending.popleft())
+        self._bytes -= record.size_bytes
+        if offset != pending[0]:
+            consumed.add(offset)
+            return
+        pending.popleft()
+        while consumed and pending[0] in consumed:
+            consumed.discard(pending.popleft())
 
     def committable(self) -> int:
         """Returns the offset of the lowest message that is not yet consumed."""

@@ -10,6 +10,7 @@ import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from types import CoroutineType
 from typing import Generic, TypeVar
 
 from ledgermq.client.endless import is_own_end
@@ -54,6 +55,10 @@ class UserFunction(Generic[R]):
                 result = await asyncio.wrap_future(await self._submit(self._threads, given))
             else:
                 result = self._function(given)
+            # Nearly always; the question below takes as long as all else here.
+            if type(result) is CoroutineType:
+                returned: R = await result
+                return returned
             return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError as error:
             if self._is_closed or is_own_end(error):

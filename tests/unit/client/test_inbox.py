@@ -14,8 +14,7 @@ from tests.unit.client.parts import OTHER, QUEUE, messages, run
 def filled(*queues: ProcessQueue, count: int = 3) -> Inbox:
     inbox = Inbox()
     for held in queues:
-        for message in messages(0, count):
-            inbox.put_nowait((held, message))
+        inbox.put_all(held, messages(0, count))
     return inbox
 
 
@@ -69,7 +68,7 @@ def test_news_is_what_can_be_taken_a_failure_or_the_end() -> None:
         inbox = Inbox()
         inbox.pause(QUEUE)
         waiting = asyncio.create_task(inbox.news())
-        inbox.put_nowait((held, messages(0, 1)[0]))
+        inbox.put_all(held, messages(0, 1))
         for _ in range(5):
             await asyncio.sleep(0)
         assert not waiting.done()
