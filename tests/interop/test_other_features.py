@@ -14,6 +14,7 @@ from tests.interop.builds import cpp_program, go_program, node_program
 from tests.interop.closed import broker_settings, name_server_settings
 from tests.interop.programs import Report, run
 from tests.processes import LiveProgram, broker, name_server, run_ledgermq
+from tests.waiting import wait_until
 
 # Levels of one and two seconds; a failed message takes level 3 and those above.
 SETTINGS = (
@@ -50,6 +51,7 @@ class Site:
             "-t", topic, "-r", 1, "-w", 1,
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
+        wait_until(lambda: self._is_routed(topic), what=f"the route of {topic}")
         reports: list[Report] = []
         run(
             # Go keeps offsets of broadcasts below HOME.
@@ -61,6 +63,11 @@ class Site:
         )  # fmt: skip
         assert not [report for report in reports if report["event"] == "refused"]
         return [report for report in reports if report["event"] == "message"]
+
+    def _is_routed(self, topic: str) -> bool:
+        """Tells whether the name server knows the topic: Go's client asks once, and ends."""
+        asked = run_ledgermq("admin", "topicRoute", "-n", self.namesrv, "-t", topic)
+        return asked.returncode == 0
 
 
 @pytest.fixture(scope="module")

@@ -144,6 +144,9 @@ public final class WaitingMessages {
             throws Exception {
         consumer.setNamesrvAddr(text("namesrv"));
         consumer.setInstanceName(consumer.getConsumerGroup());
+        // Topics of retries and dead letters come to be meanwhile; by default a client looks each 30 s.
+        consumer.setPollNameServerInterval(2000);
+        consumer.setHeartbeatBrokerInterval(5000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
