@@ -80,6 +80,9 @@ def target_of(properties: dict[str, str]) -> Target | None:
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
     if not topic or topic in _INTERNAL_TOPICS or topic.startswith(_INTERNAL_PREFIX):
         return None
+    # Bytes that are no UTF-8 name no topic, and could not be written as one.
+    if any("\ud800" <= char <= "\udfff" for char in topic):
+        return None
     if not (queue_id.isascii() and queue_id.isdecimal()) or len(queue_id) > _QUEUE_ID_DIGITS_MAX:
         return None
     if int(queue_id) > _QUEUE_ID_MAX:
