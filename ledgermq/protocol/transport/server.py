@@ -116,6 +116,8 @@ class CommandServer:
         self._refusal_logged_at = float("-inf")
         self._hosts: dict[str, int] = {}
         self._listening: Any = None
+        # What is not closed keeps the address from who listens there next.
+        self._is_port_closed = False
         self._check_call: DelayedCall | None = None
         self._stop_call: DelayedCall | None = None
         self._stopped: Deferred[None] | None = None
@@ -140,7 +142,8 @@ class CommandServer:
         """Closes the port, lets answers that were sent go out, and closes all connections.
 
         Returns:
-            A Deferred that fires when no connection is left, after two seconds at the latest.
+            A Deferred that fires when the port is closed and no connection is left, after two
+            seconds at the latest.
         """
         if self._stopped is not None:
             return self._stopped
@@ -149,7 +152,7 @@ class CommandServer:
             self._check_call.cancel()
             self._check_call = None
         if self._listening is None:
-            self._finish(None)
+            self._finish()
         else:
             maybeDeferred(self._listening.stopListening).addBoth(self._close_connections)
         return self._stopped
@@ -212,8 +215,8 @@ class CommandServer:
         try:
             self._receiver.connection_lost(connection, reason)
         finally:
-            if self._stopped is not None and not self.connections:
-                self._finish(None)
+            if self._is_port_closed and not self.connections:
+                self._finish()
 
     def _check(self) -> None:
         """Checks each connection once a second; of ten thousand, some in each turn."""
@@ -232,8 +235,9 @@ class CommandServer:
             self._check_call = self._reactor.callLater(max(again_at - now_s, 0.0), self._check)
 
     def _close_connections(self, _: object) -> None:
+        self._is_port_closed = True
         if not self.connections:
-            self._finish(None)
+            self._finish()
             return
         self._stop_call = self._reactor.callLater(_STOP_TIMEOUT_S, self._abort_connections)
         for connection in tuple(self.connections):
@@ -244,7 +248,7 @@ class CommandServer:
         for connection in tuple(self.connections):
             connection.abort("server stops")
 
-    def _finish(self, _: object) -> None:
+    def _finish(self) -> None:
         if self._stop_call is not None:
             self._stop_call.cancel()
             self._stop_call = None

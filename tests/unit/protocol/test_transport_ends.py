@@ -6,6 +6,7 @@ from twisted.internet import reactor
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.error import ConnectionDone, ConnectionRefusedError
+from twisted.internet.task import deferLater
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
@@ -352,6 +353,22 @@ class LoopbackTests(TestCase):
                 await client.stop()
 
         return Deferred.fromCoroutine(attempt())
+
+    async def test_stopped_server_s_address_is_free_although_its_peers_went_first(self) -> None:
+        receiver = Answering()
+        server = CommandServer(reactor, receiver, "127.0.0.1", 0)
+        port = await server.start()
+        client = CommandClient(reactor, "127.0.0.1", port)
+        await client.request(RemotingCommand(code=1), 10_000)
+
+        again = CommandServer(reactor, receiver, "127.0.0.1", port)
+        assert client.connection is not None
+        # Its end is seen after the turn that stops the server, before the one that closes the port.
+        client.connection.abort("gone")
+        stopped = deferLater(reactor, 0, server.stop)
+        self.assertEqual(await stopped.addCallback(lambda _: again.start()), port)
+        await client.stop()
+        await again.stop()
 
 
 def test_ends_satisfy_what_connections_ask_of_a_receiver() -> None:
