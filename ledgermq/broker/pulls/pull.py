@@ -9,8 +9,9 @@ because the queue may only be behind. Source: `PullMessageProcessor.java`.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from ledgermq.broker.config.broker_config import BrokerConfig
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.dispatch import Answer
 from ledgermq.broker.leadership import Leadership
-from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
+from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls, WokenPulls
 from ledgermq.broker.pulls.matching_reads import read_matching
 from ledgermq.broker.selectors.filters import (
     SQL_TYPE,
@@ -188,7 +189,7 @@ class PullProcessor:
         self.spans: GivenWatcher | None = None
         self._soon = soon
         # Woken pulls that no turn had time for, and whether a call for them is due.
-        self._woken: deque[ParkedPull] = deque()
+        self._woken: deque[Iterator[ParkedPull]] = deque()
         self._is_call_due = False
         # What the pull that was parked last asks for, but for its place, and its matcher.
         self._last_wanted: PullMessageRequestHeader | None = None
@@ -229,31 +230,33 @@ class PullProcessor:
     def answer_all(self) -> None:
         """Runs all parked pulls again: the broker stops."""
         self._soon = None
-        self._woken.extend(self._parked.take_all())
+        self._woken.append(iter(self._parked.take_all()))
         self._run_woken()
 
     def end_waits(self, reason: str) -> None:
         """Has all clients that wait ask again: what they were let wait for may be none of theirs
         by now.
         """
-        pulls = deque((*self._parked.take_all(), *self._woken))
+        pulls = chain(self._parked.take_all(), *self._woken)
         self._woken.clear()
         self._end_some(pulls, reason)
 
-    def _end_some(self, pulls: deque[ParkedPull], reason: str) -> None:
-        for _ in range(min(len(pulls), _ENDED_AT_ONCE)):
-            pull = pulls.popleft()
+    def _end_some(self, pulls: Iterator[ParkedPull], reason: str) -> None:
+        ended_count = 0
+        for pull in islice(pulls, None if self._soon is None else _ENDED_AT_ONCE):
+            ended_count += 1
             fields = _fields(0, pull.queue_offset, 0, 0)
             if pull.connection.is_open:
                 again = ResponseCode.PULL_RETRY_IMMEDIATELY
                 pull.connection.send(_command_of(pull).response(again, reason, fields))
-        if pulls and self._soon is not None:
+        if ended_count == _ENDED_AT_ONCE and self._soon is not None:
             self._soon(partial(self._end_some, pulls, reason))
 
-    def _run_again(self, pulls: Iterable[ParkedPull]) -> None:
-        self._woken.extend(pulls)
-        if not self._is_call_due:
-            self._run_woken()
+    def _run_again(self, pulls: WokenPulls) -> None:
+        if pulls:
+            self._woken.append(iter(pulls))
+            if not self._is_call_due:
+                self._run_woken()
 
     def _run_woken(self) -> None:
         """Runs woken pulls; one message may wake a hundred thousand, so not all in one turn."""
@@ -261,10 +264,13 @@ class PullProcessor:
         woken, clock_ms = self._woken, self._clock_ms
         end_ms = clock_ms() + _WOKEN_MS_MAX
         while woken:
-            pull = woken.popleft()
+            pull = next(woken[0], None)
+            if pull is None:
+                woken.popleft()
+                continue
             if pull.connection.is_open:
                 self._run_one(pull)
-            if woken and self._soon is not None and clock_ms() >= end_ms:
+            if self._soon is not None and clock_ms() >= end_ms:
                 self._is_call_due = True
                 self._soon(self._run_woken)
                 return
