@@ -5,14 +5,16 @@ once, by the first message that may match, by the scan that finds the queue long
 deadline; it is then run again. Only one by properties is parked again then, behind the messages
 that it does not want. Source: `PullRequestHoldService.java`.
 
-A hundred thousand pulls may wait. Not one of them is an object: each is a row of numbers, and names
-what it has in common with others of its connection. So the memory is a few large pieces, which go
-back to the system when the pulls are gone; as many small objects would leave it in pieces that are
-in use for ever. And none costs more to park or to forget the more of them there are.
+A hundred thousand pulls may wait. Those of a queue with more than a few are no objects: each is a
+row of numbers, and names what it has in common with others of its connection. So the memory is a
+few large pieces, which go back to the system when the pulls are gone; as many small objects would
+leave it in pieces that are in use for ever. And none costs more to park or to forget the more of
+them there are.
 """
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from math import ceil, inf
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +27,9 @@ _PER_CONNECTION_AND_QUEUE_MAX: Final = 100
 # What the texts of all parked pulls, and what was made of them, may take; those of pulls that
 # say the same may count as one. A usual text counts as nothing.
 WEIGHT_BYTES_MAX: Final = 64 << 20
+
+# So many pulls of a queue stay what they came as, which is the quickest.
+_FEW: Final = 16
 
 # Topic, queue id.
 _Key = tuple[str, int]
@@ -47,7 +52,6 @@ class ParkedPull(Struct, gc=False):
     # First offset it wants.
     queue_offset: int
     matcher: Matcher | None
-    # Whole milliseconds; a fraction is waited out.
     deadline_ms: float
     # Of the request: its number on the connection, and how its answer is written.
     opaque: int = 0
@@ -66,7 +70,7 @@ class _Asked(NamedTuple):
     weight_bytes: int
 
 
-class _Rows:
+class _Rows(Collection[ParkedPull]):
     """Pulls of one queue, in the order in which they were parked."""
 
     __slots__ = ("asked", "key", "numbers")
@@ -92,6 +96,17 @@ class _Rows:
                 serialize_type, weight_bytes,
             )  # fmt: skip
 
+    def __contains__(self, pull: object) -> bool:
+        return any(pull == own for own in self)
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return self.numbers[::_ROW]
+
+    @property
+    def deadlines_ms(self) -> Sequence[int]:
+        return self.numbers[_DEADLINE::_ROW]
+
     def some(self, places: Iterable[int]) -> "_Rows":
         """Returns the rows at some places, in order."""
         rows, numbers = _Rows(self.key), self.numbers
@@ -102,30 +117,34 @@ class _Rows:
 
 
 class _Queue:
-    """The parked pulls of one queue."""
+    """The parked pulls of one queue: `many` are older than all of the `few`."""
 
-    __slots__ = ("lost_count", "rows")
+    __slots__ = ("few", "key", "lost_count", "many")
 
     def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.few: list[ParkedPull] = []
+        self.many: _Rows | None = None
         # Those of lost connections among them, which are taken out when they are many.
-        self.rows = _Rows(key)
         self.lost_count = 0
+
+    def __len__(self) -> int:
+        return len(self.few) + (0 if self.many is None else len(self.many))
 
 
 class WokenPulls(Collection[ParkedPull]):
-    """Pulls that were taken out; each becomes an object when it is come to."""
+    """Pulls that were taken out; a row becomes an object when it is come to."""
 
-    __slots__ = ("_all_rows",)
+    __slots__ = ("_pieces",)
 
-    def __init__(self, all_rows: list[_Rows]) -> None:
-        self._all_rows = all_rows
+    def __init__(self, pieces: Sequence[Collection[ParkedPull]]) -> None:
+        self._pieces = pieces
 
     def __len__(self) -> int:
-        return sum(map(len, self._all_rows))
+        return sum(map(len, self._pieces))
 
     def __iter__(self) -> Iterator[ParkedPull]:
-        for rows in self._all_rows:
-            yield from rows
+        return chain.from_iterable(self._pieces)
 
     def __contains__(self, pull: object) -> bool:
         return any(pull == own for own in self)
@@ -173,8 +192,9 @@ class ParkedPulls:
         own_count = counts.get(queue, 0)
         if own_count >= _PER_CONNECTION_AND_QUEUE_MAX:
             return False
-        queue.rows.numbers.extend((pull.queue_offset, ceil(pull.deadline_ms), pull.opaque))
-        queue.rows.asked.append(self._common(pull))
+        queue.few.append(pull)
+        if len(queue.few) > _FEW:
+            self._pack(queue)
         counts[queue] = own_count + 1
         self.count += 1
         if weight_bytes:
@@ -185,14 +205,25 @@ class ParkedPulls:
         self._due_ms = min(self._due_ms, pull.deadline_ms)
         return True
 
-    def _common(self, pull: ParkedPull) -> _Asked:
+    def _pack(self, queue: _Queue) -> None:
+        """Makes the few of a queue some of its many."""
+        many = queue.many
+        if many is None:
+            many = queue.many = _Rows(queue.key)
+        for pull in queue.few:
+            many.numbers.extend((pull.queue_offset, ceil(pull.deadline_ms), pull.opaque))
+            many.asked.append(self._asked_by(pull))
+        queue.few.clear()
+
+    def _asked_by(self, pull: ParkedPull) -> _Asked:
         """Returns what a pull has in common with others of its connection."""
         asked = self._asked_of.get(pull.connection)
         if (
             asked is None
             or asked.request is not pull.request
             or asked.matcher is not pull.matcher
-            or asked.serialize_type != pull.serialize_type
+            or (asked.serialize_type, asked.weight_bytes)
+            != (pull.serialize_type, pull.weight_bytes)
         ):
             asked = self._asked_of[pull.connection] = _Asked(
                 pull.connection, pull.request, pull.matcher, pull.serialize_type, pull.weight_bytes
@@ -209,21 +240,31 @@ class ParkedPulls:
         Returns:
             Each woken pull once, in the order in which they were parked in their queues.
         """
-        woken: list[_Rows] = []
+        woken: list[Collection[ParkedPull]] = []
         for topic, queue_id, queue_offset_next, tags_code in dispatched if self._queues else ():
             queue = self._queues.get((topic, queue_id))
             if queue is None:
                 continue
-            rows = self._living(queue)
-            offsets = rows.numbers[::_ROW]
-            out = [
-                at
-                for at, asked in enumerate(rows.asked)
-                if queue_offset_next > offsets[at]
-                and (asked.matcher is None or asked.matcher(tags_code))
-            ]
-            if out:
-                woken.append(self._take(queue, out))
+            many = self._without_lost(queue)
+            if many is not None:
+                offsets = many.offsets
+                places = [
+                    at
+                    for at, asked in enumerate(many.asked)
+                    if queue_offset_next > offsets[at]
+                    and (asked.matcher is None or asked.matcher(tags_code))
+                ]
+                woken += self._take_many(queue, many, places)
+            out: list[ParkedPull] = []
+            kept: list[ParkedPull] = []
+            for pull in queue.few:
+                if queue_offset_next > pull.queue_offset and (
+                    pull.matcher is None or pull.matcher(tags_code)
+                ):
+                    out.append(pull)
+                else:
+                    kept.append(pull)
+            woken += self._take_few(queue, out, kept)
         return WokenPulls(woken)
 
     def scan(self, now_ms: float, max_offset_of: Callable[[str, int], int]) -> WokenPulls:
@@ -233,18 +274,23 @@ class ParkedPulls:
             now_ms: on the clock of the deadlines.
             max_offset_of: offset of the next message of a queue.
         """
-        woken: list[_Rows] = []
+        woken: list[Collection[ParkedPull]] = []
         for queue in list(self._queues.values()):
-            rows = self._living(queue)
-            max_offset = max_offset_of(*rows.key)
-            pairs = zip(rows.numbers[::_ROW], rows.numbers[_DEADLINE::_ROW], strict=True)
-            out = [
-                at
-                for at, (offset, deadline_ms) in enumerate(pairs)
-                if deadline_ms <= now_ms or offset < max_offset
-            ]
-            if out:
-                woken.append(self._take(queue, out))
+            many, max_offset = self._without_lost(queue), max_offset_of(*queue.key)
+            if many is not None:
+                pairs = zip(many.offsets, many.deadlines_ms, strict=True)
+                places = [
+                    at
+                    for at, (offset, deadline_ms) in enumerate(pairs)
+                    if deadline_ms <= now_ms or offset < max_offset
+                ]
+                woken += self._take_many(queue, many, places)
+            out: list[ParkedPull] = []
+            kept: list[ParkedPull] = []
+            for pull in queue.few:
+                is_out = pull.deadline_ms <= now_ms or pull.queue_offset < max_offset
+                (out if is_out else kept).append(pull)
+            woken += self._take_few(queue, out, kept)
         return WokenPulls(woken)
 
     def due(self, now_ms: float) -> WokenPulls:
@@ -252,17 +298,13 @@ class ParkedPulls:
         if now_ms < self._due_ms:
             return WokenPulls([])
         woken = self.scan(now_ms, lambda topic, queue_id: -1)
-        deadlines = (min(q.rows.numbers[_DEADLINE::_ROW]) for q in self._queues.values())
-        self._due_ms = min(deadlines, default=inf)
+        deadlines_ms = map(_deadlines_ms, self._queues.values())
+        self._due_ms = min(chain.from_iterable(deadlines_ms), default=inf)
         return woken
 
     def take_all(self) -> WokenPulls:
         """Takes out everything: the broker stops."""
-        woken: list[_Rows] = []
-        for queue in list(self._queues.values()):
-            rows = self._living(queue)
-            woken.append(self._take(queue, range(len(rows))))
-        return WokenPulls(woken)
+        return self.scan(inf, lambda topic, queue_id: -1)
 
     def connection_lost(self, connection: object) -> None:
         """Forgets the pulls of a connection."""
@@ -272,44 +314,72 @@ class ParkedPulls:
             self.count -= count
             queue.lost_count += count
             # Looked through when half of them are lost, so each is looked at once or twice.
-            if queue.lost_count * 2 >= len(queue.rows) and not self._living(queue):
-                del self._queues[queue.rows.key]
+            if queue.lost_count * 2 >= len(queue):
+                self._without_lost(queue)
+                self._drop_if_empty(queue)
 
-    def _living(self, queue: _Queue) -> _Rows:
-        """Returns the pulls of a queue without those of lost connections."""
+    def _without_lost(self, queue: _Queue) -> _Rows | None:
+        """Takes the pulls of lost connections out of a queue; returns its many."""
         if queue.lost_count:
             queue.lost_count = 0
-            rows = queue.rows
-            queue.rows = rows.some(
-                at for at, asked in enumerate(rows.asked) if asked.connection in self._counts_of
-            )
-        return queue.rows
+            living = self._counts_of
+            queue.few = [pull for pull in queue.few if pull.connection in living]
+            many = queue.many
+            if many is not None:
+                queue.many = many.some(
+                    at for at, asked in enumerate(many.asked) if asked.connection in living
+                )
+        return queue.many
 
-    def _take(self, queue: _Queue, places: Sequence[int]) -> _Rows:
-        """Takes the pulls at some places out of a queue and counts them no more."""
-        rows = queue.rows
-        if len(places) == len(rows):
-            taken = rows
-            del self._queues[rows.key]
+    def _take_many(
+        self, queue: _Queue, many: _Rows, places: Sequence[int]
+    ) -> Sequence[Collection[ParkedPull]]:
+        """Takes the pulls at some places of its many out of a queue."""
+        if not places:
+            return ()
+        if len(places) == len(many):
+            taken, queue.many = many, None
         else:
-            taken, gone = rows.some(places), set(places)
-            queue.rows = rows.some(at for at in range(len(rows)) if at not in gone)
+            taken, gone = many.some(places), set(places)
+            queue.many = many.some(at for at in range(len(many)) if at not in gone)
         for asked in taken.asked:
-            self._forget(queue, asked)
-        return taken
+            self._forget(queue, asked.connection, asked.weight_bytes)
+        self._drop_if_empty(queue)
+        return (taken,)
 
-    def _forget(self, queue: _Queue, asked: _Asked) -> None:
+    def _take_few(
+        self, queue: _Queue, out: list[ParkedPull], kept: list[ParkedPull]
+    ) -> Sequence[Collection[ParkedPull]]:
+        """Takes some of its few out of a queue; the others are `kept`."""
+        if not out:
+            return ()
+        for pull in out:
+            self._forget(queue, pull.connection, pull.weight_bytes)
+        queue.few = kept
+        self._drop_if_empty(queue)
+        return (out,)
+
+    def _drop_if_empty(self, queue: _Queue) -> None:
+        if not queue.few and not queue.many:
+            del self._queues[queue.key]
+
+    def _forget(self, queue: _Queue, connection: Any, weight_bytes: int) -> None:
         """Counts a pull no more."""
-        connection = asked.connection
         counts = self._counts_of[connection]
         counts[queue] -= 1
         if not counts[queue]:
             del counts[queue]
             if not counts:
-                del self._counts_of[connection], self._asked_of[connection]
+                del self._counts_of[connection]
+                self._asked_of.pop(connection, None)
         self.count -= 1
-        if asked.weight_bytes:
-            self.weight_bytes -= asked.weight_bytes
-            self._weight_of[connection] -= asked.weight_bytes
+        if weight_bytes:
+            self.weight_bytes -= weight_bytes
+            self._weight_of[connection] -= weight_bytes
             if not self._weight_of[connection]:
                 del self._weight_of[connection]
+
+
+def _deadlines_ms(queue: _Queue) -> Iterator[float]:
+    few = (pull.deadline_ms for pull in queue.few)
+    return few if queue.many is None else chain(queue.many.deadlines_ms, few)

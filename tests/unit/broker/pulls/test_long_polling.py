@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import pytest
 
 from ledgermq.broker.counts.statistics import Statistics
 from ledgermq.broker.pulls.long_polling import ParkedPull, ParkedPulls
@@ -101,7 +105,7 @@ def test_a_parked_pull_is_answered_by_its_number_with_its_own_place() -> None:
     connection: Any = ListConnection()
     for number, subscription in enumerate(("*", "a || b", "a || b", "c", "*")):
         assert pulls.pull(connection, asked(number, subscription)) is None
-    wanted = [list(parts.parked._queues["T", queue].rows) for queue in range(4)]
+    wanted = [parts.parked._queues["T", queue].few for queue in range(4)]
     assert [pull.matcher is None for pull in wanted[0]] == [True, True]
     # The same condition of two queues is kept once, another one is not mistaken for it.
     assert wanted[1][0].request is wanted[2][0].request
@@ -245,3 +249,63 @@ def test_pulls_of_a_closed_connection_are_forgotten() -> None:
     pulls.connection_lost("a")
     assert list(pulls.take_all()) == [other]
     assert pulls.count == 0
+
+
+class Model:
+    """The same as plain lists."""
+
+    def __init__(self) -> None:
+        self.pulls: list[ParkedPull] = []
+
+    def take(self, queue_id: int | None, is_out: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
+        out = [p for p in self.pulls if queue_id in (None, p.queue_id) and is_out(p)]
+        self.pulls = [pull for pull in self.pulls if pull not in out]
+        return out
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(seed: int) -> None:
+    rng = random.Random(seed)
+    pulls, model, opaque = ParkedPulls(100_000), Model(), 0
+    matchers: list[Matcher | None] = [None, frozenset([TAG_A]).__contains__]
+
+    def by_queue(all_pulls: Iterable[ParkedPull]) -> list[ParkedPull]:
+        return sorted(all_pulls, key=lambda pull: pull.queue_id)
+
+    for turn in range(200):
+        for _ in range(rng.randrange(60)):
+            opaque += 1
+            pull = ParkedPull(
+                Peer(f"c{rng.randrange(8)}"), rng.randrange(2), "T", rng.randrange(3),
+                rng.randrange(4), rng.choice(matchers), float(turn + rng.randrange(30)), opaque, 0,
+                rng.randrange(2),
+            )  # fmt: skip
+            if pulls.park(pull):
+                model.pulls.append(pull)
+        queue_id, offset, tag = rng.randrange(3), rng.randrange(6), rng.choice([TAG_A, TAG_B])
+        step = rng.randrange(4)
+        if step == 0:
+            connection = f"c{rng.randrange(8)}"
+            pulls.connection_lost(connection)
+            model.take(None, lambda pull, lost=connection: pull.connection == lost)  # type: ignore[misc]
+        elif step == 1:
+            woken = pulls.wake([("T", queue_id, offset, tag)])
+            wanted = model.take(
+                queue_id,
+                lambda pull, offset=offset, tag=tag: (  # type: ignore[misc]
+                    offset > pull.queue_offset and (pull.matcher is None or pull.matcher(tag))
+                ),
+            )
+            assert list(woken) == wanted and len(woken) == len(wanted)
+        else:
+            woken = pulls.due(turn) if step == 2 else pulls.scan(turn, lambda topic, queue: 1)
+            end = 1 if step == 3 else -1
+            wanted = model.take(
+                None,
+                lambda pull, now=turn, end=end: pull.deadline_ms <= now or pull.queue_offset < end,  # type: ignore[misc]
+            )
+            assert by_queue(woken) == by_queue(wanted)
+        assert pulls.count == len(model.pulls)
+        assert pulls.weight_bytes == sum(pull.weight_bytes for pull in model.pulls)
+    assert by_queue(pulls.take_all()) == by_queue(model.pulls)
+    assert not pulls._queues and not pulls._counts_of and not pulls._asked_of
