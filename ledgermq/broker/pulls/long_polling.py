@@ -207,7 +207,8 @@ class ParkedPulls:
 
     def _pack(self, queue: _Queue) -> None:
         """Makes the few of a queue some of its many."""
-        many = queue.many
+        # Nobody would have what those of lost connections ask for forgotten.
+        many = self._without_lost(queue)
         if many is None:
             many = queue.many = _Rows(queue.key)
         for pull in queue.few:

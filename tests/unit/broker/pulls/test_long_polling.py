@@ -252,14 +252,28 @@ def test_pulls_of_a_closed_connection_are_forgotten() -> None:
 
 
 class Model:
-    """The same as plain lists."""
+    """The same as one plain list."""
 
     def __init__(self) -> None:
         self.pulls: list[ParkedPull] = []
 
-    def take(self, queue_id: int | None, is_out: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
-        out = [p for p in self.pulls if queue_id in (None, p.queue_id) and is_out(p)]
-        self.pulls = [pull for pull in self.pulls if pull not in out]
+    def lose(self, connection: Peer) -> None:
+        self._take(lambda pull: pull.connection == connection)
+
+    def wake(self, queue_id: int, offset: int, tag: int) -> list[ParkedPull]:
+        return self._take(
+            lambda pull: (
+                (pull.queue_id == queue_id and offset > pull.queue_offset)
+                and (pull.matcher is None or pull.matcher(tag))
+            )
+        )
+
+    def scan(self, now_ms: int, max_offset: int) -> list[ParkedPull]:
+        return self._take(lambda p: p.deadline_ms <= now_ms or p.queue_offset < max_offset)
+
+    def _take(self, is_out: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
+        out = list(filter(is_out, self.pulls))
+        self.pulls = [pull for pull in self.pulls if not is_out(pull)]
         return out
 
 
@@ -267,6 +281,7 @@ class Model:
 def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(seed: int) -> None:
     rng = random.Random(seed)
     pulls, model, opaque = ParkedPulls(100_000), Model(), 0
+    peers = [Peer(f"c{number}") for number in range(8)]
     matchers: list[Matcher | None] = [None, frozenset([TAG_A]).__contains__]
 
     def by_queue(all_pulls: Iterable[ParkedPull]) -> list[ParkedPull]:
@@ -276,35 +291,26 @@ def test_few_and_many_are_taken_out_in_the_order_in_which_they_were_parked(seed:
         for _ in range(rng.randrange(60)):
             opaque += 1
             pull = ParkedPull(
-                Peer(f"c{rng.randrange(8)}"), rng.randrange(2), "T", rng.randrange(3),
-                rng.randrange(4), rng.choice(matchers), float(turn + rng.randrange(30)), opaque, 0,
-                rng.randrange(2),
+                rng.choice(peers), rng.randrange(2), "T", rng.randrange(3), rng.randrange(4),
+                rng.choice(matchers), float(turn + rng.randrange(30)), opaque, 0, rng.randrange(2),
             )  # fmt: skip
             if pulls.park(pull):
                 model.pulls.append(pull)
-        queue_id, offset, tag = rng.randrange(3), rng.randrange(6), rng.choice([TAG_A, TAG_B])
         step = rng.randrange(4)
         if step == 0:
-            connection = f"c{rng.randrange(8)}"
-            pulls.connection_lost(connection)
-            model.take(None, lambda pull, lost=connection: pull.connection == lost)  # type: ignore[misc]
+            lost = peers.pop(0)
+            peers.append(Peer(f"c{turn + 8}"))
+            pulls.connection_lost(lost)
+            model.lose(lost)
         elif step == 1:
-            woken = pulls.wake([("T", queue_id, offset, tag)])
-            wanted = model.take(
-                queue_id,
-                lambda pull, offset=offset, tag=tag: (  # type: ignore[misc]
-                    offset > pull.queue_offset and (pull.matcher is None or pull.matcher(tag))
-                ),
-            )
-            assert list(woken) == wanted and len(woken) == len(wanted)
+            place = rng.randrange(3), rng.randrange(6), rng.choice([TAG_A, TAG_B])
+            woken = pulls.wake([("T", *place)])
+            assert list(woken) == model.wake(*place)
+        elif step == 2:
+            assert by_queue(pulls.due(turn)) == by_queue(model.scan(turn, -1))
         else:
-            woken = pulls.due(turn) if step == 2 else pulls.scan(turn, lambda topic, queue: 1)
-            end = 1 if step == 3 else -1
-            wanted = model.take(
-                None,
-                lambda pull, now=turn, end=end: pull.deadline_ms <= now or pull.queue_offset < end,  # type: ignore[misc]
-            )
-            assert by_queue(woken) == by_queue(wanted)
+            woken = pulls.scan(turn, lambda topic, queue: 1)
+            assert by_queue(woken) == by_queue(model.scan(turn, 1))
         assert pulls.count == len(model.pulls)
         assert pulls.weight_bytes == sum(pull.weight_bytes for pull in model.pulls)
     assert by_queue(pulls.take_all()) == by_queue(model.pulls)
