@@ -37,6 +37,9 @@ DEFAULT_GROUP: Final = "ledgermq_spark"
 _HEAD_COLUMNS: Final = ("queueOffset", "bornTimestamp", "storeTimestamp", "reconsumeTimes")
 _SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _SYSTEM_PREFIX: Final = "rmq_sys_"
+# The years 1 to 9999: what Python and SQL have dates for.
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
 # Messages whose size is taken for that of all.
 _SAMPLE_COUNT: Final = 32
 
@@ -51,9 +54,12 @@ def arrow_schema(schema: StructType) -> Any:
 
 
 def _times(ms: Int64s) -> Any:
-    return pa.Array.from_buffers(
-        pa.timestamp("us", "UTC"), len(ms), [None, pa.py_buffer(ms * 1000)]
-    )
+    """Returns times; null where no calendar has one, for producers tell what they like."""
+    kind = pa.timestamp("us", "UTC")
+    is_good = (ms >= _FIRST_MS) & (ms <= _LAST_MS)
+    if is_good.all():
+        return pa.Array.from_buffers(kind, len(ms), [None, pa.py_buffer(ms * 1000)])
+    return pa.array(np.where(is_good, ms, 0) * 1000, kind, mask=~is_good)
 
 
 # A column from records and its Arrow type; those that are not here are constants of the read.

@@ -37,7 +37,7 @@ from ledgermq.protocol.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from ledgermq.protocol.headers.header import Header
-from ledgermq.protocol.route import MASTER_ID, TopicList, TopicRouteData
+from ledgermq.protocol.route import MASTER_ID, ClusterInfo, TopicList, TopicRouteData
 from ledgermq.spark.access import OPEN_ACCESS, Access
 from ledgermq.spark.errors import ClusterError, UnknownTopicError
 from ledgermq.spark.partitions import queue_name
@@ -165,6 +165,27 @@ class Cluster:
                 raise ClusterError(f"topic {topic}", "none of its queues may be read")
             found += queues
         return found
+
+    def is_deleted(self, queue: MessageQueue) -> bool:
+        """Tells whether the topic of a queue is gone, while the brokers that had it are there.
+
+        A topic that is gone together with its brokers may come back with them.
+
+        Raises:
+            ClusterError: no name server answers.
+        """
+        try:
+            self._fetch_route(queue.topic)
+        except UnknownTopicError:
+            command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+            answer = self._ask_name_server("the list of brokers", command)
+            if answer.code != ResponseCode.SUCCESS:
+                return False
+            try:
+                return queue.broker_name in ClusterInfo.decode(answer.body).broker_addr_table
+            except RemoteProtocolError:
+                return False
+        return False
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Returns the offset of the oldest message."""

@@ -50,6 +50,11 @@ def spark_path(path: Path) -> str:
     return f"file://{path}"
 
 
+def literal(text: str) -> str:
+    """Returns a path of which Spark's readers take nothing for a pattern."""
+    return "".join(f"\\{sign}" if sign in "{}[]*?\\" else sign for sign in text)
+
+
 def file_size(path: str) -> int:
     """Returns the size of a file that the driver has planned to read.
 

@@ -193,8 +193,10 @@ class RangePull:
                 self._turn_to_another()
                 return b""
             self._cluster.forget(self._wanted.queue)
-            self._patience.wait(f"a pull from {self._name}", error)
-            return b""
+            if self._patience.pause():
+                return b""
+            self._leave_deleted(error)
+            return None
 
     def _wire(self) -> Wire:
         """Returns the connection to the member that is asked now."""
@@ -273,6 +275,17 @@ class RangePull:
         _log.warning("skipped: %s", error)
         self._start_again()
         self._position = self._asked = found_offset
+
+    def _leave_deleted(self, error: Exception) -> None:
+        """Leaves out the rest of a topic that was deleted, or says what nobody did in time."""
+        queue, end = self._wanted.queue, self._wanted.end_offset
+        if self._fails_on_data_loss or not self._cluster.is_deleted(queue):
+            self._patience.wait(f"a pull from {self._name}", error)
+        _log.warning(
+            "skipped: topic %s was deleted before offsets %d to %d of %s were read",
+            *(queue.topic, self._position, end, self._name),
+        )
+        self._position = self._asked = end
 
     def _start_again(self) -> None:
         """Forgets what is on its way; the connection does not mind answers nobody takes."""

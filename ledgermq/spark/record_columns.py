@@ -9,6 +9,7 @@ Each column is made when it is asked for. Every length is checked against the re
 anything is sliced; what does not fit raises CorruptDataError, which names the record.
 """
 
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from struct import Struct
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgermq.protocol import properties as names
+from ledgermq.protocol.checksum import CRC32_MASK
 from ledgermq.protocol.compression import decompress
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.message_id import encode_offset_id
@@ -241,7 +243,8 @@ class RecordColumns:
         """Bodies as they were sent, as Arrow bytes.
 
         Raises:
-            CorruptDataError: a compressed body is broken, or a record holds several messages.
+            CorruptDataError: a compressed body is not the one that was stored, or a record holds
+                several messages.
         """
         flags = self.head["sys_flag"]
         found = slices(self._arrow, self._body_at, self._body_end, pa.binary())
@@ -254,13 +257,19 @@ class RecordColumns:
         )
 
     def _sent(self, i: int, body: bytes) -> bytes:
-        """Returns the body of a record as it was sent."""
+        """Returns the body of a record as it was sent.
+
+        One that its producer called compressed and that cannot be decompressed stands as it is
+        stored: whoever may send one message could end every read of a topic.
+        """
         flags = int(self.head["sys_flag"][i])
         if not flags & COMPRESSED:
             return body
         try:
             return decompress(body, flags, _BODY_BYTES_MAX)
         except RemoteProtocolError as error:
+            if zlib.crc32(body) & CRC32_MASK == int(self.head["body_crc"][i]):
+                return body
             raise CorruptDataError(self._place(int(self.starts[i])), str(error)) from error
 
     def _refuse_inner_batches(self, flags: npt.NDArray[Any]) -> None:

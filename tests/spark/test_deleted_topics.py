@@ -74,3 +74,21 @@ def test_a_stream_of_a_pattern_goes_on_with_the_others(
     assert rows_between(reader, end, after) == list(range(10, 15))
     # Its place is kept: made again, it would be told from what was read.
     assert after["topics"]["DeletedOther"] == end["topics"]["DeletedOther"]
+
+
+def test_a_batch_whose_topic_is_deleted_goes_on_where_loss_is_allowed(
+    cluster: UpCluster, readers: list[Any]
+) -> None:
+    """Its end is in the checkpoint: the stream would never get beyond it."""
+    for topic in ("DeletedPlanned", "DeletedKept"):
+        send_numbered(cluster.name_server, topic, 10)
+    options = {"topicPattern": "Deleted(Planned|Kept)", "startingOffsets": "earliest"}
+    reader = stream(cluster, **options, readTimeoutMs=1500, failOnDataLoss="false")
+    readers.append(reader)
+    start = reader.initialOffset()
+    end = reader.latestOffset(through_json(start), ALL)
+    delete(cluster.name_server, "DeletedPlanned")
+    assert rows_between(reader, start, end) == list(range(10))
+    send_numbered(cluster.name_server, "DeletedKept", 5, start=10)
+    after = reader.latestOffset(through_json(end), ALL)
+    assert rows_between(reader, end, after) == list(range(10, 15))

@@ -56,7 +56,7 @@ def assert_same_order(
 def test_archive_and_replay_keep_each_message_once(
     spark: Any, cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "archive"
+    path = tmp_path / "archive [of] {all,topics}*?"
     words = ("-t", "JobsIn", "--path", path, "--rows-per-batch", 40)
     send_numbered(cluster.name_server, "JobsIn", 60)
     run(archive, spark, cluster, *words, "--compact-mib", 0)

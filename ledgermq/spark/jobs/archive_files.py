@@ -29,7 +29,7 @@ from pyspark.sql.functions import col, to_date
 from pyspark.sql.types import DateType, StringType, StructField, StructType
 
 from ledgermq.spark.jobs.job_lock import only_job
-from ledgermq.spark.paths import check_seen, local_path, spark_path
+from ledgermq.spark.paths import check_seen, literal, local_path, spark_path
 from ledgermq.spark.schema import COLUMN_NAMES, message_schema
 
 CHECKPOINT: Final = "_checkpoint"
@@ -112,7 +112,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     if any((root / _COMPACTING).glob(f"*/{_DONE}")):
         with only_job("path", root, root / LOCK):
             finish_compaction(root)
-    found = [spark_path(batch.path) for batch in batches(root)]
+    found = [literal(spark_path(batch.path)) for batch in batches(root)]
     if not found:
         raise FileNotFoundError(f"{root} holds no complete batch of an archive")
     check_seen(spark.sparkContext, "path", [root])
@@ -177,7 +177,8 @@ def compact(spark: SparkSession, path: Path, target_bytes: int) -> int:
     for group in _groups(done, target_bytes):
         first, last = group[0].first, group[-1].last
         reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", spark_path(path))
-        frame = reader.parquet(*(spark_path(batch.path) for batch in group)).drop("batch")
+        places = [literal(spark_path(batch.path)) for batch in group]
+        frame = reader.parquet(*places).drop("batch")
         _write(frame.coalesce(1), path, path / f"batch={first:020d}-{last:020d}")
         finish_compaction(path)
         count += len(group)

@@ -43,6 +43,7 @@ from ledgermq.spark.errors import (
     TableFormatError,
     TableReadError,
 )
+from ledgermq.spark.paths import literal
 from ledgermq.spark.schema import COLUMNS
 from ledgermq.spark.tables.storage import Storage, StoredFile
 from ledgermq.spark.values.limits import shortened
@@ -252,7 +253,7 @@ def spark_file(storage: Storage, path: str) -> str:
         path = f"file://{path}"
     else:
         path = f"{storage.spark_root}/{path}"
-    return "".join(f"\\{sign}" if sign in "{}[]*?\\" else sign for sign in path)
+    return literal(path)
 
 
 def check_below(storage: Storage, files: Sequence[TableFile]) -> None:

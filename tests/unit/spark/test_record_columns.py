@@ -1,6 +1,7 @@
 """Columns of records equal what the decoder of single records says, whatever the records."""
 
 import random
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,13 @@ from ledgermq.protocol.compression import compress
 from ledgermq.protocol.message_id import encode_offset_id
 from ledgermq.protocol.properties import decode_properties
 from ledgermq.protocol.record import RECORD_MAGIC_V2, decode_record, encode_record
+from ledgermq.spark.batches import arrow_schema, to_batch
 from ledgermq.spark.errors import CorruptDataError
 from ledgermq.spark.property_columns import PropertyColumns
 from ledgermq.spark.record_columns import RecordColumns, record_starts
+from ledgermq.spark.schema import message_schema
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAPS = pa.map_(pa.string(), pa.string())
 BLOCKS = (
     b"",
@@ -189,3 +193,42 @@ def test_bodies_as_they_were_sent_are_one_part() -> None:
     )
     whole = RecordColumns(record * 3, np.arange(3) * len(record), place)
     assert list(whole.parts(1)) == [whole]
+
+
+def record_with(body: bytes, sys_flag: int = 0, born_ms: int = 0) -> bytes:
+    host = (b"\x7f\0\0\1", 1)
+    return encode_record(b"T", 0, 0, 0, 0, sys_flag, born_ms, host, 0, host, 0, 0, body, b"")
+
+
+def test_a_body_that_only_says_that_it_is_compressed_stands_as_it_is_stored() -> None:
+    """Whoever may send could end every read of a topic."""
+    packed = compress(b"good", sysflag.COMPRESSION_ZLIB)
+    bodies = [packed, b"not packed", packed[:-1], packed]
+    records = [record_with(body, sysflag.COMPRESSED) for body in bodies]
+    columns = RecordColumns(b"".join(records), np.cumsum([0, *map(len, records[:-1])]), place)
+    assert columns.bodies.to_pylist() == [b"good", b"not packed", packed[:-1], b"good"]
+    assert [part.bodies.to_pylist() for part in columns.parts(10**9)] == [
+        columns.bodies.to_pylist()
+    ]
+
+
+def test_a_compressed_body_that_is_not_the_one_that_was_stored_is_refused() -> None:
+    packed = compress(b"good", sysflag.COMPRESSION_ZLIB)
+    record = record_with(packed, sysflag.COMPRESSED)
+    damaged = record.replace(packed, packed[:-1] + bytes([packed[-1] ^ 1]))
+    assert damaged != record
+    columns = RecordColumns(damaged, np.array([0]), place)
+    with pytest.raises(CorruptDataError, match="byte 0: compressed body"):
+        columns.bodies  # noqa: B018
+
+
+def test_a_time_that_no_calendar_has_is_a_null() -> None:
+    """The clock is the producer's, and so is what it says."""
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    good = [(moment - EPOCH) // timedelta(milliseconds=1) for moment in (first, EPOCH, last)]
+    told = [2**62, good[0], -(2**62), good[1], 10**15, good[2], -(10**14)]
+    records = [record_with(b"", born_ms=ms) for ms in told]
+    columns = RecordColumns(b"".join(records), np.arange(len(told)) * len(records[0]), place)
+    schema = arrow_schema(message_schema(("bornTimestamp",)))
+    batch = to_batch(columns, schema, {})
+    assert batch.column(0).to_pylist() == [None, first, None, EPOCH, None, last, None]
