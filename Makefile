@@ -158,8 +158,8 @@ soak: $(STAMP)
 prometheus-test: $(STAMP)
 	@$(BIN)/python -m tests.fault.watched
 
-# As in its table: none, executor, worker.
-SPARK_FAULTS := none,executor,worker
+# As in its table.
+SPARK_FAULTS := none,executor,worker,leader,driver,slow
 spark-cluster: $(STAMP)
 	@$(BIN)/python -m tests.spark.cluster_faults --faults $(SPARK_FAULTS)
 	@$(BIN)/python -m tests.spark.once_faults

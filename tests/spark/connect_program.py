@@ -1,9 +1,10 @@
 """A program with Spark Connect that writes to a topic and reads it, as a table and as a stream.
 
-python -m tests.spark.connect_program NAMESRV FOLDER
+python -m tests.spark.connect_program NAMESRV FOLDER [URL]
 
-Prints, as JSON, how many rows each way gave. It has a process of its own: a process has sessions
-of one kind only.
+URL is that of a server (sc://...); without, one runs in a process of its own meanwhile. Prints, as
+JSON, how many rows each way gave. It has a process of its own: a process has sessions of one kind
+only.
 """
 
 import json
@@ -18,8 +19,11 @@ from tests.spark.session import patiently
 
 def main() -> int:
     """Runs all three ways."""
-    name_server, folder = sys.argv[1:]
-    builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
+    name_server, folder, *server = sys.argv[1:]
+    if server:
+        builder = SparkSession.builder.remote(server[0])
+    else:
+        builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
     spark = builder.getOrCreate()
     spark.dataSource.register(RocketMQDataSource)
     options = {"nameServer": name_server, "topic": "OverConnect"}

@@ -4,7 +4,9 @@
     master      127.0.0.1
     worker-1    127.0.0.2, in a folder of its own
     worker-2    127.0.0.3, likewise; does not see the folder `only-here`, where the system allows it
+    worker-3    127.0.0.5, where three are asked for
 
+With `ApartHosts` workers have loopbacks and addresses of their own, see there.
 Python is called the same on all of them. The driver's has the package; that of the workers has what
 `ledgermq[spark]` needs, and gets the package with each application by `--py-files`. Where mount and
 UTS namespaces may be made, each worker has a host name of its own. The programs are those in
@@ -32,12 +34,13 @@ import pyspark
 from ledgermq.spark.jobs.running import what_is_missing
 from tests.free_ports import free_ports
 from tests.processes import ChildProcess
-from tests.spark.cut_off_host import CutOffHost
+from tests.spark.apart_hosts import ApartHosts
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[2]
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 WORKERS: Final = ("worker-1", "worker-2")
+THREE_WORKERS: Final = (*WORKERS, "worker-3")
 # Of the second worker, where namespaces may be made.
 BLIND_WORKER: Final = WORKERS[1]
 DRIVER_ADDRESS: Final = "127.0.0.4"
@@ -52,15 +55,12 @@ _APPLICATION: Final[Mapping[str, str]] = {
     "spark.driver.extraJavaOptions": _QUICK,
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    # Both workers' cores; the master waits for as many as are told here.
-    "spark.cores.max": "2",
     "spark.executor.extraJavaOptions": _QUICK,
     "spark.ui.enabled": "false",
-    "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    # Both workers take part from the first task on.
+    # All workers take part from the first task on.
     "spark.scheduler.minRegisteredResourcesRatio": "1",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
 }
@@ -115,21 +115,48 @@ def make_python(folder: Path) -> Path:
     return python
 
 
+def make_wheel(folder: Path) -> Path:
+    """Builds a wheel of the package for every machine; returns the file."""
+    tree = folder / "tree"
+    unwanted = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "ledgermq", tree / "ledgermq", ignore=unwanted)
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    words = ["wheel", "-q", "--no-build-isolation", "--no-deps", "--no-index"]
+    pip = [sys.executable, "-m", "pip", *words, "--wheel-dir", str(folder), str(tree)]
+    subprocess.run(pip, check=True, env={**os.environ, "LEDGERMQ_PURE": "1"})
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path, folder: Path) -> None:
+    """Installs a wheel, and nothing else, into an environment of `make_python`."""
+    (packages,) = folder.glob("lib/python*/site-packages")
+    words = ["install", "-q", "--no-deps", "--no-index", "--target", str(packages), str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+
+
 class SparkCluster:
-    """A master and two workers; use it in a `with` block, which always stops them.
+    """A master and some workers; use it in a `with` block, which always stops them.
 
     Executors end with their worker, whichever way that ends.
     """
 
     def __init__(
-        self, folder: Path, names: Sequence[str] = WORKERS, cut_off: CutOffHost | None = None
+        self,
+        folder: Path,
+        names: Sequence[str] = WORKERS,
+        hosts: ApartHosts | None = None,
+        *,
+        wheel: Path | None = None,
     ) -> None:
         """Makes folders; nothing runs yet.
 
         Args:
             folder: gets a folder for each worker, the logs, and `only-here`.
             names: of the workers.
-            cut_off: the second worker's host; the others and the driver are where it reaches them.
+            hosts: those of some workers; the others, master and driver are where these reach them.
+            wheel: the package, which is installed for all workers; without, applications bring it.
         """
         assert not why_no_cluster(), why_no_cluster()
         self.folder = folder
@@ -137,9 +164,9 @@ class SparkCluster:
         self.hidden = folder / "only-here"
         self.are_apart = not why_no_namespaces()
         (port,) = free_ports(1)
-        self._cut_off = cut_off
-        self._master_address = cut_off.machine_address if cut_off else "127.0.0.1"
-        self._driver_address = cut_off.machine_address if cut_off else DRIVER_ADDRESS
+        self._hosts = hosts
+        self._master_address = hosts.master_address if hosts else "127.0.0.1"
+        self._driver_address = hosts.driver_address if hosts else DRIVER_ADDRESS
         self.url = f"spark://{self._master_address}:{port}"
         self._port = port
         self._master: ChildProcess | None = None
@@ -148,18 +175,19 @@ class SparkCluster:
         self._starts = 0
         for name in (*names, "only-here"):
             (folder / name).mkdir(parents=True)
-        self._archive = pack_package(folder / "ledgermq.zip")
+        self._archive = None if wheel else pack_package(folder / "ledgermq.zip")
         self._make_programs(folder / "driver-bin", Path(sys.executable))
-        self._make_programs(folder / "worker-bin", make_python(folder / "python"))
+        python = make_python(folder / "python")
+        if wheel:
+            install(wheel, folder / "python")
+        self._make_programs(folder / "worker-bin", python)
 
     def start_worker(self, name: str) -> None:
         """Starts a worker; wait_for_workers tells when the master knows it."""
         address = f"127.0.0.{self._names.index(name) + (2 if name in WORKERS else 3)}"
         on_host: tuple[str, ...] = ()
-        if self._cut_off is not None:
-            is_there = name == BLIND_WORKER
-            address = self._cut_off.address if is_there else self._cut_off.machine_address
-            on_host = self._cut_off.command() if is_there else ()
+        if self._hosts is not None:
+            address, on_host = self._hosts.address_of(name), self._hosts.command(name)
         words = ["--host", address, "--cores", "1", "--memory", "600m", "--webui-port", "0"]
         words += ["--work-dir", str(self.folder / name / "work"), self.url]
         command = self._java("worker.Worker", *words)
@@ -222,16 +250,16 @@ class SparkCluster:
 
     def submit(
         self,
-        program: Path,
+        program: object,
         *words: object,
         folder: Path,
         log: Path,
         settings: Mapping[str, str] | None = None,
     ) -> ChildProcess:
-        """Starts an application that brings the package.
+        """Starts an application, which brings the package where workers do not have it.
 
         Args:
-            program: a Python file.
+            program: a Python file, or what else `spark-submit` takes.
             words: its arguments.
             folder: the driver's working directory.
             log: gets all that the driver writes.
@@ -240,11 +268,16 @@ class SparkCluster:
         places = dict.fromkeys(
             ("spark.driver.host", "spark.driver.bindAddress"), self._driver_address
         )
-        pairs = {**_APPLICATION, **places, **(settings or {})}.items()
-        given = [word for pair in pairs for word in ("--conf", "=".join(pair))]
-        command = [SPARK_HOME / "bin" / "spark-submit", "--master", self.url, *given]
-        command += ["--py-files", self._archive, program]
-        return ChildProcess([*command, *words], log, self.driver_environment(), folder=folder)
+        # The cores of all workers; the master waits for as many as are told here.
+        count = str(len(self._names))
+        cores = {"spark.cores.max": count, "spark.default.parallelism": count}
+        pairs = {**_APPLICATION, **cores, **places, **(settings or {})}.items()
+        command = [SPARK_HOME / "bin" / "spark-submit", "--master", self.url]
+        command += [word for pair in pairs for word in ("--conf", "=".join(pair))]
+        if self._archive is not None:
+            command += ["--py-files", self._archive]
+        command += [program, *words]
+        return ChildProcess(command, log, self.driver_environment(), folder=folder)
 
     def driver_environment(self) -> dict[str, str]:
         """Variables of a process that runs a driver."""

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from ledgermq.client import Message
 from tests.e2e.up_cluster import UpCluster
+from tests.spark.apart_hosts import ApartHosts, why_no_apart_hosts
 from tests.spark.cluster_faults import DRIVER, expected_bodies, sum_of, topic_sum
-from tests.spark.cut_off_host import CutOffHost, why_no_cut_off_host
 from tests.spark.standalone import BLIND_WORKER, SparkCluster, why_no_cluster
 from tests.spark.topics import send_all
 
@@ -56,9 +56,9 @@ def run(count: int, folder: Path) -> int:
     """Runs all steps; returns the exit code."""
     bodies = expected_bodies(count)
     with (
-        CutOffHost() as host,
+        ApartHosts((BLIND_WORKER,)) as hosts,
         UpCluster(folder / "up", node_count=1) as cluster,
-        SparkCluster(folder / "spark", cut_off=host) as workers,
+        SparkCluster(folder / "spark", hosts=hosts) as workers,
     ):
         server = cluster.name_server
         send_all(server, [Message("Near", body) for body in bodies])
@@ -87,8 +87,8 @@ def main() -> int:
     if missing:
         sys.stderr.write(f"{missing}\n")
         return 1
-    if why_no_cut_off_host():
-        sys.stdout.write(f"unreached: not run: {why_no_cut_off_host()}\n")
+    if why_no_apart_hosts():
+        sys.stdout.write(f"unreached: not run: {why_no_apart_hosts()}\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="ledgermq-unreached-") as folder:
         return run(options.messages, Path(folder))
