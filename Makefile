@@ -164,6 +164,7 @@ spark-cluster: $(STAMP)
 	@$(BIN)/python -m tests.spark.cluster_faults --faults $(SPARK_FAULTS)
 	@$(BIN)/python -m tests.spark.once_faults
 	@$(BIN)/python -m tests.spark.unreachable_faults
+	@$(BIN)/python -m tests.spark.installed
 	@$(BIN)/python -m tests.spark.tutorial
 
 spark-lake: EVENTS ?= 1000000

@@ -27,7 +27,7 @@ from ledgermq.spark.schema import COLUMN_NAMES
 from tests.spark.standalone import DRIVER_ADDRESS, ROOT, WORKERS, SparkCluster
 
 Ways = dict[str, Callable[[], None]]
-_WARM_ROUNDS = 2
+_WARM_ROUNDS = 6
 # What is compared: our columns, what of Kafka's is like them, and whether headers are among them.
 PAIRS = {
     "all columns": (",".join(COLUMN_NAMES), "*", True),
@@ -100,7 +100,7 @@ def ways(spark: SparkSession, ours: dict[str, str], kafka: dict[str, str]) -> Wa
 
 
 def measured(found: Ways, rounds: int) -> dict[str, list[float]]:
-    """Processor seconds of each way in each round but the first two, which warm up."""
+    """Processor seconds of each way in each round but the first, which warm up."""
     costs: dict[str, list[float]] = {name: [] for name in found}
     for number in range(rounds + _WARM_ROUNDS):
         for name, way in found.items():

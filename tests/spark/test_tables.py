@@ -305,7 +305,17 @@ def test_arguments_that_do_not_fit_are_named(
 
 
 @pytest.mark.parametrize(
-    "text", ["hdfs://n/x", "s3a://b", "s3a://b/../x", "s3://b/x", "http://h/x"]
+    "text",
+    [
+        "/lake/a%20b",
+        "a?b",
+        "file:///a#b",
+        "hdfs://n/x",
+        "s3a://b",
+        "s3a://b/../x",
+        "s3://b/x",
+        "http://h/x",
+    ],
 )
 def test_places_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match="s3a://BUCKET/PREFIX"):

@@ -109,6 +109,9 @@ class Storage:
             if re.match(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/", text):
                 raise OptionError(option, text, _PLACE_ALLOWED)
             self._base = str(local_path(option, text))
+            if re.search("[%?#]", self._base):
+                # deltalake decodes the first, pyiceberg cuts a path at the others.
+                raise OptionError(option, text, f"{_PLACE_ALLOWED}, and without % ? #")
             self.spark_root = self.root = f"file://{self._base}"
             self.files: Any = LocalFileSystem()
             return
