@@ -1,7 +1,7 @@
 """Searches: messages that are looked for, a slice at a time, within a budget, until stopped.
 
-One pull is under way at a time, and between two of them others have their turn: a search costs a
-broker what one slow consumer does.
+One pull is under way at a time, and a pause follows that is several times as long: others meet a
+search so seldom that the slowest of their requests stay as quick as they were.
 """
 
 import asyncio
@@ -41,8 +41,9 @@ _TAILS_MAX: Final = 8
 # A body that inflates to more is not searched.
 _INFLATED_MAX: Final = 8 * 1024 * 1024
 _TIME_MAX: Final = 2**63 - 1
-# Other work of the loop goes on meanwhile.
-_PAUSE_S: Final = 0.001
+# The pause behind a pull and what was made of it: so many times as long, and at least so long.
+_PAUSE_TIMES: Final = 9.0
+_PAUSE_MIN_S: Final = 0.001
 
 State = Literal["running", "done", "full", "budget", "stopped", "failed"]
 _log = Logger()
@@ -286,6 +287,7 @@ async def _scan_queue(
         if search.scanned >= wanted.scan_max:
             search.reason = f"{search.scanned} messages were looked at (scan_max)"
             return "budget"
+        begun_s = asyncio.get_running_loop().time()
         try:
             pulled = await pull(view, target.address, queue, offset, 32, expression, kind)
         except FAILURES as error:
@@ -301,7 +303,8 @@ async def _scan_queue(
             return None
         search.scanned += min(pulled.next_offset, end) - offset
         offset = pulled.next_offset
-        await asyncio.sleep(_PAUSE_S)
+        took_s = asyncio.get_running_loop().time() - begun_s
+        await asyncio.sleep(max(took_s * _PAUSE_TIMES, _PAUSE_MIN_S))
     return None
 
 

@@ -103,7 +103,7 @@ export function logPage(_, query) {
   return [
     pageHead({ title: t("log"), lead: age(answer) }), adminTabs(),
     shown(answer, (data) => (data.available ? table({
-      id: "log", main: true, label: t("log"), rows: data.lines.map((line, i) => ({ ...line, i: data.lines.length - i })), rowKey: (r) => `${r.i} ${r.time}`, sort: "i",
+      id: "log", main: true, label: t("log"), rows: data.lines.map((line, i) => ({ ...line, i })), rowKey: (r) => `${r.i} ${r.time}`, sort: "-i",
       filters: [h("select", { "aria-label": t("log.node"), value: query.node || "", onchange: (e) => change({ node: e.target.value }) }, h("option", { value: "" }, t("log.nodes")), data.nodes.map((n) => h("option", { value: n, key: n }, visible(n)))),
         h("select", { "aria-label": t("log.level"), value: query.level || "", onchange: (e) => change({ level: e.target.value }) }, LEVELS.map((l) => h("option", { value: l, key: l || "all" }, l ? t("log.from", { level: l }) : t("log.levels"))))],
       empty: empty(t("log.none"), t("log.none.text"), "idle"),
