@@ -112,6 +112,12 @@ class EntryIndex:
         self.segments.append(packed)
         self._tail = self.segments.segment_at(self.segments.end_position - 1)
 
+    def written_before(self, index: int) -> tuple[int, int]:
+        """Returns where the file of the unit before `index` starts, and its bytes up to there."""
+        end, segment_bytes = index * INDEX_UNIT_BYTES, self.segments.segment_bytes
+        size_bytes = (end - 1) % segment_bytes + 1
+        return end - size_bytes, size_bytes
+
     def begin_truncate(self, from_index: int, end_index: int | None) -> DiskJob:
         """Wipes the units from `from_index` on, durably; from `end_index` on they are unset."""
         self._tail = None

@@ -18,7 +18,6 @@ later append or job is refused.
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from ledgermq.dledger.disk_job import DiskJob, do_now, joined
 from ledgermq.dledger.entry import (
@@ -35,6 +34,7 @@ from ledgermq.dledger.entry import (
     read_head,
 )
 from ledgermq.dledger.errors import CompactedError, CorruptEntryError, OutOfRangeError
+from ledgermq.dledger.store.ahead import Ahead
 from ledgermq.dledger.store.claims import Claims
 from ledgermq.dledger.store.continuity import check_continues, find_wrong_unit
 from ledgermq.dledger.store.entry_index import EntryIndex, IndexUnit
@@ -44,9 +44,6 @@ from ledgermq.dledger.store.marks import Marks
 from ledgermq.dledger.store.opening import Opening, RecoveryReport
 from ledgermq.dledger.store.segment import Segment, segment_name
 from ledgermq.dledger.store.segments import Segments
-
-# The next segment is made when this part of the current one is used, so that a roll does not wait.
-_AHEAD_RATIO: Final = 0.75
 
 
 class DLedgerMmapFileStore:
@@ -91,10 +88,8 @@ class DLedgerMmapFileStore:
         self._last_term_from = 0
         # The data segment that `end_position` is in; None when it must be found.
         self._tail: Segment | None = None
-        # Start of the segment behind which the next one was last asked for ahead of its need.
-        self._ahead_of = -1
-        # The segment behind the last one is wanted: `begin_ahead` makes it.
-        self.wants_ahead = False
+        self._ahead_of_data = Ahead(self.data)
+        self._ahead_of_index = Ahead(self._index.segments)
         # Of the keeper's thread alone.
         self._claims = Claims(self._marks, 0, -1)
         self._has_start = False
@@ -278,9 +273,13 @@ class DLedgerMmapFileStore:
                 entries.first_index if entries.first_term == entries.last_term else self.last_index
             )
         self.last_chain_crc = entries.last_chain_crc
-        if end > _AHEAD_RATIO * self.segment_bytes and self._ahead_of != tail.start_offset:
-            self._ahead_of = tail.start_offset
-            self.wants_ahead = True
+        self._ahead_of_data.written(tail.start_offset, end)
+        self._ahead_of_index.written(*self._index.written_before(self.last_index + 1))
+
+    @property
+    def wants_ahead(self) -> bool:
+        """Whether a segment behind a last one is wanted: `begin_ahead` makes it."""
+        return self._ahead_of_data.is_wanted or self._ahead_of_index.is_wanted
 
     def has_room(self, runs: Sequence[EntrySlice]) -> bool:
         """Tells whether an append of these runs, one after the other, has to wait for no file."""
@@ -313,15 +312,13 @@ class DLedgerMmapFileStore:
         return None if job is None else self._final(job)
 
     def begin_ahead(self) -> DiskJob | None:
-        """Begins to make the segment behind the last one; None when it is there or not wanted.
+        """Begins to make the segments behind the last ones; None when those wanted are there.
 
         Whether there is room is decided when it is needed: DiskFullError means nothing here.
         """
-        if not self.wants_ahead or self.failure is not None:
+        if self.failure is not None:
             return None
-        self.wants_ahead = False
-        start = self.data.next_start()
-        job = None if start is None else self.data.begin_create([start])
+        job = joined((self._ahead_of_data.begin(), self._ahead_of_index.begin()))
         return None if job is None else self._final(job)
 
     def begin_truncate(self, from_index: int) -> DiskJob:
@@ -524,8 +521,8 @@ class DLedgerMmapFileStore:
 
     def _forget_tail(self) -> None:
         self._tail = None
-        self._ahead_of = -1
-        self.wants_ahead = False
+        self._ahead_of_data.forget()
+        self._ahead_of_index.forget()
 
     def _find_tail(self, position: int) -> Segment:
         """Returns the segment to write at `position`; closes the one before with a blank."""

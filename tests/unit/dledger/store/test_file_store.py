@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from ledgermq.dledger.disk_job import do_now
 from ledgermq.dledger.entry import INDEX_UNIT_BYTES, EntryCodec, EntryId, EntrySlice, place
 from ledgermq.dledger.errors import CompactedError, LedgerPositionError, OutOfRangeError
 from ledgermq.dledger.storage import LedgerStore
@@ -380,29 +379,6 @@ def test_a_failed_write_of_the_blank_at_the_end_of_a_segment_is_final(tmp_path: 
     assert (again.last_index, again.end_position) == (5, end)
     fill(again, 1)
     assert again.position_at(6) == SEGMENT_BYTES
-    again.close()
-
-
-def test_an_error_of_the_segment_made_ahead_is_final(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be one of a sync, after which nobody knows what is on the disk."""
-    disk = new_disk()
-    store = make_store(tmp_path, disk)
-    store.open()
-    fill(store, 6)
-    with monkeypatch.context() as patch:
-        patch.setattr(disk, "create", refuse_files)
-        with pytest.raises(OSError, match="Too many open files"):
-            do_now(store.begin_ahead())
-    last_index = store.last_index
-    with pytest.raises(StoreFailedError, match="Too many open files"):
-        fill(store, 1)
-    assert store.last_index == last_index
-    store.close()
-    again = make_store(tmp_path, disk)
-    again.open()
-    assert again.last_index == last_index
     again.close()
 
 
