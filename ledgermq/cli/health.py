@@ -1,5 +1,5 @@
-"""``ledgermq health [--live | --ready | --started | --quorum-safe] [-c FILE | --port PORT]``: one
-question about a broker's health, for containers and scripts.
+"""``ledgermq health [--ready | --live | --started | --quorum-safe] -c FILE | --port PORT``:
+one question about a broker's health, for containers and scripts.
 
 Asks the broker's HTTP port, by TLS where its file names a certificate (httpTlsFile) or --tls-config
 says how. Exit codes: 0 well, 1 not well or no answer (the reason is on stderr), 2 wrong usage. With

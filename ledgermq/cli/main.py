@@ -139,9 +139,10 @@ def _loaded(name: str) -> ModuleType:
 def _described(docstring: str) -> str:
     """Returns what a module says of itself, without the usage that its first line repeats."""
     text = inspect.cleandoc(docstring)
-    usage, colon, rest = text.partition("``: ")
+    usage, colon, rest = text.partition("``:")
     if colon and usage.startswith("``ledgermq "):
-        text = rest[:1].upper() + rest[1:]
+        text = rest.lstrip()
+        text = text[:1].upper() + text[1:]
     return text.replace("``", "").replace("`", "")
 
 

@@ -158,7 +158,7 @@ _GROUPS: Final = (
 _MESSAGES: Final = (
     Route(
         "start_search", "POST", _CLUSTER + "/searches",
-        "look for messages; a session has one search at a time", messages.Search,
+        "look for messages; a session may have four searches at a time", messages.Search,
         body=messages.SearchRequest,
     ),
     _get("get_search", _SEARCH, "how far a search is", messages.Search, messages.SearchQuery),

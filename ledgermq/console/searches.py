@@ -41,6 +41,8 @@ _TAILS_MAX: Final = 8
 # A body that inflates to more is not searched.
 _INFLATED_MAX: Final = 8 * 1024 * 1024
 _TIME_MAX: Final = 2**63 - 1
+# So many messages a pull takes: who comes while a broker serves it waits for tens of microseconds.
+_PULL_COUNT: Final = 16
 # The pause behind a pull and what was made of it: so many times as long, and at least so long.
 _PAUSE_TIMES: Final = 9.0
 _PAUSE_MIN_S: Final = 0.001
@@ -289,7 +291,7 @@ async def _scan_queue(
             return "budget"
         begun_s = asyncio.get_running_loop().time()
         try:
-            pulled = await pull(view, target.address, queue, offset, 32, expression, kind)
+            pulled = await pull(view, target.address, queue, offset, _PULL_COUNT, expression, kind)
         except FAILURES as error:
             search.tally.failed(target.name, target.address, error)
             return None

@@ -1,8 +1,7 @@
 """Modules of a page that are sent as one script: fewer requests, and gzip sees all of it at once.
 
 The sources are modules as browsers take them, and run as they are. What the first script imports
-without condition goes into it, each module behind those that it imports; what is fetched later
-(`import("../pages/x.js")`) stays a file and imports from that one script.
+goes into it, each module behind those that it imports.
 
 All share one scope then. So a name at the top level of a module is there once among all of them,
 and is none of the browser's own (`top`, `open`): a module could mean that one.
@@ -25,15 +24,15 @@ def join_modules(scripts: dict[str, str], entry: str) -> dict[str, str]:
     """Returns scripts with all that the entry imports joined into it.
 
     Args:
-        scripts: path -> text of each; what others than the entry import is in it, too.
+        scripts: path -> text of each.
         entry: path of the first one.
 
     Returns:
-        The entry, and those that are fetched later. A script that imports nothing of the joined
-        ones is as it was.
+        The entry, and those that it does not import: they are as they were.
 
     Raises:
         ValueError: a form of import or export that is not known here, or a name that two have.
+            Or one that stays imports another.
         KeyError: a script that is imported is not there.
     """
     order: list[str] = []
@@ -51,48 +50,16 @@ def join_modules(scripts: dict[str, str], entry: str) -> dict[str, str]:
             raise ValueError(f"{path}: {found.group()!r} cannot be joined")
         bodies.append(body)
     rest = {path: text for path, text in scripts.items() if path not in order}
-    wanted: set[str] = set()
-    for path in rest:
-        rest[path] = _redirect(path, rest[path], set(order), entry, wanted)
-    if missing := sorted(wanted - set(owners)):
-        raise ValueError(f"imported, and declared nowhere: {', '.join(missing)}")
-    exports = f"export {{ {', '.join(sorted(wanted))} }};\n" if wanted else ""
-    return {entry: "".join(bodies) + exports, **rest}
-
-
-def _imports(path: str, text: str) -> list[tuple[list[str], str]]:
-    """Returns names and path of each import."""
-    folder = posixpath.dirname(path)
-    return [
-        (names.split(", "), posixpath.normpath(posixpath.join(folder, target)))
-        for names, target in _IMPORT.findall(text)
-    ]
+    for path, text in rest.items():
+        if found := _IMPORT.search(text):
+            raise ValueError(f"{path}: {found.group().strip()!r} of a script that is joined")
+    return {entry: "".join(bodies), **rest}
 
 
 def _visit(scripts: dict[str, str], path: str, order: list[str], seen: set[str]) -> None:
     seen.add(path)
-    for _, target in _imports(path, scripts[path]):
+    for _, target in _IMPORT.findall(scripts[path]):
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         if target not in seen:
             _visit(scripts, target, order, seen)
     order.append(path)
-
-
-def _redirect(path: str, text: str, joined: set[str], entry: str, wanted: set[str]) -> str:
-    """Has a script take from the entry what it took from those that are in it now."""
-    names: set[str] = set()
-    for found, target in _imports(path, text):
-        if target in joined:
-            names.update(found)
-    if not names:
-        return text
-    wanted |= names
-    folder = posixpath.dirname(path)
-
-    def keep(match: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(folder, match.group(2)))
-        return "" if target in joined else match.group()
-
-    source = posixpath.relpath(entry, folder)
-    source = source if source.startswith(".") else f"./{source}"
-    head = f'import {{ {", ".join(sorted(names))} }} from "{source}";\n'
-    return head + _IMPORT.sub(keep, text)

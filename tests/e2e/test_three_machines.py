@@ -14,7 +14,9 @@ from tests.free_ports import free_ports
 from tests.processes import LiveProgram, run_ledgermq
 from tests.waiting import wait_until
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "three-machines.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "three-machines.md"
+UNITS = ROOT / "packaging" / "systemd"
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 PORTS = ("9876", "10911", "40911")
 # What only root may do, on a machine of its own.
@@ -29,13 +31,23 @@ class Guide:
         self._ports = {host: {port: str(next(free)) for port in PORTS} for host in HOSTS}
         text = PAGE.read_text(encoding="utf-8")
         blocks = re.findall(r"^```(ini|sh)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        self.name_server, self.broker, *units = (block for kind, block in blocks if kind == "ini")
-        found = [re.findall(r"^ExecStart=/opt/ledgermq/bin/ledgermq (.*)$", u, re.M) for u in units]
-        self.starts = {line.split()[0]: line for [line] in found}
+        [self.broker] = (block for kind, block in blocks if kind == "ini")
+        [units] = re.findall(r"^sudo systemctl enable --now (.*)$", text, re.MULTILINE)
+        self.starts = dict(self._start(unit) for unit in units.split())
         lines = [line for kind, block in blocks if kind == "sh" for line in block.splitlines()]
         commands = (line for line in lines if not line.startswith(OF_THE_SYSTEM))
         self.commands = [shlex.split(self.placed(line, HOSTS[0])) for line in commands]
         [self.doctor] = [line.partition("/ledgermq ")[2] for line in lines if " doctor " in line]
+
+    def _start(self, unit: str) -> tuple[str, str]:
+        """Program and command line of a unit, in the folders that systemd gives it."""
+        name, _, instance = unit.partition("@")
+        text = (UNITS / f"{name}{'@' if instance else ''}.service").read_text(encoding="utf-8")
+        [line] = re.findall(r"^ExecStart=/opt/ledgermq/bin/ledgermq (.*)$", text, re.MULTILINE)
+        [state] = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
+        line = line.replace("${STATE_DIRECTORY}", f"/var/lib/{state}")
+        line = line.replace("${CONFIGURATION_DIRECTORY}", "/etc/ledgermq").replace("%i", instance)
+        return line.split()[0], line
 
     def placed(self, text: str, own_host: str) -> str:
         """A text of the page, as it is on one machine."""
@@ -54,11 +66,12 @@ class Machine:
         self._folder = folder
         folder.mkdir()
         broker = guide.broker.replace("dLegerSelfId=n0", f"dLegerSelfId=n{number}")
-        for name, text in (("namesrv", guide.name_server), ("broker", broker)):
-            text = guide.placed(text, HOSTS[number])
-            (folder / f"{name}.conf").write_text(self._in_folder(text))
+        text = guide.placed(broker, HOSTS[number])
+        (folder / "broker-a.conf").write_text(self._in_folder(text))
         self.doctor = shlex.split(self._in_folder(guide.doctor))
         self._starts = guide.starts
+        # The page lets it listen where it does by itself.
+        self._name_server_port = guide.placed("listenPort=9876", HOSTS[number])
 
     def _in_folder(self, text: str) -> str:
         """Its own folder stands for those of the system."""
@@ -67,7 +80,7 @@ class Machine:
         return text
 
     def start(self) -> None:
-        self.name_server = self._start(self._starts["namesrv"])
+        self.name_server = self._start(f"{self._starts['namesrv']} {self._name_server_port}")
         self.broker = self._start(self._starts["broker"])
 
     def _start(self, line: str) -> LiveProgram:

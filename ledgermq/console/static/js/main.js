@@ -9,6 +9,14 @@ import { empty, failed, pageHead, site, to } from "./parts.js";
 import { go, readRoute } from "./router.js";
 import { enterTable, waiting } from "./table.js";
 import { LANGUAGES, keep, language, loadLanguage, preferredLanguage, t, visible } from "./words.js";
+import { accessPage, auditPage, changesPage, configurationPage, logPage } from "../pages/admin.js";
+import { brokerPage, brokersPage } from "../pages/brokers.js";
+import { clientsPage, groupPage, groupsPage } from "../pages/consumers.js";
+import { deadLettersPage, deadPage } from "../pages/dead.js";
+import { delayedPage, messagePage, searchPage, tracePage, waitingPage } from "../pages/messages.js";
+import { overviewPage } from "../pages/overview.js";
+import { tailPage } from "../pages/tail.js";
+import { topicPage, topicsPage } from "../pages/topics.js";
 
 /** What the rail says: path, key of `g` and a letter, sign. */
 const RAIL = [
@@ -17,38 +25,19 @@ const RAIL = [
 ];
 const PLACES = { tail: "topics", trace: "messages", delayed: "messages", half: "messages", access: "admin", configuration: "admin", log: "admin", audit: "admin", changes: "admin" };
 
-const consumers = () => import("../pages/consumers.js");
-const messages = () => import("../pages/messages.js");
-const administration = () => import("../pages/admin.js");
-
-/** First part of the path -> the file with the page, fetched when it is first shown, and which function
- * draws the list and which one of its things. */
-const FILES = {
-  overview: [() => import("../pages/overview.js"), "overviewPage"],
-  brokers: [() => import("../pages/brokers.js"), "brokersPage", "brokerPage"],
-  topics: [() => import("../pages/topics.js"), "topicsPage", "topicPage"],
-  consumers: [consumers, "groupsPage", "groupPage"],
-  tail: [() => import("../pages/tail.js"), "tailPage"],
-  messages: [messages, "searchPage", "messagePage"], trace: [messages, "tracePage"],
-  delayed: [messages, "delayedPage", "waitingPage"], half: [messages, "waitingPage"],
-  dead: [() => import("../pages/dead.js"), "deadPage", "deadLettersPage"],
-  clients: [consumers, "clientsPage"],
-  admin: [administration, "accessPage"], access: [administration, "accessPage"], configuration: [administration, "configurationPage"],
-  log: [administration, "logPage"], audit: [administration, "auditPage"], changes: [administration, "changesPage"],
+/** First part of the path -> what draws the list, and what draws one of its things. */
+const PAGES = {
+  overview: [overviewPage], brokers: [brokersPage, brokerPage], topics: [topicsPage, topicPage], tail: [tailPage],
+  consumers: [groupsPage, groupPage], clients: [clientsPage],
+  messages: [searchPage, messagePage], trace: [tracePage], delayed: [delayedPage, waitingPage], half: [waitingPage],
+  dead: [deadPage, deadLettersPage],
+  admin: [accessPage], access: [accessPage], configuration: [configurationPage], log: [logPage], audit: [auditPage], changes: [changesPage],
 };
-/** Files that are here, or why not. */
-const fetched = new Map();
 
-/** The page of a path: a function of the other parts of the path and the query. Null: there is none. */
+/** The page of a path: a function of the other parts of the path and the query. Undefined: there is none. */
 function pageOf([name = "overview", ...rest]) {
-  const [load, list, one] = (Object.hasOwn(FILES, name) && FILES[name]) || [];
-  if (!load) return null;
-  const file = fetched.get(load);
-  if (!file) {
-    fetched.set(load, waiting);
-    load().then((found) => fetched.set(load, found), (error) => fetched.set(load, () => failed({ error, key: "" }))).then(redraw);
-  }
-  return typeof file === "object" ? file[rest.length && one ? one : list] : file || waiting;
+  const [list, one] = (Object.hasOwn(PAGES, name) && PAGES[name]) || [];
+  return (rest.length && one) || list;
 }
 
 let signing = { access_key: "", secret_key: "", busy: false, error: null };

@@ -1,5 +1,5 @@
 /** Parts that all pages are made of: heads, sheets, states, figures with unit and age, what is missing. */
-import { problem } from "./change.js";
+import { openChange, problem } from "./change.js";
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
 import { refresh } from "./live.js";
@@ -21,6 +21,9 @@ export function to(path, query = {}) {
 }
 
 export const mayChange = () => Boolean(site.session?.may_change);
+
+/** Asks for a change of the chosen cluster. */
+export const doing = (options) => openChange({ actions: api("actions"), ...options });
 
 export const link = (path, text, query, props = {}) => h("a", { href: to(path, query), ...props }, typeof text === "string" ? visible(text) : text);
 export const topicLink = (name) => link(["topics", name], name, {}, { class: "name", title: visible(name) });

@@ -1,21 +1,20 @@
 /** Who may what, settings in force and where they differ, logs, and what was changed. */
 import { request } from "../js/api.js";
-import { inputField, openChange, problem, tally } from "../js/change.js";
+import { inputField, problem, tally } from "../js/change.js";
 import { h } from "../js/dom.js";
 import { icon } from "../js/icons.js";
 import { redraw, use } from "../js/live.js";
-import { age, api, empty, mark, mayChange, pageHead, segments, sheet, shown, tabs } from "../js/parts.js";
+import { age, api, doing, empty, mark, mayChange, pageHead, segments, sheet, shown, tabs } from "../js/parts.js";
 import { change } from "../js/router.js";
 import { table } from "../js/table.js";
 import { has, moment, span, t, visible } from "../js/words.js";
 
 const adminTabs = () => tabs(t("page.admin"), [[["access"], t("access")], [["configuration"], t("configuration")], [["log"], t("log")], [["changes"], t("changes")], [["audit"], t("audit")]]);
-const doing = (options) => openChange({ actions: api("actions"), ...options });
 
 /** The question "may X do Y?" and its answer. */
 let may = { values: { access_key: "", kind: "topic", name: "", what: "SUB" }, answer: null, error: null };
 
-async function ask(event) {
+async function askMay(event) {
   event.preventDefault();
   may.answer = null;
   may.error = null;
@@ -42,7 +41,7 @@ function tester(data) {
     may.answer = null;
     redraw();
   });
-  return sheet(t("may"), {}, h("form", { class: "form", onsubmit: ask }, field("access_key", { type: "select", options: [{ value: "", label: "" }, ...data.accounts.map((a) => ({ value: a.access_key, label: visible(a.access_key) }))], required: true }),
+  return sheet(t("may"), {}, h("form", { class: "form", onsubmit: askMay }, field("access_key", { type: "select", options: [{ value: "", label: "" }, ...data.accounts.map((a) => ({ value: a.access_key, label: visible(a.access_key) }))], required: true }),
     field("what", { type: "select", options: [{ value: "PUB", label: t("may.pub") }, { value: "SUB", label: t("may.sub") }] }), field("kind", { type: "select", options: [{ value: "topic", label: t("topic") }, { value: "group", label: t("group") }] }), field("name", { required: true }),
     h("div", { class: "end" }, h("button", { type: "submit" }, t("may.ask")))),
   (may.answer || may.error) && h("div", { class: "body", "aria-live": "polite" }, may.error ? problem(may.error) : h("div", { class: ["notice", may.answer.allowed ? "ok" : "bad"] }, icon(may.answer.allowed ? "ok" : "bad"), h("div", {}, h("strong", {}, may.answer.allowed ? t("may.yes") : t("may.no")), " ", visible(may.answer.because)))));
@@ -52,9 +51,9 @@ const accounts = (data) => table({
   id: "accounts", main: true, label: t("accounts"), rows: data.accounts, rowKey: (r) => r.access_key, empty: empty(t("accounts.none"), "", "key"),
   tools: data.open_addresses.length > 0 && mark("warn", t("accounts.open", { n: data.open_addresses.length }), data.open_addresses.map(visible).join("\n")),
   columns: [
-    { key: "key", title: t("account"), of: "access_key", cell: (r) => h("span", { class: "name" }, visible(r.access_key), r.differs && [" ", mark("bad", t("differs"))]) }, { key: "admin", title: t("role"), value: (r) => (r.is_admin ? t("role.admin") : t("role.user")), width: 120 },
+    { key: "key", title: t("account"), of: "access_key", cell: (r) => h("span", { class: "name", title: visible(r.access_key) }, visible(r.access_key), r.differs && [" ", mark("bad", t("differs"))]), width: 170 }, { key: "admin", title: t("role"), value: (r) => (r.is_admin ? t("role.admin") : t("role.user")), width: 84 },
     { key: "addresses", title: t("accounts.addresses"), value: (r) => r.addresses || "*", mono: true, width: 112 }, { key: "default_topic", title: t("accounts.default_topic"), width: 110, hint: t("accounts.default.hint") }, { key: "default_group", title: t("accounts.default_group"), width: 118, hint: t("accounts.default.hint") },
-    { key: "topics", title: t("page.topics"), value: (r) => r.topics.join(", "), mono: true, width: "17%" }, { key: "groups", title: t("page.consumers"), value: (r) => r.groups.join(", "), mono: true, width: "15%" },
+    { key: "topics", title: t("page.topics"), value: (r) => r.topics.join(", "), mono: true }, { key: "groups", title: t("page.consumers"), value: (r) => r.groups.join(", "), mono: true },
     ...(mayChange() ? [{ key: "do", title: t("actions"), value: () => "", cell: (r) => [h("button", { class: "small quiet", onclick: () => account(r) }, t("do.change")), h("button", { class: "small quiet", onclick: () => doing({ title: t("do.delete.account", { name: visible(r.access_key) }), confirm: t("do.delete"), danger: true, typed: r.access_key, wanted: () => ({ kind: "delete_account", access_key: r.access_key }) }) }, t("do.delete"))], width: 150, fixed: true }] : [])],
 });
 

@@ -1,8 +1,7 @@
 /** Broker groups: who leads, who is behind, what an acknowledgement means now. */
-import { openChange } from "../js/change.js";
 import { h } from "../js/dom.js";
 import { use } from "../js/live.js";
-import { api, age, empty, events, facts, link, mark, mayChange, menu, pageHead, sheet, shown, to, toneOf } from "../js/parts.js";
+import { age, api, doing, empty, events, facts, link, mark, mayChange, menu, pageHead, sheet, shown, to, toneOf } from "../js/parts.js";
 import { bar, plot } from "../js/plot.js";
 import { table } from "../js/table.js";
 import { ago, bytes, count, has, moment, percent, rate, span, t, visible } from "../js/words.js";
@@ -34,7 +33,7 @@ const COLUMNS = () => [
 
 const members = (group) => table({ bare: true, id: `members.${group.name}`, label: t("members.of", { name: visible(group.name) }), rows: group.members, rowKey: (m) => m.member + m.address, columns: COLUMNS(), link: () => to(["brokers", group.name]) });
 
-const health = (group) => mark(toneOf(group.state), t(`health.${group.state}`));
+const brokerHealth = (group) => mark(toneOf(group.state), t(`health.${group.state}`));
 
 function durability({ durability: d }) {
   const tone = { majority_synced: "ok", one_synced: "warn", majority_memory: "warn", one_memory: "bad" }[d.code] || "";
@@ -48,7 +47,7 @@ export function brokersPage() {
   return [
     pageHead({ title: t("page.brokers"), lead: age(answer) }),
     shown(answer, (data) => (data.broker_groups.length ? data.broker_groups.map((group) =>
-      h("section", { class: "sheet", key: group.name }, h("header", {}, h("h2", {}, link(["brokers", group.name], group.name)), health(group),
+      h("section", { class: "sheet", key: group.name }, h("header", {}, h("h2", {}, link(["brokers", group.name], group.name)), brokerHealth(group),
         h("span", { class: "tag" }, t(`kind.${group.kind}`)), group.term != null && h("span", { class: "tag" }, t("term", { n: String(group.term) })),
         h("span", { class: "grow" }), mark({ majority_synced: "ok", one_synced: "warn", majority_memory: "warn", one_memory: "bad" }[group.durability.code] || "", t(`durable.${group.durability.code}`))),
       members(group)))
@@ -60,12 +59,12 @@ export function brokerPage([name]) {
   const answer = use(api("broker-groups"), {}, { every: 5000, part: "broker_groups" });
   const group = answer.data?.broker_groups.find((g) => g.name === name);
   return [
-    pageHead({ title: name, crumb: link(["brokers"], t("page.brokers")), lead: [group && health(group), " ", age(answer)], actions: group && mayChange() && actions(group) }),
-    shown(answer, () => (group ? detail(group) : empty(t("brokers.gone"), t("brokers.gone.text", { name: visible(name) }), "brokers"))),
+    pageHead({ title: name, crumb: link(["brokers"], t("page.brokers")), lead: [group && brokerHealth(group), " ", age(answer)], actions: group && mayChange() && brokerActions(group) }),
+    shown(answer, () => (group ? brokerSheets(group) : empty(t("brokers.gone"), t("brokers.gone.text", { name: visible(name) }), "brokers"))),
   ];
 }
 
-function detail(group) {
+function brokerSheets(group) {
   return [
     h("section", { class: "sheet" }, h("header", {}, h("h2", {}, t("members")), group.term != null && h("span", { class: "tag" }, t("term", { n: String(group.term) }))), members(group)),
     h("div", { class: "columns" },
@@ -90,23 +89,22 @@ function series(group, name) {
   });
 }
 
-function actions(group) {
-  const change = (options) => openChange({ actions: api("actions"), ...options });
+function brokerActions(group) {
   const others = group.members.filter((m) => m.member !== group.leader && m.is_answering);
   return menu(t("actions"), [
     group.kind === "ledger" && others.length > 0 && {
-      text: t("do.transfer"), run: () => change({
+      text: t("do.transfer"), run: () => doing({
         title: t("do.transfer.of", { name: visible(group.name) }), confirm: t("do.transfer"), intro: t("do.transfer.text"),
         fields: [{ name: "member", label: t("do.transfer.to"), type: "select", value: others[0].member, options: others.map((m) => ({ value: m.member, label: `${visible(m.member)} (${m.behind_bytes ? bytes(m.behind_bytes) : t("member.level")})` })) }],
         wanted: (v) => ({ kind: "transfer_leader", broker: group.name, member: v.member }),
       }),
     },
-    { text: t("do.clean"), run: () => change({
+    { text: t("do.clean"), run: () => doing({
       title: t("do.clean.of", { name: visible(group.name) }), confirm: t("do.clean"), danger: true,
       fields: [{ name: "what", label: t("do.clean.what"), type: "select", value: "expired_log", options: ["expired_log", "expired_queues", "unused_topics"].map((value) => ({ value, label: t(`do.clean.${value}`) })) }],
       wanted: (v) => ({ kind: "clean_files", broker: group.name, what: v.what }),
     }) },
-    { text: t("do.readonly"), danger: true, run: () => change({ title: t("do.readonly.of", { name: visible(group.name) }), confirm: t("do.readonly"), danger: true, wanted: () => ({ kind: "set_writable", broker: group.name, writable: false }) }) },
-    { text: t("do.writable"), run: () => change({ title: t("do.writable.of", { name: visible(group.name) }), confirm: t("do.writable"), wanted: () => ({ kind: "set_writable", broker: group.name, writable: true }) }) },
+    { text: t("do.readonly"), danger: true, run: () => doing({ title: t("do.readonly.of", { name: visible(group.name) }), confirm: t("do.readonly"), danger: true, wanted: () => ({ kind: "set_writable", broker: group.name, writable: false }) }) },
+    { text: t("do.writable"), run: () => doing({ title: t("do.writable.of", { name: visible(group.name) }), confirm: t("do.writable"), wanted: () => ({ kind: "set_writable", broker: group.name, writable: true }) }) },
   ]);
 }

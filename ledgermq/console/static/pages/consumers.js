@@ -1,18 +1,16 @@
 /** Consumer groups and clients: the state in one word, the lag by queue, who consumes, and why it is slow. */
-import { openChange } from "../js/change.js";
 import { h } from "../js/dom.js";
 import { use } from "../js/live.js";
-import { api, age, empty, events, facts, failed, figure, groupLink, inside, link, mark, mayChange, menu, pageHead, partial, sheet, shown, tabs, to, topicLink, yes } from "../js/parts.js";
+import { age, api, doing, empty, events, facts, failed, figure, groupLink, inside, link, mark, mayChange, menu, pageHead, partial, sheet, shown, tabs, to, topicLink, yes } from "../js/parts.js";
 import { plot } from "../js/plot.js";
 import { change } from "../js/router.js";
 import { serverTable, table } from "../js/table.js";
 import { ago, count, has, rate, short, span, t, visible } from "../js/words.js";
 
-const STATES = { fine: "ok", behind: "warn", stuck: "bad", offline: "", differs: "bad", outside: "bad", unknown: "" };
-export const stateMark = (state, hint) => mark(STATES[state], t(`group.${state}`), hint || (has(`group.${state}.text`) ? t(`group.${state}.text`) : null));
-const doing = (options) => openChange({ actions: api("actions"), ...options });
+const GROUP_TONES = { fine: "ok", behind: "warn", stuck: "bad", offline: "", differs: "bad", outside: "bad", unknown: "" };
+export const stateMark = (state, hint) => mark(GROUP_TONES[state], t(`group.${state}`), hint || (has(`group.${state}.text`) ? t(`group.${state}.text`) : null));
 
-const LIST = () => [
+const GROUP_COLUMNS = () => [
   { key: "name", title: t("group"), value: (r) => r.group, cell: (r) => [groupLink(r.group), r.is_system && h("span", { class: "tag" }, t("topic.system"))] },
   { key: "state", as: stateMark, width: 126, fixed: true },
   { key: "lag_messages", title: t("lag.messages"), end: true, width: 104 },
@@ -26,10 +24,10 @@ const LIST = () => [
 
 export function groupsPage(_, query) {
   const { view, first } = serverTable({
-    id: "groups", path: api("consumer-groups"), params: { state: query.state, columns: "lag,clients,dead_letters" }, part: "consumer_groups", label: t("page.consumers"), columns: LIST(),
+    id: "groups", path: api("consumer-groups"), params: { state: query.state, columns: "lag,clients,dead_letters" }, part: "consumer_groups", label: t("page.consumers"), columns: GROUP_COLUMNS(),
     rowKey: (r) => r.group, link: (r) => to(["consumers", r.group]), sort: "name", failed,
     filters: h("select", { "aria-label": t("state"), value: query.state || "", onchange: (e) => change({ state: e.target.value }) },
-      h("option", { value: "" }, t("states.all")), Object.keys(STATES).slice(0, 6).map((state) => h("option", { value: state, key: state }, t(`group.${state}`)))),
+      h("option", { value: "" }, t("states.all")), Object.keys(GROUP_TONES).slice(0, 6).map((state) => h("option", { value: state, key: state }, t(`group.${state}`)))),
     empty: empty(t("groups.none"), t("groups.none.text"), "consumers"),
   });
   return [
@@ -53,15 +51,15 @@ export function groupPage([name, tab = "queues", client], query, path) {
   const answer = use(api("consumer-groups", name), {}, { every: 5000, part: "consumer_group" });
   const parts = [["queues", t("lag.by-queue")], ["clients", t("page.clients")], ["settings", t("settings")], ["history", t("timeline.group")]];
   return [
-    pageHead({ title: name, crumb: link(["consumers"], t("page.consumers")), lead: answer.data && [stateMark(answer.data.state, visible(answer.data.state_text)), " ", age(answer)], actions: answer.data && actions(answer.data) }),
+    pageHead({ title: name, crumb: link(["consumers"], t("page.consumers")), lead: answer.data && [stateMark(answer.data.state, visible(answer.data.state_text)), " ", age(answer)], actions: answer.data && groupActions(answer.data) }),
     shown(answer, (data) => [
-      data.state !== "fine" && h("div", { class: ["notice", STATES[data.state] || "warn"] }, has(`group.${data.state}.text`) ? t(`group.${data.state}.text`) : visible(data.state_text)),
+      data.state !== "fine" && h("div", { class: ["notice", GROUP_TONES[data.state] || "warn"] }, has(`group.${data.state}.text`) ? t(`group.${data.state}.text`) : visible(data.state_text)),
       h("div", { class: "figures" }, figure(t("lag.messages"), short(data.lag_messages)), figure(t("lag.time"), span(data.lag_ms)), figure(t("out"), rate(data.out_per_s)),
         figure(t("online"), count(data.online), { under: [data.mode, data.model].filter(Boolean).map((m) => (has(`mode.${m}`) ? t(`mode.${m}`) : visible(m))).join(", ") || null }),
         figure(t("retry-messages"), short(data.retry_messages)), figure(t("page.dead"), short(data.dead_letters), { href: data.dead_letters ? to(["dead", name]) : null })),
       ["queues", "history"].includes(tab) && h("div", { class: "columns" }, lags(name)),
       tabs(t("group"), parts.map(([key, text]) => [key === "queues" && path.length === 2 ? ["consumers", name] : key === "clients" && client ? ["consumers", name, key, client] : ["consumers", name, key], text])),
-      tab === "clients" ? (client ? running(name, client, query) : clients(name)) : tab === "settings" ? settings(data) : tab === "history" ? h("section", { class: "sheet" }, events(data.timeline, t("timeline.group.none"))) : queues(name, query)]),
+      tab === "clients" ? (client ? running(name, client, query) : clients(name)) : tab === "settings" ? groupSettings(data) : tab === "history" ? h("section", { class: "sheet" }, events(data.timeline, t("timeline.group.none"))) : groupQueues(name, query)]),
   ];
 }
 
@@ -74,7 +72,7 @@ function lags(name) {
   });
 }
 
-function queues(name, query) {
+function groupQueues(name, query) {
   const { view, first } = serverTable({
     id: "group-queues", path: api("consumer-groups", name, "queues"), params: { owners: query.owners ? "true" : "" }, label: t("lag.by-queue"), rowKey: (r) => `${r.topic} ${r.broker} ${r.queue}`, sort: "queue", failed,
     filters: h("label", { class: "field tick inline" }, h("input", { type: "checkbox", checked: Boolean(query.owners), onchange: (e) => change({ owners: e.target.checked ? "1" : "" }) }), t("owners")),
@@ -121,7 +119,7 @@ function running(name, client, query) {
 
 const visibleLines = (text) => text.split("\n").map(visible).join("\n");
 
-const settings = (data) => [
+const groupSettings = (data) => [
   sheet(t("subscriptions"), {}, data.subscriptions.length ? table({
     bare: true, id: "subscriptions", label: t("subscriptions"), rows: data.subscriptions, rowKey: (r) => r.topic, columns: [{ key: "topic", as: topicLink }, { key: "kind", width: 110 }, { key: "expression", mono: true, width: "45%" }],
   }) : h("div", { class: "empty" }, t("subscriptions.none"))),
@@ -135,7 +133,7 @@ const settings = (data) => [
 /** A moment as the field for local times takes it. */
 const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 
-function actions(data) {
+function groupActions(data) {
   const { group } = data;
   const topics = data.subscriptions.map((s) => s.topic);
   const topicField = topics.length ? { name: "topic", label: t("topic"), type: "select", value: topics[0], options: topics.map((value) => ({ value, label: visible(value) })), wide: true } : { name: "topic", label: t("topic"), required: true, wide: true };

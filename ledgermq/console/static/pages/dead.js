@@ -1,9 +1,8 @@
 /** Dead letters: which groups have some, why, and sending them anew at a rate, with a report. */
-import { openChange } from "../js/change.js";
 import { h } from "../js/dom.js";
 import { icon } from "../js/icons.js";
 import { redraw, use } from "../js/live.js";
-import { age, api, empty, failed, link, mark, mayChange, pageHead, partial, shown, to, topicLink } from "../js/parts.js";
+import { age, api, doing, empty, failed, link, mark, mayChange, pageHead, partial, shown, to, topicLink } from "../js/parts.js";
 import { change } from "../js/router.js";
 import { serverTable, table } from "../js/table.js";
 import { ago, moment, t, visible } from "../js/words.js";
@@ -64,8 +63,8 @@ function work(group, verb) {
   const some = places.length > 0;
   const drops = verb === "drop";
   const time = (text) => (text ? new Date(text).getTime() : null);
-  openChange({
-    actions: api("actions"), title: some ? t(`do.${verb}.chosen`, { n: places.length }) : t(`do.${verb}.all.of`, { name: visible(group) }), confirm: t(`do.${verb}`), intro: t(`do.${verb}.text`), danger: drops,
+  doing({
+    title: some ? t(`do.${verb}.chosen`, { n: places.length }) : t(`do.${verb}.all.of`, { name: visible(group) }), confirm: t(`do.${verb}`), intro: t(`do.${verb}.text`), danger: drops,
     fields: [
       ...(drops ? [] : [{ name: "per_s", label: t("do.resend.rate"), type: "number", value: 100, min: 0.1, max: 10000, required: true, hint: t("do.resend.rate.hint") }]),
       { name: "count_max", label: t("do.resend.max"), type: "number", value: some ? places.length : 10000, min: 1, max: 100000, step: 1, required: true },

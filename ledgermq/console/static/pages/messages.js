@@ -1,10 +1,10 @@
 /** Messages: search, one message, what waits for its time, and traces. */
 import { request } from "../js/api.js";
-import { inputField, openChange, problem } from "../js/change.js";
+import { inputField, problem } from "../js/change.js";
 import { h } from "../js/dom.js";
 import { icon } from "../js/icons.js";
 import { redraw, use } from "../js/live.js";
-import { age, api, empty, facts, figure, groupLink, inside, link, mark, mayChange, menu, pageHead, partial, segments, sheet, shown, site, tabs, to, topicLink } from "../js/parts.js";
+import { age, api, doing, empty, facts, figure, groupLink, inside, link, mark, mayChange, menu, pageHead, partial, segments, sheet, shown, site, tabs, to, topicLink } from "../js/parts.js";
 import { change, go } from "../js/router.js";
 import { table } from "../js/table.js";
 import { ago, bytes, count, has, moment, span, t, visible } from "../js/words.js";
@@ -31,7 +31,7 @@ const MOMENTS = ["begin", "end"];
 
 /** The search under way, and what the form holds before it is sent. */
 let state = { asked: "", cluster: "", id: "", data: null, rows: [], error: null, timer: 0 };
-let form = { asked: "", values: {} };
+let entered = { asked: "", values: {} };
 
 function bodyOf(query) {
   const body = {};
@@ -41,7 +41,7 @@ function bodyOf(query) {
   return body;
 }
 
-async function begin(query, asked) {
+async function beginSearch(query, asked) {
   clearTimeout(state.timer);
   const mine = { asked, cluster: site.cluster, id: "", data: null, rows: [], error: null, timer: 0 };
   state = mine;
@@ -49,14 +49,14 @@ async function begin(query, asked) {
     mine.data = await request("POST", api("searches"), { body: bodyOf(query) });
     mine.id = mine.data.id;
     mine.rows = mine.data.rows;
-    look(mine);
+    readOn(mine);
   } catch (error) {
     mine.error = error;
   }
   redraw();
 }
 
-function look(mine) {
+function readOn(mine) {
   if (mine !== state || mine.data.state !== "running") return;
   mine.timer = setTimeout(async () => {
     // Somebody who looks elsewhere does not wait for an answer.
@@ -71,11 +71,11 @@ function look(mine) {
       }
     }
     redraw();
-    look(mine);
+    readOn(mine);
   }, 400);
 }
 
-async function stop() {
+async function stopSearch() {
   const mine = state;
   clearTimeout(mine.timer);
   try {
@@ -89,30 +89,30 @@ async function stop() {
 export function searchPage(_, query) {
   const fields = Object.fromEntries([...TEXTS, ...NUMBERS, ...MOMENTS].filter((name) => query[name]).map((name) => [name, query[name]]));
   const asked = JSON.stringify(fields);
-  if (form.asked !== asked) form = { asked, values: { ...fields } };
+  if (entered.asked !== asked) entered = { asked, values: { ...fields } };
   const wants = Object.keys(fields).some((name) => name !== "topic" && !name.endsWith("_max")) || query.run;
-  if (wants && (state.asked !== asked || state.cluster !== site.cluster)) begin(query, asked);
+  if (wants && (state.asked !== asked || state.cluster !== site.cluster)) beginSearch(query, asked);
   if (!wants && state.asked && state.asked !== asked) state = { asked: "", cluster: "", id: "", data: null, rows: [], error: null, timer: 0 };
   return [pageHead({ title: t("page.messages") }), messageTabs(), searchForm(query), results(asked)];
 }
 
 function searchForm(query) {
   const set = (name) => (value) => {
-    form.values[name] = value;
+    entered.values[name] = value;
   };
-  const field = (name, more = {}) => inputField({ name, label: t(`search.${name}`), ...more }, form.values[name] || "", set(name));
+  const field = (name, more = {}) => inputField({ name, label: t(`search.${name}`), ...more }, entered.values[name] || "", set(name));
   const open = ["offset_id", "unique_key", "broker", "queue", "at_offset", "sql", ...NUMBERS].some((name) => query[name]);
   return h("form", {
     class: "sheet", "aria-label": t("search"), onsubmit: (event) => {
       event.preventDefault();
       state = { ...state, asked: "" };
-      go(["messages"], { ...(query.cluster ? { cluster: query.cluster } : {}), ...form.values, run: "1" });
+      go(["messages"], { ...(query.cluster ? { cluster: query.cluster } : {}), ...entered.values, run: "1" });
       redraw();
     },
   }, h("div", { class: "form" }, field("topic", { wide: true }), field("key"), field("tag"), field("text"), field("begin", { type: "datetime-local" }), field("end", { type: "datetime-local" }),
     h("div", { class: "end" }, h("button", { class: "primary", type: "submit" }, t("search")), h("a", { class: "button quiet", href: to(["messages"]) }, t("reset")))),
   h("details", { class: "more", ...(open ? { open: true } : {}) }, h("summary", {}, t("search.more")), h("div", { class: "form" }, field("unique_key", { wide: true }), field("offset_id", { wide: true }), field("sql", { wide: true, placeholder: "a > 5 AND b = 'x'" }), field("broker"), field("queue", { type: "number", min: 0, step: 1 }), field("at_offset", { type: "number", min: 0, step: 1 }),
-    field("found_max", { type: "number", min: 1, max: 1000, step: 1, placeholder: "100" }), field("scan_max", { type: "number", min: 1, step: 1, placeholder: "1000000" }), field("seconds_max", { type: "number", min: 1, max: 600, placeholder: "60" }))));
+    field("found_max", { type: "number", min: 1, max: 1000, step: 1, placeholder: "100" }), field("scan_max", { type: "number", min: 1, step: 1, placeholder: "1000000" }), field("seconds_max", { type: "number", min: 1, max: 3600, placeholder: "300" }))));
 }
 
 function results(asked) {
@@ -124,7 +124,7 @@ function results(asked) {
       h("div", { class: "budget", role: "status" },
         data.state === "running" ? h("span", { class: "waiting" }, t("search.scanned", { scanned: data.scanned, total: data.total, span: span(data.took_ms) }))
           : [mark({ done: "ok", failed: "bad" }[data.state] || "warn", t(`search.state.${data.state}`), visible(data.reason)), " ", t("search.scanned", { scanned: data.scanned, total: data.total, span: span(data.took_ms) })],
-        data.state === "running" && h("button", { class: "small", onclick: stop }, t("stop")), data.reason && h("span", { class: "faint" }, visible(data.reason))),
+        data.state === "running" && h("button", { class: "small", onclick: stopSearch }, t("stop")), data.reason && h("span", { class: "faint" }, visible(data.reason))),
       data.state === "running" && h("div", { class: "progress" }, h("i", { style: { width: `${data.total ? (100 * data.scanned) / data.total : data.state === "running" ? 5 : 100}%` } })),
       partial(data.answers),
       table({
@@ -136,7 +136,7 @@ function results(asked) {
 
 // One message: body as text, JSON or hexadecimal, its properties, where it lies, what became of it.
 
-const STATES = { consumed: "ok", waiting: "warn", filtered: "", offline: "", unknown: "" };
+const AT_GROUP = { consumed: "ok", waiting: "warn", filtered: "", offline: "", unknown: "" };
 
 /** Rows of 16 bytes: place, digits, what can be printed. */
 export function hexRows(digits) {
@@ -176,13 +176,13 @@ export function messagePage([topic, broker, queue, offset], query) {
     pageHead({
       title: answer.data ? h("span", { class: "mono" }, visible(answer.data.row.message_id)) : t("message"),
       crumb: [link(["messages"], t("page.messages")), " / ", topicLink(topic)],
-      lead: answer.data && answer.data.row.tags && h("span", { class: "tag" }, visible(answer.data.row.tags)), actions: answer.data && actions(answer.data, [topic, broker, queue, offset]),
+      lead: answer.data && answer.data.row.tags && h("span", { class: "tag" }, visible(answer.data.row.tags)), actions: answer.data && messageActions(answer.data, [topic, broker, queue, offset]),
     }),
-    shown(answer, (data) => detail(data, query, [topic, broker, queue, offset])),
+    shown(answer, (data) => messageSheets(data, query, [topic, broker, queue, offset])),
   ];
 }
 
-function detail(data, query, place) {
+function messageSheets(data, query, place) {
   const { row } = data;
   return [
     h("div", { class: "columns" },
@@ -196,7 +196,7 @@ function detail(data, query, place) {
           data.transaction !== "not" && [t("transaction"), t(`transaction.${data.transaction}`)], row.reconsume_times > 0 && [t("reconsumed"), count(row.reconsume_times)],
           row.origin_topic && [t("origin"), topicLink(row.origin_topic)], row.origin_id && [t("origin-id"), link(["messages"], row.origin_id, { unique_key: row.origin_id, topic: row.origin_topic }, { class: "mono" })], [t("offset-id"), h("span", { class: "mono" }, visible(row.offset_id))]], "rows"))),
         sheet(t("message.groups"), { note: data.groups_total > data.groups.length && h("small", {}, t("some-of", { n: data.groups.length, all: data.groups_total })) }, data.groups.length ? table({
-          bare: true, id: "at-groups", label: t("message.groups"), rows: data.groups, rowKey: (r) => r.group, columns: [{ key: "group", as: groupLink }, { key: "state", cell: (r) => mark(STATES[r.state], t(`at-group.${r.state}`)), width: 150 }],
+          bare: true, id: "at-groups", label: t("message.groups"), rows: data.groups, rowKey: (r) => r.group, columns: [{ key: "group", as: groupLink }, { key: "state", cell: (r) => mark(AT_GROUP[r.state], t(`at-group.${r.state}`)), width: 150 }],
         }) : h("div", { class: "empty" }, t("message.groups.none"))))),
   ];
 }
@@ -218,9 +218,8 @@ const properties = (data) => sheet(t("properties"), { note: !data.properties_rea
   columns: [{ key: "name", mono: true, width: 220 }, { key: "value", mono: true }],
 }) : h("div", { class: "empty" }, t("properties.none")));
 
-function actions(data, [topic, broker, queue, offset]) {
+function messageActions(data, [topic, broker, queue, offset]) {
   const place = { broker, queue: Number(queue), offset: Number(offset) };
-  const doing = (options) => openChange({ actions: api("actions"), ...options });
   return [
     link(["trace"], t("trace"), { id: data.row.message_id, topic }, { class: "button" }),
     mayChange() && menu(t("actions"), [

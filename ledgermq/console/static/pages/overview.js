@@ -12,7 +12,7 @@ const recent = (name) => hour(name).points.slice(-60).map((p) => p[1]);
 
 const SIGNS = { ok: "ok", warning: "warn", critical: "bad" };
 
-function health(data) {
+function healthLine(data) {
   const tone = SIGNS[data.health];
   return h("section", { class: ["health", tone], "aria-live": "polite", "aria-label": t("health") }, h("span", { class: "sign" }, icon(tone)),
     h("div", {}, h("strong", {}, t(`health.${data.health}`)),
@@ -24,7 +24,7 @@ export function overviewPage() {
   return [
     pageHead({ title: site.clusters.clusters.find((c) => c.id === site.cluster)?.name || t("page.overview"), lead: age(answer) }),
     shown(answer, (data) => [
-      health(data), partial(data.answers),
+      healthLine(data), partial(data.answers),
       h("div", { class: "figures" },
         figure(t("in"), rate(data.in_per_s), { under: byteRate(data.in_bytes_per_s), values: recent("in_per_s") }),
         figure(t("out"), rate(data.out_per_s), { under: byteRate(data.out_bytes_per_s), values: recent("out_per_s"), tone: 3 }),

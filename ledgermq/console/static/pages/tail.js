@@ -16,18 +16,18 @@ const ROWS_MAX = 500;
 
 /** The tail that is shown: what it found, and why it ended. */
 let tail = { id: "", on: false, rows: [], cursor: "", passed: 0, bytes: 0, until: 0, end: "", data: null, error: null };
-let wanted = { tag: "", text: "" };
+let conditions = { tag: "", text: "" };
 
 const idOf = (topic) => `${site.cluster} ${topic}`;
 
-function start(topic) {
+function startTail(topic) {
   const mine = { id: idOf(topic), on: true, rows: [], cursor: "", passed: 0, bytes: 0, until: Date.now() + MINUTES * 60_000, end: "", data: null, error: null };
   tail = mine;
-  look(mine, topic);
+  readTail(mine, topic);
   redraw();
 }
 
-function stop(mine, why) {
+function stopTail(mine, why) {
   Object.assign(mine, { on: false, end: why });
   redraw();
 }
@@ -39,15 +39,15 @@ function over(mine) {
   return mine.bytes >= BYTES_MAX ? "bytes" : "";
 }
 
-async function look(mine, topic) {
+async function readTail(mine, topic) {
   if (!mine.on || mine !== tail) return;
   const why = over(mine);
   if (why) {
-    stop(mine, why);
+    stopTail(mine, why);
     return;
   }
   try {
-    const data = await request("POST", api("topics", topic, "tail"), { body: { cursor: mine.cursor, limit: 50, ...wanted } });
+    const data = await request("POST", api("topics", topic, "tail"), { body: { cursor: mine.cursor, limit: 50, ...conditions } });
     mine.rows = [...data.rows, ...mine.rows].slice(0, ROWS_MAX);
     mine.passed += data.passed;
     mine.bytes += data.read_bytes;
@@ -55,20 +55,20 @@ async function look(mine, topic) {
   } catch (error) {
     mine.error = error;
     // Refused for good; all else may be better in a second.
-    if ([400, 401, 403, 404].includes(error.status)) stop(mine, "failed");
+    if ([400, 401, 403, 404].includes(error.status)) stopTail(mine, "failed");
   }
-  if (mine.on) setTimeout(look, EVERY_MS, mine, topic);
+  if (mine.on) setTimeout(readTail, EVERY_MS, mine, topic);
   redraw();
 }
 
 export function tailPage([topic = ""]) {
   const mine = tail.id === idOf(topic) ? tail : { rows: [] };
-  const field = (name, label) => h("input", { type: "text", value: wanted[name], placeholder: label, "aria-label": label, disabled: Boolean(mine.on), oninput: (e) => (wanted = { ...wanted, [name]: e.target.value }) });
+  const field = (name, label) => h("input", { type: "text", value: conditions[name], placeholder: label, "aria-label": label, disabled: Boolean(mine.on), oninput: (e) => (conditions = { ...conditions, [name]: e.target.value }) });
   return [
     pageHead({
       title: t("tail.of", { name: topic }), crumb: [link(["topics"], t("page.topics")), " / ", link(["topics", topic], topic)],
-      lead: h("span", { role: "status", gone: () => mine.on && stop(mine, "left") }, mine.on ? t("tail.on") : mine.end ? t(`tail.end.${mine.end}`) : ""),
-      actions: mine.on ? h("button", { key: "stop", onclick: () => stop(mine, "stop") }, t("stop")) : h("button", { key: "start", class: "primary", onclick: () => start(topic) }, t("tail.start")),
+      lead: h("span", { role: "status", gone: () => mine.on && stopTail(mine, "left") }, mine.on ? t("tail.on") : mine.end ? t(`tail.end.${mine.end}`) : ""),
+      actions: mine.on ? h("button", { key: "stop", onclick: () => stopTail(mine, "stop") }, t("stop")) : h("button", { key: "start", class: "primary", onclick: () => startTail(topic) }, t("tail.start")),
     }),
     mine.error && problem(mine.error), partial(mine.data?.answers),
     mine.passed > 0 && h("div", { class: "notice warn", key: "passed" }, t("tail.passed", { n: mine.passed })),

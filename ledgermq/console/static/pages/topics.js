@@ -1,16 +1,14 @@
 /** Topics: the list, and one with its queues, groups, settings and route. */
-import { openChange } from "../js/change.js";
 import { h } from "../js/dom.js";
 import { use } from "../js/live.js";
-import { api, age, empty, facts, figure, groupLink, inside, link, mark, mayChange, menu, pageHead, partial, perm, failed, sheet, shown, tabs, to, topicLink, yes } from "../js/parts.js";
+import { age, api, doing, empty, facts, failed, figure, groupLink, inside, link, mark, mayChange, menu, pageHead, partial, perm, sheet, shown, tabs, to, topicLink, yes } from "../js/parts.js";
 import { change } from "../js/router.js";
 import { serverTable, table } from "../js/table.js";
 import { ago, byteRate, count, rate, short, span, t, visible } from "../js/words.js";
 
 const KINDS = ["normal", "fifo", "delay", "transaction", "mixed", "retry", "dead_letter", "system"];
-const doing = (options) => openChange({ actions: api("actions"), ...options });
 
-const LIST = () => [
+const TOPIC_COLUMNS = () => [
   { key: "name", title: t("topic"), of: "topic", as: topicLink },
   { key: "kind", cell: (r) => h("span", { class: "tag" }, t(`topic.${r.kind}`)), width: 122 },
   { key: "queues", of: "write_queues", cell: (r) => (r.read_queues === r.write_queues ? count(r.write_queues) : `${r.read_queues} / ${r.write_queues}`), end: true, width: 84, hint: t("queues.hint") },
@@ -24,15 +22,15 @@ const LIST = () => [
 
 export function topicsPage(_, query) {
   const { view, first } = serverTable({
-    id: "topics", path: api("topics"), params: { kinds: query.kinds, columns: "rates,span,groups" }, part: "topics", label: t("page.topics"), columns: LIST(),
+    id: "topics", path: api("topics"), params: { kinds: query.kinds, columns: "rates,span,groups" }, part: "topics", label: t("page.topics"), columns: TOPIC_COLUMNS(),
     rowKey: (r) => r.topic, link: (r) => to(["topics", r.topic]), sort: "name", failed,
     filters: h("select", { "aria-label": t("kind"), value: query.kinds || "", onchange: (e) => change({ kinds: e.target.value }) },
       h("option", { value: "" }, t("kinds.users")), h("option", { value: KINDS.join(",") }, t("kinds.all")), KINDS.map((kind) => h("option", { value: kind, key: kind }, t(`topic.${kind}`)))),
-    empty: empty(t("topics.none"), t("topics.none.text"), "topics", mayChange() && h("button", { class: "primary", onclick: create }, t("do.topic"))),
+    empty: empty(t("topics.none"), t("topics.none.text"), "topics", mayChange() && h("button", { class: "primary", onclick: createTopic }, t("do.topic"))),
   });
   return [pageHead({ title: t("page.topics"), lead: age(first), actions: [
     h("a", { class: "button", href: `api/v1/${api("definitions")}`, download: "definitions.json", title: t("definitions.hint") }, t("definitions.save")),
-    mayChange() && h("button", { onclick: load }, t("do.import")), mayChange() && h("button", { class: "primary", onclick: create }, t("do.topic"))] }), partial(first.data?.answers), view];
+    mayChange() && h("button", { onclick: load }, t("do.import")), mayChange() && h("button", { class: "primary", onclick: createTopic }, t("do.topic"))] }), partial(first.data?.answers), view];
 }
 
 /** Topics and groups of a file, made so here: what differs is shown before. */
@@ -53,7 +51,7 @@ function load() {
 const queueField = (name, value) => ({ name, label: t(`field.${name}`), type: "number", value, min: 1, max: 65535, step: 1, required: true });
 const permField = (value) => ({ name: "perm", label: t("field.perm"), type: "select", value: String(value), options: [6, 4, 2].map((v) => ({ value: String(v), label: perm(v) })) });
 
-function create() {
+function createTopic() {
   doing({
     title: t("do.topic"), confirm: t("do.create"),
     fields: [{ name: "topic", label: t("field.name"), required: true, wide: true }, queueField("read_queues", 8), queueField("write_queues", 8), permField(6),
@@ -69,17 +67,17 @@ export function topicPage([name, tab = "queues"], query, path) {
   const answer = use(api("topics", name), {}, { every: 10_000 });
   const parts = [["queues", t("queues")], ["groups", t("page.consumers")], ["settings", t("settings")]];
   return [
-    pageHead({ title: name, crumb: link(["topics"], t("page.topics")), lead: answer.data && [h("span", { class: "tag" }, t(`topic.${answer.data.kind}`)), " ", age(answer)], actions: answer.data && actions(answer.data) }),
+    pageHead({ title: name, crumb: link(["topics"], t("page.topics")), lead: answer.data && [h("span", { class: "tag" }, t(`topic.${answer.data.kind}`)), " ", age(answer)], actions: answer.data && topicActions(answer.data) }),
     shown(answer, (data) => [
       data.differs && h("div", { class: "notice warn" }, t("topic.differs")),
       h("div", { class: "figures" }, figure(t("in"), rate(data.in_per_s), { under: byteRate(data.in_bytes_per_s) }), figure(t("in.today"), short(data.in_today)),
         figure(t("kept"), short(data.messages)), figure(t("last-write"), ago(data.last_write_ms))),
       tabs(t("topic"), parts.map(([key, text]) => [key === "queues" && path.length === 2 ? ["topics", name] : ["topics", name, key], text])),
-      tab === "settings" ? settings(data) : tab === "groups" ? groups(name) : queues(name)]),
+      tab === "settings" ? topicSettings(data) : tab === "groups" ? groups(name) : topicQueues(name)]),
   ];
 }
 
-function queues(name) {
+function topicQueues(name) {
   const answer = use(api("topics", name, "queues"), {}, { every: 10_000 });
   return inside(answer, (data) => {
     const most = Math.max(1, ...data.rows.map((r) => r.messages));
@@ -107,7 +105,7 @@ function groups(name) {
   return [partial(first.data?.answers), view];
 }
 
-const settings = (data) => [
+const topicSettings = (data) => [
   table({
     id: "config", label: t("settings"), rows: data.config, rowKey: (r) => r.broker, tools: " ", columns: [
       { key: "broker", title: t("broker-group") }, { key: "read", title: t("field.read_queues"), of: "read_queues", end: true, width: 120 }, { key: "write", title: t("field.write_queues"), of: "write_queues", end: true, width: 120 },
@@ -121,7 +119,7 @@ const settings = (data) => [
   data.order_conf && sheet(t("order-conf"), {}, h("pre", { class: "text" }, visible(data.order_conf))),
 ];
 
-function actions(data) {
+function topicActions(data) {
   const { topic } = data;
   const one = data.config[0];
   return [
