@@ -19,10 +19,24 @@ _IN_PATH: Final = re.compile(r"\{(\w+)\}")
 _NUMBERS: Final = frozenset({"queue", "offset", "level"})
 _DESCRIPTION: Final = (
     "What the console shows and does, for programs. Times are ms since 1970 (_ms) unless the name"
-    " says that it is a span; null stands for what is not known. Each request but GET carries the"
-    " header X-CSRF-Token with the token of /session and a body of application/json, if any."
+    " says that it is a span; null stands for what is not known. Each request of a session but GET"
+    " carries the header X-CSRF-Token with the token of /session; bodies are application/json."
     " Whatever could not be asked is named in `answers`."
 )
+# Of the document itself.
+_OWN: Final = {
+    "operationId": "get_openapi",
+    "summary": "this document",
+    "tags": ["openapi.json"],
+    "parameters": [],
+    "responses": {
+        "200": {
+            "description": "this document",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        }
+    },
+    "security": [{}],
+}
 
 
 def document() -> dict[str, Any]:
@@ -36,6 +50,7 @@ def document() -> dict[str, Any]:
     for route in ROUTES:
         operation = _operation(route, found, components)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
+    paths[f"{API}/openapi.json"] = {"get": _OWN}
     queries = {route.query.__name__ for route in ROUTES if route.query is not None}
     return {
         "openapi": "3.1.0",
@@ -140,11 +155,10 @@ def _problem(schemas: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _security(route: Route) -> list[dict[str, list[str]]]:
-    if route.leave is Leave.ANYBODY and route.method == "GET":
-        return [{}]
     if route.method == "GET":
-        return [{"session": []}]
-    return [{"session": [], "csrf": []}]
+        return [{} if route.leave is Leave.ANYBODY else {"session": []}]
+    # Who signs in has no session yet, and who signs out may have none any more.
+    return [{"session": [], "csrf": []}, *([{}] if route.leave is Leave.ANYBODY else [])]
 
 
 if __name__ == "__main__":
