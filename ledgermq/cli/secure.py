@@ -267,6 +267,7 @@ def _broker_conf(plan: Plan, place: Place) -> bytes:
         "tls.enable": "true",
         "namesrvAccessKey": _BROKERS,
         "namesrvSecretKeyFile": str(folder / "namesrv.secret"),
+        "namesrvSignature": "strong",
     }
     if plan.signature == "strong":
         keys["aclSignature"] = "strong"
@@ -289,6 +290,8 @@ def _namesrv_conf(plan: Plan, place: Place) -> bytes:
         "tls.config.file": str(folder / "tls.properties"),
         "tls.server.mode": "enforcing",
     }
+    if plan.signature == "strong":
+        keys["aclSignature"] = "strong"
     return format_properties(keys).encode()
 
 

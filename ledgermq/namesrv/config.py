@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from ledgermq.namesrv.errors import ConfigError, SettingsRefusedError
 from ledgermq.namesrv.registrations import RouteLimits
 from ledgermq.protocol.properties_file import parse_properties_file
+from ledgermq.protocol.signature_check import ANY, STRONG
 from ledgermq.protocol.tls.contexts import SERVER_MODES
 
 
@@ -84,6 +85,9 @@ KEYS: Final = {
     "routeNeedsAccount": Key(
         "false", None, None, "with aclEnable, reading routes and lists needs an account, too"
     ),
+    "aclSignature": Key(
+        "any", None, None, "forms of signatures: any, or strong, which nobody can repeat"
+    ),
     "aclSignedAddresses": Key(
         "", None, None, "host:port;... by which it is reached: strong signatures name one of them"
     ),
@@ -138,6 +142,7 @@ class NamesrvConfig:
     is_acl_on: bool
     acl_file: Path
     route_needs_account: bool
+    signature_wanted: str
     # Each "host:port"; empty: nobody looks for whom a strong signature is.
     signed_addresses: tuple[str, ...]
     # None: nothing is noted.
@@ -208,6 +213,7 @@ def _read(given: Mapping[str, str]) -> NamesrvConfig:
         is_acl_on=_boolean(texts, "aclEnable"),
         acl_file=Path(texts["aclFile"]).expanduser(),
         route_needs_account=_route_needs_account(texts),
+        signature_wanted=_one_of(texts, "aclSignature", (ANY, STRONG)),
         signed_addresses=_addresses(texts),
         audit_file=_audit_file(texts),
         audit_file_bytes=_number(texts, "auditLogFileBytes"),

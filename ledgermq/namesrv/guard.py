@@ -17,7 +17,7 @@ from ledgermq.namesrv.errors import NamesrvError, NotAllowedError
 from ledgermq.namesrv.registrations import Registrant
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.errors import RemoteProtocolError
-from ledgermq.protocol.signature_check import SignatureCheck
+from ledgermq.protocol.signature_check import ANY, SignatureCheck
 from ledgermq.protocol.signed_for import IsOwn
 
 # Kinds of refusals that are told one by one until all are forgotten.
@@ -104,6 +104,7 @@ class Guard:
         accounts: Callable[[], NameAccounts] | None,
         *,
         route_needs_account: bool,
+        signature_wanted: str = ANY,
         is_own: IsOwn | None = None,
     ) -> None:
         """Binds the accounts.
@@ -111,12 +112,13 @@ class Guard:
         Args:
             accounts: those in force; None where everybody may do everything.
             route_needs_account: whether reading needs an account, too.
+            signature_wanted: ANY or STRONG.
             is_own: whether a request was signed for this name server; None: nobody looks.
         """
         self._is_own = is_own
         self._accounts = accounts
         self._route_needs_account = route_needs_account
-        self._signatures = SignatureCheck()
+        self._signatures = SignatureCheck(signature_wanted)
 
     def admit(self, need: Need, command: RemotingCommand, peer: Peer) -> Caller:
         """Lets a request pass.

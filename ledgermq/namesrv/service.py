@@ -108,6 +108,7 @@ class NamesrvService:
         return Guard(
             None if file is None else lambda: file.accounts,
             route_needs_account=self._config.route_needs_account,
+            signature_wanted=self._config.signature_wanted,
             is_own=own_ends(named, lambda: (self.port or 0,)) if named else None,
         )
 

@@ -154,7 +154,10 @@ def tools_yml() -> str:
 
 def _namesrv_account(folder: Path) -> tuple[str, ...]:
     secret = _private(folder / "namesrv.secret", ADMIN.secret_key)
-    return (f"namesrvAccessKey={ADMIN.access_key}", f"namesrvSecretKeyFile={secret}")
+    return (
+        f"namesrvAccessKey={ADMIN.access_key}", f"namesrvSecretKeyFile={secret}",
+        "namesrvSignature=strong",
+    )  # fmt: skip
 
 
 def _tls(folder: Path) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ class BrokerConfig:
     namesrv_addresses: tuple[str, ...]
     namesrv_access_key: str
     namesrv_secret_file: str
+    namesrv_signature: str
     register_period_ms: int
     register_timeout_ms: int
     region_id: str

@@ -59,6 +59,14 @@ _IDENTITY: Final = (
         "",
         "File with the secret key of namesrvAccessKey, readable by its owner only.",
     ),
+    text_key(
+        "namesrvSignature",
+        "namesrv_signature",
+        "stock",
+        "Form of the signatures of that account; strong: nobody can repeat them, and the clocks of"
+        " broker and name server may be 5 minutes apart at the most.",
+        ("stock", "strong"),
+    ),
     integer(
         "registerNameServerPeriod",
         "register_period_ms",

@@ -35,4 +35,8 @@ def find_namesrv_account(config: BrokerConfig) -> Credentials | None:
         raise ConfigError("namesrvSecretKeyFile", path, "text in UTF-8") from None
     if not secret:
         raise ConfigError("namesrvSecretKeyFile", path, "a file that is not empty")
-    return Credentials(access_key=access_key, secret_key=secret)
+    return Credentials(
+        access_key=access_key,
+        secret_key=secret,
+        form="strong" if config.namesrv_signature == "strong" else "stock",
+    )

@@ -41,7 +41,7 @@ from ledgermq.protocol.errors import (
     RequestTimeoutError,
 )
 from ledgermq.protocol.properties_file import parse_properties
-from ledgermq.protocol.signature import Credentials
+from ledgermq.protocol.signature import Credentials, ends_of
 from ledgermq.protocol.tcp_times import REGISTRATION_TIMES
 from ledgermq.protocol.tls.files import ClientTls
 from ledgermq.protocol.transport import (
@@ -175,11 +175,12 @@ class NameServer:
         else:
             self._ask(connection, question, self._known.identity, self._version_told)
 
-    def sign(self, request: RemotingCommand) -> None:
+    def sign(self, request: RemotingCommand, connection: CommandProtocol) -> None:
         """Adds the signature of this broker's account, if it has one."""
         if self._account is not None:
+            reached = connection.peer_host, connection.peer.rpartition(":")[2]
             request.ext_fields = self._account.signed(
-                request.ext_fields, request.body, request.code
+                request.ext_fields, request.body, request.code, ends_of(self.address, reached)
             )
 
     def leave(self) -> None:
@@ -261,7 +262,7 @@ class NameServer:
     ) -> None:
         asked = self._asked = _Asked(identity, take)
         self._unanswered_count += 1
-        self.sign(request)
+        self.sign(request, connection)
         connection.request(request, self._patience_ms).addCallbacks(
             self._answered,
             self._not_answered,

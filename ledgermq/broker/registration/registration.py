@@ -149,7 +149,7 @@ class Registration:
                     broker_id=server.registered_id,
                 ),
             )
-            server.sign(request)
+            server.sign(request, connection)
             waiting.append(connection.request(request, _UNREGISTER_TIMEOUT_MS))
         return DeferredList(waiting, consumeErrors=True)
 

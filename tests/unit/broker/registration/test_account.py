@@ -1,6 +1,7 @@
 """A broker with an account signs all that it tells and asks name servers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -12,7 +13,15 @@ from ledgermq.broker.registration.registration import Registration
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand, decode, encode
 from ledgermq.protocol.framing import FrameDecoder
-from ledgermq.protocol.signature import ACCESS_KEY, SIGNATURE, Credentials, is_signed_by
+from ledgermq.protocol.signature import (
+    ACCESS_KEY,
+    SIGNATURE,
+    SIGNED_FOR,
+    Credentials,
+    is_signed_by,
+)
+from ledgermq.protocol.signature_check import STRONG, SignatureCheck
+from ledgermq.protocol.signed_for import own_ends
 from ledgermq.protocol.transport import TurnOutput
 from ledgermq.state.topics import TopicConfig, TopicTable
 
@@ -84,6 +93,31 @@ def test_all_that_is_told_and_asked_is_signed() -> None:
         fields = command.ext_fields or {}
         assert fields[ACCESS_KEY] == "shop-brokers"
         assert is_signed_by(fields, command.body, "secret-of-shop"), command.code
+
+
+def test_the_strong_form_names_the_name_server_and_counts_once() -> None:
+    broker = Broker(replace(ACCOUNT, form="strong"))
+    told = broker.told()
+    broker.registration.unregister()
+    told += broker.told()
+    is_own = own_ends(("10.0.0.9:9876",), lambda: ())
+    signatures = SignatureCheck(STRONG)
+    assert {command.code for command in told} >= {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+    }
+    for command in told:
+        fields = command.ext_fields or {}
+        assert fields[SIGNED_FOR].split(",")[0] == "10.0.0.9:9876"
+
+        def refusal(command: RemotingCommand = command) -> str | None:
+            return signatures.find_refusal(
+                command.code, command.ext_fields or {}, command.body,
+                "shop-brokers", "secret-of-shop", lambda named: is_own(named, ""),
+            )  # fmt: skip
+
+        assert refusal() is None
+        assert refusal() is not None
 
 
 def test_without_an_account_nothing_is_signed() -> None:
