@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { PAGES, ROOT, openTab, settled, startBrowser, startCanned, stopBrowser, until, visit, violations, withAxe } from "./harness.mjs";
 
-const SCRIPTS = join(ROOT, "ledgermq", "console", "static", "js");
+const SCRIPTS = ["js", "pages"].map((folder) => join(ROOT, "ledgermq", "console", "static", folder));
 let server;
 
 before(async () => {
@@ -50,11 +50,11 @@ test("the modules of the page, in one scope, hide nothing of the browser's", asy
   const { page, check, close } = await openTab();
   await visit(page, server.url, "overview");
   const names = [];
-  for (const file of await readdir(SCRIPTS)) {
-    const script = await readFile(join(SCRIPTS, file), "utf-8");
+  for (const folder of SCRIPTS) for (const file of await readdir(folder)) {
+    const script = await readFile(join(folder, file), "utf-8");
     names.push(...[...script.matchAll(/^(?:export )?(?:async )?(?:function\*?|const|let|class) (\w+)/gm)].map((m) => m[1]));
   }
-  assert.ok(names.length > 100);
+  assert.ok(names.length > 200);
   assert.deepEqual(await page.evaluate((all) => all.filter((name) => name in window), names), []);
   check();
   await close();
@@ -198,6 +198,30 @@ test("partial answers are named", async () => {
   await page.getByText("5 of 6 servers answered").click();
   assert.match(await page.locator("details.notice ul").innerText(), /broker-b n2 \(10\.0\.0\.23:10911\): no answer within 3 s/);
   assert.match(await page.locator("tbody").nth(1).innerText(), /no answer/);
+  check();
+  await close();
+});
+
+test("a cluster that does not answer is named, and is there when it does", async () => {
+  const { page, check, close } = await openTab();
+  let silent = true;
+  await page.route("**/api/v1/clusters", async (route) => {
+    const reply = await route.fetch();
+    const { clusters, answers } = await reply.json();
+    if (!silent) return route.fulfill({ json: { clusters, answers } });
+    const lost = { who: "name server", address: "10.0.0.9:9876", reason: "no connection" };
+    return route.fulfill({ json: { clusters: clusters.slice(1), answers: { ...answers, answered: answers.asked - 1, silent: [lost] } } });
+  });
+  await page.clock.install();
+  await visit(page, server.url, "topics");
+  const [first] = await page.locator("#cluster option").allInnerTexts();
+  await page.locator("summary", { hasText: "2 of 3 servers answered" }).first().click();
+  assert.match(await page.locator("details.notice ul").first().innerText(), /name server \(10\.0\.0\.9:9876\): no connection/);
+  silent = false;
+  await page.clock.runFor(20_000);
+  await until(async () => (await page.locator("#cluster option").count()) === 3);
+  assert.equal(await page.locator("#cluster option:checked").innerText(), first, "the choice stays");
+  assert.equal(await page.locator("details.notice").count(), 0);
   check();
   await close();
 });

@@ -4,8 +4,8 @@ import { changeDialog, inputField, isChanging, problem } from "./change.js";
 import { h, render } from "./dom.js";
 import { recordHistory } from "./history.js";
 import { icon } from "./icons.js";
-import { clear, follow, onDraw, redraw, start, streamState } from "./live.js";
-import { empty, failed, pageHead, site, to } from "./parts.js";
+import { clear, follow, onDraw, redraw, start, streamState, use } from "./live.js";
+import { empty, failed, pageHead, partial, site, to } from "./parts.js";
 import { go, readRoute } from "./router.js";
 import { enterTable, waiting } from "./table.js";
 import { LANGUAGES, keep, language, loadLanguage, preferredLanguage, t, visible } from "./words.js";
@@ -76,7 +76,7 @@ function frame() {
       href: to([name]), key: name, "aria-current": place() === name ? "page" : null, title: `g ${key}`,
     }, icon(name), h("span", {}, t(`page.${name}`)))),
     h("div", { class: "foot" }, site.session.version && `LedgerMQ ${visible(site.session.version)}`)),
-    h("main", { class: "page", id: "page", tabindex: "-1", "data-path": path.join("/"), key: path.join("/") }, body));
+    h("main", { class: "page", id: "page", tabindex: "-1", "data-path": path.join("/"), key: path.join("/") }, silentClusters(), body));
 }
 
 function topBar() {
@@ -204,6 +204,15 @@ function chooseCluster() {
       if (name === "session") begin();
     });
   }
+}
+
+/** Which clusters did not answer; they are asked again, and the choice stays as it is. */
+function silentClusters() {
+  if (!site.clusters?.answers.silent.length) return null;
+  const { data } = use("clusters", {}, { every: 15_000 });
+  if (data) site.clusters = data;
+  if (!site.cluster && site.clusters.clusters.length) setTimeout(() => (chooseCluster(), redraw()));
+  return h("div", { key: "clusters" }, partial(site.clusters.answers));
 }
 
 /** Asks who is there and which clusters; once more when it did not work. */
