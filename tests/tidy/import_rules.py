@@ -163,7 +163,7 @@ ROOMS: dict[str, Room] = {
     "broker.waits": Room(
         rooms=BROKER_STATE
         | {"state", "broker", "broker.config", "broker.records", "broker.counts", "broker.clients"}
-        | {"broker.sends", "broker.waits", "commitlog", "protocol"},
+        | {"broker.sends", "broker.waits", "commitlog", "measures", "protocol"},
         packages=_TWISTED,
     ),
     "broker.pulls": Room(

@@ -24,6 +24,7 @@ from ledgermq.broker.service.ground import Ground
 from ledgermq.broker.service.http_pulse import Pulse
 from ledgermq.broker.service.serving import Serving
 from ledgermq.broker.service.topic_metrics import TopicMetrics
+from ledgermq.broker.service.wait_metrics import leader_metrics, request_metrics
 from ledgermq.broker.watching.families import FAMILIES, Family
 from ledgermq.broker.watching.page import Point
 from ledgermq.dledger.member_view import MemberView
@@ -45,6 +46,12 @@ _REFUSALS: Final = {
     int(ResponseCode.TOPIC_NOT_EXIST): "no_topic",
     int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST): "no_group",
     int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED): "not_supported",
+}
+# Metric -> key of what the collector says of a generation.
+_COLLECTOR: Final = {
+    "python_gc_collections_total": "collections",
+    "python_gc_objects_collected_total": "collected",
+    "python_gc_objects_uncollectable_total": "uncollectable",
 }
 # Classes of errors by which messages fail.
 _FAILURES: Final = {
@@ -80,7 +87,8 @@ class MetricSources:
     def groups(self) -> Iterator[Group]:
         """Returns all families that are served at the moment, with their points."""
         yield from _single(self._process())
-        yield FAMILIES["python_gc_collections_total"], _collections()
+        for name, key in _COLLECTOR.items():
+            yield FAMILIES[name], _collections(key)
         serving = self._serving()
         if serving is None:
             return
@@ -88,8 +96,10 @@ class MetricSources:
         yield from self._raft(serving)
         yield from _single(self._disk())
         yield from self._work(serving)
+        yield from request_metrics(self._ground, serving)
         if self._ground.leadership.is_serving:
             yield from self._topics.groups(serving)
+            yield from leader_metrics(self._ground, serving)
 
     def _process(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -321,9 +331,9 @@ def _repair_state(repair: str | None, view: MemberView | None) -> int:
     return 0 if repair is None else 1
 
 
-def _collections() -> Iterator[Point]:
+def _collections(key: str) -> Iterator[Point]:
     for generation, stats in enumerate(gc.get_stats()):
-        yield (str(generation),), stats["collections"]
+        yield (str(generation),), stats[key]
 
 
 def _memory_pages() -> tuple[int, int]:

@@ -56,6 +56,7 @@ class Processors:
     clients: ClientProcessor
     delays: DelayedDelivery
     transactions: Transactions
+    ends: TransactionProcessor
     statistics: Statistics
     # What the broker says of itself (code 28).
     runtime_table: Callable[[], dict[str, str]]
@@ -95,9 +96,7 @@ def bind_processors(parts: Parts) -> Processors:
     delays = _delays(parts)
     admin = _admin(parts, pulls, delays)
     transactions = _transactions(parts)
-    ends = TransactionProcessor(
-        parts.config, parts.leadership, transactions, parts.proposals, records
-    )
+    ends = _ends(parts, transactions, records)
     sends = _sends(parts, statistics)
     sliced = SlicedAnswers(parts.soon, parts.clock_ms)
     code = RequestCode
@@ -129,6 +128,7 @@ def bind_processors(parts: Parts) -> Processors:
         clients=clients,
         delays=delays,
         transactions=transactions,
+        ends=ends,
         statistics=statistics,
         runtime_table=admin.runtime_table,
         table=_around(by_number, parts, guard),
@@ -262,6 +262,14 @@ def _delays(parts: Parts) -> DelayedDelivery:
         clock_ms=parts.clock_ms,
         soon=parts.soon,
         body_bytes_max=parts.config.message_bytes_max,
+    )
+
+
+def _ends(
+    parts: Parts, transactions: Transactions, records: VisibleRecords
+) -> TransactionProcessor:
+    return TransactionProcessor(
+        parts.config, parts.leadership, transactions, parts.proposals, records, parts.now_ms
     )
 
 

@@ -5,6 +5,7 @@ Source: `EndTransactionProcessor.java`, `AbstractTransactionalMessageCheckListen
 """
 
 from collections.abc import Callable
+from typing import Any, Final
 
 from twisted.logger import Logger
 
@@ -19,6 +20,7 @@ from ledgermq.broker.records.visible_records import VisibleRecords
 from ledgermq.broker.sends.proposals import Proposals
 from ledgermq.broker.waits.transactions import Transactions
 from ledgermq.commitlog import AppendMessage, AppendResult
+from ledgermq.measures.histogram import Histogram
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import (
@@ -42,6 +44,9 @@ from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
 from ledgermq.state.errors import InvalidRequestError
 
+# As RocketMQ 5 has them for its metric.
+_SPAN_BOUNDS_S: Final = (5.0, 60.0, 600.0, 3600.0, 43_200.0, 86_400.0)
+
 _log = Logger()
 
 # Whether clients of an account may be asked about a half message.
@@ -49,7 +54,13 @@ MayAsk = Callable[[HalfMessage, str], bool]
 
 
 class TransactionProcessor:
-    """Ends transactions."""
+    """Ends transactions.
+
+    Attributes:
+        committed: how many were committed here, by topic.
+        rolled_back: how many were rolled back.
+        spans: seconds from the birth of a half message to its end.
+    """
 
     def __init__(
         self,
@@ -58,13 +69,18 @@ class TransactionProcessor:
         transactions: Transactions,
         proposals: Proposals,
         records: VisibleRecords,
+        now_ms: Callable[[], int],
     ) -> None:
-        """Binds the parts."""
+        """Binds the parts; `now_ms` is the wall clock."""
         self._config = config
+        self._now_ms = now_ms
         self._leadership = leadership
         self._transactions = transactions
         self._proposals = proposals
         self._records = records
+        self.committed: dict[str, int] = {}
+        self.rolled_back: dict[str, int] = {}
+        self.spans = Histogram(_SPAN_BOUNDS_S)
 
     def end(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """END_TRANSACTION (37): commits or rolls back; what is still unknown is not answered."""
@@ -92,9 +108,17 @@ class TransactionProcessor:
             level = self._config.delay_levels.level_of(half.properties.get(DELAY_TIME_LEVEL))
             if level:
                 message = waiting_message(message, level)
-        return answer_when_committed(
+        counts = self.rolled_back if message is None else self.committed
+        answer = answer_when_committed(
             command, lambda done: self._transactions.end(half, message, done)
         )
+        return answer.addCallback(self._count, half, counts)
+
+    def _count(self, answer: Any, half: HalfMessage, counts: dict[str, int]) -> Any:
+        counts[half.target.topic] = counts.get(half.target.topic, 0) + 1
+        took_ms = max(self._now_ms() - half.record.born_timestamp, 0)
+        self.spans.observe(took_ms / 1000)
+        return answer
 
     def _half_at(self, physical_offset: int) -> HalfMessage:
         half = self._records.find_half(physical_offset)

@@ -205,6 +205,58 @@ _ROWS: Final = (
         ("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
         "Consumers of a group.",
     ),
+    Family("rocketmq_commit_messages_total", "counter", ("topic",), "Transactions committed here."),
+    Family(
+        "rocketmq_rollback_messages_total", "counter", ("topic",), "Transactions rolled back here."
+    ),
+    Family(
+        "rocketmq_finish_message_latency_milliseconds",
+        "histogram",
+        (),
+        "Seconds (so RocketMQ 5 has it) from the birth of a half message to its end; all topics.",
+    ),
+    Family("rocketmq_timing_messages", "gauge", (), "Delayed messages that wait, of all topics."),
+    Family("rocketmq_timer_enqueue_total", "counter", (), "Delayed messages stored, ever."),
+    Family("rocketmq_timer_dequeue_total", "counter", (), "Delayed messages delivered, ever."),
+    Family(
+        "rocketmq_timer_dequeue_lag", "gauge", (), "Delayed messages that are due and wait still."
+    ),
+    Family(
+        "rocketmq_timer_dequeue_latency_milliseconds",
+        "gauge",
+        (),
+        "How late the delivery of the first of them is.",
+    ),
+    Family(
+        "rocketmq_timer_message_snapshot",
+        "gauge",
+        ("timer_bound_s",),
+        "Delayed messages that are due within so many seconds, and not within the bound before.",
+    ),
+    Family(
+        "rocketmq_delay_message_latency_seconds",
+        "histogram",
+        (),
+        "From the birth of a delayed message to its delivery here; all topics together.",
+    ),
+    Family(
+        "rocketmq_rpc_latency_milliseconds",
+        "histogram",
+        ("protocol_type", "request_code", "is_long_polling"),
+        "Requests, by code, whatever the answer; as ledgermq_request_duration_seconds.",
+    ),
+    Family(
+        "rocketmq_topic_create_execution_time_milliseconds",
+        "histogram",
+        (),
+        "Requests that create or change a topic, whatever the answer.",
+    ),
+    Family(
+        "rocketmq_consumer_group_create_execution_time_milliseconds",
+        "histogram",
+        (),
+        "Requests that create or change a consumer group, whatever the answer.",
+    ),
     Family("rocketmq_storage_size_bytes", "gauge", (), "Used bytes of the disk."),
     Family(
         "rocketmq_storage_flush_behind_bytes", "gauge", (), "Bytes of the log not on the disk yet."
@@ -224,6 +276,15 @@ _ROWS: Final = (
     Family("process_max_fds", "gauge", (), "Most file descriptors that may be open."),
     Family("process_start_time_seconds", "gauge", (), "When the process began, Unix time."),
     Family("python_gc_collections_total", "counter", ("generation",), "Collections of cycles."),
+    Family(
+        "python_gc_objects_collected_total", "counter", ("generation",), "Objects so collected."
+    ),
+    Family(
+        "python_gc_objects_uncollectable_total",
+        "counter",
+        ("generation",),
+        "Objects that could not be collected.",
+    ),
 )
 
 FAMILIES: Final = {row.name: row for row in _ROWS}

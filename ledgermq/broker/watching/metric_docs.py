@@ -24,10 +24,19 @@ are missing: only consumers themselves know them.
 | metric | kind | labels | meaning |
 |---|---|---|---|
 """
+_OF_ROCKETMQ: Final = """\
+Some of them have a label `topic` in RocketMQ 5; here they are of all topics together. Not there:
+`rocketmq_consumer_inflight_messages` and `rocketmq_consumer_queueing_latency`, since a broker
+does not keep what a client has read beyond the offset that it committed;
+`rocketmq_timer_enqueue_lag` and `rocketmq_timer_enqueue_latency`, since a delayed message is where
+it waits as soon as it is stored; and what is told of pop, tiers, RocksDB, proxies and controllers.
+
+"""
+# Beginning of the names, title, what is said before the table.
 _KINDS: Final = (
-    ("ledgermq_", "Of the broker"),
-    ("rocketmq_", "As in RocketMQ 5"),
-    ("", "The process"),
+    ("ledgermq_", "Of the broker", ""),
+    ("rocketmq_", "As in RocketMQ 5", _OF_ROCKETMQ),
+    ("", "The process", ""),
 )
 
 
@@ -38,8 +47,8 @@ def metrics_page() -> str:
         for prefix, labels in COMMON_LABELS.items()
     ]
     text, told = _INTRO + "\n".join(lines) + "\n", set[str]()
-    for prefix, title in _KINDS:
-        text += f"\n## {title}\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n"
+    for prefix, title, said in _KINDS:
+        text += f"\n## {title}\n\n{said}| metric | kind | labels | meaning |\n|---|---|---|---|\n"
         for family in FAMILIES.values():
             if family.name.startswith(prefix) and family.name not in told:
                 told.add(family.name)

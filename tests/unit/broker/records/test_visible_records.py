@@ -97,7 +97,7 @@ class Bench:
         none: Any = None
         self.records = VisibleRecords(store)
         ends = TransactionProcessor(
-            parts.config, parts.leadership, none, parts.proposals, self.records
+            parts.config, parts.leadership, none, parts.proposals, self.records, lambda: 0
         )
         queries = QueryProcessor(
             parts.config, parts.state, parts.clients, store, self.records, lambda *_: 0.0,

@@ -127,6 +127,17 @@ def test_delivered_message_is_what_was_sent() -> None:
     assert sent == message(properties=properties)
 
 
+def test_waits_are_measured_when_the_delivery_is_stored() -> None:
+    bench = Bench()
+    bench.queues.add(2, bench.now_ms)
+    bench.run(5000)
+    assert bench.delivery.waits.count == 0
+    bench.commit()
+    assert bench.delivery.waits.count == 1
+    born_ms = bench.appends[0][1][0].born_timestamp
+    assert bench.delivery.waits.total == (bench.now_ms - born_ms) / 1000
+
+
 def test_levels_are_delivered_each_at_its_time_and_once() -> None:
     bench = Bench()
     for level in (3, 2, 1):
