@@ -36,6 +36,10 @@ _CLEAN: Final = {
 _TRANSFER_S: Final = 10.0
 _PAUSE_S: Final = 0.25
 _LEDGER_OK: Final = 200
+# Begins a setting of LedgerMQ's: from which level on events of a namespace are logged.
+_LOG_LEVEL: Final = "logLevel."
+_LEVEL_ENDS: Final = "it ends by itself after a quarter of an hour, and with the next start"
+_SETTING_ENDS: Final = "LedgerMQ's brokers forget it with their next start: write it in their files"
 
 
 async def _rules_now(view: ClusterView, broker: str, access_key: str) -> str:
@@ -139,7 +143,9 @@ async def plan_change_setting(call: Call, wanted: shapes.ChangeSetting) -> Plan:
     for part in (wanted.key, wanted.value):
         if any(one in part for one in "\r\n\x00"):
             raise RequestError(400, "a setting is one line", field="value")
-    if not wanted.key.isidentifier():
+    is_level = wanted.key.startswith(_LOG_LEVEL)
+    words = wanted.key.split(".") if is_level else [wanted.key]
+    if not all(map(str.isidentifier, words)):
         raise RequestError(400, "this is no key", field="key", value=wanted.key)
 
     async def look(address: str) -> str:
@@ -166,7 +172,7 @@ async def plan_change_setting(call: Call, wanted: shapes.ChangeSetting) -> Plan:
         summary=f"set {wanted.key} at {len(chosen)} members",
         object=f"setting {wanted.key}",
         steps=[one for one in steps if one.before != one.after],
-        warnings=["brokers of LedgerMQ forget it with their next start: write it in their files"],
+        warnings=[_LEVEL_ENDS if is_level else _SETTING_ENDS],
     )
 
 

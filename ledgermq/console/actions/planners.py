@@ -17,6 +17,7 @@ PLANNERS: Final[Mapping[type[Any], Planner]] = {
     shapes.SendMessage: topics.plan_send_message,
     shapes.ResendMessage: topics.plan_resend_message,
     shapes.DeliverMessage: topics.plan_deliver_message,
+    shapes.ResumeCheck: topics.plan_resume_check,
     shapes.CreateGroup: groups.plan_create_group,
     shapes.DeleteGroup: groups.plan_delete_group,
     shapes.ResetOffset: groups.plan_reset_offset,

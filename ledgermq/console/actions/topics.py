@@ -22,11 +22,14 @@ from ledgermq.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
 )
 from ledgermq.protocol.names import DEFAULT_TOPIC
 
 _KEPT_FLAGS: Final = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
 _DELIVER_S: Final = 30.0
+# Half messages whose producers did not answer for too long.
+_PUT_ASIDE: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 async def writers_of(view: ClusterView, names: list[str]) -> list[Target]:
@@ -280,4 +283,22 @@ async def plan_deliver_message(call: Call, wanted: shapes.DeliverMessage) -> Pla
     step = Step(target=where, after=wanted.client_id, run=run)
     summary = f"have {wanted.client_id} of {wanted.group} consume {where} now"
     warning = "its offsets do not move: the message may be delivered once more"
+    return Plan(summary=summary, object=where, steps=[step], warnings=[warning])
+
+
+async def plan_resume_check(call: Call, wanted: shapes.ResumeCheck) -> Plan:
+    """Has a producer group asked again about a half message that was put aside."""
+    view, place = call.cluster, wanted.message
+    found = await find_message(view, _PUT_ASIDE, place.broker, place.queue, place.offset)
+    where = text_of_place(_PUT_ASIDE, place.broker, place.queue, place.offset)
+
+    async def run() -> str:
+        header = ResumeCheckHalfMessageRequestHeader(msg_id=found.offset_message_id)
+        address = await writer_of(view, place.broker)
+        await view.remote.call(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+        return ""
+
+    step = Step(target=where, after="waits for its end again", run=run)
+    summary = f"have the producers of {where} asked again"
+    warning = "the copy stays here: to have them asked twice may store the message twice"
     return Plan(summary=summary, object=where, steps=[step], warnings=[warning])

@@ -167,6 +167,13 @@ class DeliverMessage(_Wanted, frozen=True, kw_only=True, tag="deliver_message"):
     client_id: Name
 
 
+class ResumeCheck(_Wanted, frozen=True, kw_only=True, tag="resume_check"):
+    """Has a producer group asked again about a half message that was put aside."""
+
+    # In TRANS_CHECK_MAX_TIME_TOPIC.
+    message: MessagePlace
+
+
 class ImportDefinitions(_Wanted, frozen=True, kw_only=True, tag="import_definitions"):
     """Makes topics and consumer groups as a document of `definitions` has them; deletes none."""
 
@@ -198,6 +205,7 @@ class ChangeSetting(_Wanted, frozen=True, kw_only=True, tag="change_setting"):
 
     # Addresses of members; empty: all.
     members: list[Name] = []
+    # logLevel.NAMESPACE holds for a quarter of an hour.
     key: Name
     value: _Text
 
@@ -237,6 +245,7 @@ Wanted = (
     | DropDeadLetters
     | ResendMessage
     | DeliverMessage
+    | ResumeCheck
     | ImportDefinitions
     | PutAccount
     | DeleteAccount

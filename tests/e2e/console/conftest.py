@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.console.api_client import Api
 from tests.e2e.up_cluster import UpCluster
 
-SETTINGS = ("transactionCheckInterval=300", "transactionTimeOut=300")
+SETTINGS = ("transactionCheckInterval=300", "transactionTimeOut=300", "transactionCheckMax=2")
 
 
 @pytest.fixture(scope="session")

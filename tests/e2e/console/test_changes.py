@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ledgermq.client import Message
-from ledgermq.client.blocking import Producer, PullConsumer
+from ledgermq.client import Message, TransactionState
+from ledgermq.client.blocking import Producer, PullConsumer, TransactionalProducer
 from tests.e2e.console.api_client import Api, Refused
 from tests.waiting import wait_until
 
@@ -112,6 +112,29 @@ def test_a_message_is_sent_once(api: Api) -> None:
     assert [one.message_id for one in found.rows] == [row.message_id] * 2
 
 
+def test_producers_are_asked_again_about_what_was_put_aside(api: Api, name_server: str) -> None:
+    """A half message whose producer knows no end for too long, and then does."""
+    knows = TransactionState.UNKNOWN
+    done(api, "create_topic", topic="Paid")
+    wait_until(lambda: api.call("get_topic", topic="Paid").route, what="the route")
+    with TransactionalProducer(name_server, "payers", lambda _: knows) as producer:
+        producer.send_half(Message("Paid", b"paid"))
+
+        def put_aside() -> Any:
+            begun = api.call("start_search", {"topic": "TRANS_CHECK_MAX_TIME_TOPIC"})
+            ended = wait_until(lambda: api.call("get_search", search=begun.id), what="a search")
+            return ended.rows
+
+        (row,) = wait_until(put_aside, what="the half message that is put aside", deadline_s=60)
+        place = {"broker": row.broker, "queue": row.queue, "offset": row.offset}
+        assert api.call("get_topic", topic="Paid").messages == 0
+        knows = TransactionState.COMMIT
+        done(api, "resume_check", message=place)
+        wait_until(lambda: api.call("get_topic", topic="Paid").messages == 1, what="its commit")
+    with pytest.raises(Refused):
+        preview(api, "resume_check", message=place | {"offset": 99})
+
+
 @pytest.fixture
 def group(api: Api, name_server: str) -> tuple[str, str]:
     """A topic with ten messages in one queue, and a group that has consumed four."""
@@ -186,7 +209,10 @@ def test_settings_and_permissions_are_changed(api: Api) -> None:
     done(api, "set_writable", broker="broker-a", writable=False)
     done(api, "set_writable", broker="broker-a", writable=True)
     done(api, "clean_files", broker="broker-a", what="expired_queues")
-    for key, value in (("a b", "1"), ("key", "1\nother=2")):
+    done(api, "change_setting", key="logLevel.ledgermq.dledger", value="debug")
+    done(api, "change_setting", key="logLevel.ledgermq.dledger", value="info")
+    refusals = (("a b", "1"), ("key", "1\nother=2"), ("a.b", "1"), ("logLevel.", "debug"))
+    for key, value in refusals:
         with pytest.raises(Refused) as refused:
             preview(api, "change_setting", key=key, value=value)
         assert refused.value.status == 400

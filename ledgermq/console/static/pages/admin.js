@@ -97,10 +97,16 @@ export function configurationPage(_, query) {
 const LEVELS = ["", "debug", "info", "warn", "error", "critical"];
 const LEVEL_TONES = { warn: "warn", error: "bad", critical: "bad" };
 
+const logLevel = () => doing({
+  title: t("do.level"), confirm: t("do.change"), intro: t("do.level.text"),
+  fields: [{ name: "namespace", label: t("log.namespace"), value: "ledgermq", required: true }, { name: "level", label: t("log.level"), type: "select", value: "debug", options: LEVELS.slice(1).map((value) => ({ value, label: value })) }],
+  wanted: (v) => ({ kind: "change_setting", key: `logLevel.${v.namespace}`, value: v.level }),
+});
+
 export function logPage(_, query) {
   const answer = use(api("log"), { node: query.node, level: query.level, filter: query.filter, limit: 2000 }, { every: 5000 });
   return [
-    pageHead({ title: t("log"), lead: age(answer) }), adminTabs(),
+    pageHead({ title: t("log"), lead: age(answer), actions: mayChange() && h("button", { onclick: logLevel }, t("do.level")) }), adminTabs(),
     shown(answer, (data) => (data.available ? table({
       id: "log", main: true, label: t("log"), rows: data.lines.map((line, i) => ({ ...line, i })), rowKey: (r) => `${r.i} ${r.time}`, sort: "-i",
       filters: [h("select", { "aria-label": t("log.node"), value: query.node || "", onchange: (e) => change({ node: e.target.value }) }, h("option", { value: "" }, t("log.nodes")), data.nodes.map((n) => h("option", { value: n, key: n }, visible(n)))),

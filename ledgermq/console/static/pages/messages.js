@@ -229,6 +229,7 @@ function messageActions(data, [topic, broker, queue, offset]) {
         fields: [data.groups.length ? { name: "group", label: t("group"), type: "select", value: data.groups[0].group, options: data.groups.map((g) => ({ value: g.group, label: visible(g.group) })) } : { name: "group", label: t("group"), required: true }, { name: "client_id", label: t("client"), required: true }],
         wanted: (v) => ({ kind: "deliver_message", topic, message: place, group: v.group, client_id: v.client_id }),
       }) },
+      topic === "TRANS_CHECK_MAX_TIME_TOPIC" && { text: t("do.resume"), run: () => doing({ title: t("do.resume"), confirm: t("do.resume"), wanted: () => ({ kind: "resume_check", message: place }) }) },
     ]),
   ];
 }
