@@ -1,6 +1,7 @@
 """Desk: takes each request of the API: who asks, may he, what exactly; then its handler answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -9,10 +10,14 @@ from ledgermq.client.errors import ClientError, RefusedError
 from ledgermq.console import openapi
 from ledgermq.console.absent import missing
 from ledgermq.console.actions.register import Register
+from ledgermq.console.api.brokers import get_broker_groups
 from ledgermq.console.api.messages import get_body
+from ledgermq.console.api.overview import get_overview
 from ledgermq.console.api.table import HANDLERS
 from ledgermq.console.audit import Audit, Outcome
 from ledgermq.console.call import Call, Terms
+from ledgermq.console.identity import Sight
+from ledgermq.console.plain import describe, describe_silent
 from ledgermq.console.routes import API, ROUTES, Gives, Leave, Route
 from ledgermq.console.searches import Searches
 from ledgermq.console.sessions import COOKIE, Session, Sessions, is_token
@@ -33,6 +38,9 @@ _NUMBERED: Final = {
     int(ResponseCode.TOPIC_NOT_EXIST): 404,
     int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST): 404,
 }
+
+
+_View = Callable[[Request], Awaitable[Reply]]
 
 
 class Desk:
@@ -67,13 +75,18 @@ class Desk:
         routes.add(
             "GET", f"{API}/openapi.json", lambda _: Reply(body=document, content_type=JSON_TYPE)
         )
+        routes.add("GET", "/overview.txt", self._telling(self._plain_overview))
 
-    def _view(self, route: Route) -> Callable[[Request], Awaitable[Reply]]:
+    def _view(self, route: Route) -> _View:
         own = self._own.get(route.name)
 
+        return self._telling(own or partial(self._serve, route))
+
+    @staticmethod
+    def _telling(serve: _View) -> _View:
         async def view(request: Request) -> Reply:
             try:
-                return await (self._serve(route, request) if own is None else own(request))
+                return await serve(request)
             except (ClientError, ProtocolError) as error:
                 raise told(error) from error
 
@@ -151,21 +164,9 @@ class Desk:
         sight = await session.identity.find(request.params["cluster"])
         if sight is None:
             raise missing("cluster", request.params["cluster"])
-        call = Call(
-            cluster=sight.view,
-            sampler=sight.sampler,
-            terms=self.terms,
-            audit=self.audit,
-            changes=self.changes,
-            searches=self.searches,
-            path=dict(request.params),
+        call = self._call(session, sight, request)._replace(
             query=None if route.query is None else read_query(route.query, request.query),
             body=None if route.body is None else request.json(route.body),
-            session=session.id,
-            account=session.account or "",
-            peer=request.peer_host,
-            now_ms=self._now_ms(),
-            sees_all=session.sees_all,
         )
         if route.gives is Gives.EVENTS:
             return self._streams.open(call, self._renewed(session))
@@ -175,6 +176,37 @@ class Desk:
         if handler is None:
             raise RequestError(501, f"{route.name} is not there yet", code="not_implemented")
         return json_reply(await handler(call))
+
+    def _call(self, session: Session, sight: Sight, request: Request) -> Call:
+        return Call(
+            cluster=sight.view,
+            sampler=sight.sampler,
+            terms=self.terms,
+            audit=self.audit,
+            changes=self.changes,
+            searches=self.searches,
+            path=dict(request.params),
+            query=None,
+            body=None,
+            session=session.id,
+            account=session.account or "",
+            peer=request.peer_host,
+            now_ms=self._now_ms(),
+            sees_all=session.sees_all,
+        )
+
+    async def _plain_overview(self, request: Request) -> Reply:
+        """For browsers without scripts, and for a shell: how each cluster is."""
+        session = await self._reader(request)
+        clusters = await session.identity.clusters()
+        told = [describe_silent(clusters.answers)]
+        for one in clusters.clusters:
+            sight = await session.identity.find(one.id)
+            if sight is not None:
+                call = self._call(session, sight, request)
+                told.append(describe(await get_overview(call), await get_broker_groups(call)))
+        text = "\n".join(filter(None, told)) or "no cluster\n"
+        return Reply(body=text.encode(errors="replace"), content_type="text/plain; charset=utf-8")
 
     def _renewed(self, session: Session) -> Callable[[Call], Awaitable[Call | None]]:
         """Returns what makes the next call of a stream; None when its session has ended."""

@@ -1,5 +1,6 @@
 """What the console shows of a cluster that somebody uses."""
 
+import re
 import urllib.request
 
 import pytest
@@ -180,6 +181,20 @@ def test_unknown_names_and_fields_are_refused(api: Api) -> None:
     with pytest.raises(Refused) as refused:
         api.call("get_overview")
     assert refused.value.error.field == "cluster"
+
+
+def test_the_overview_is_there_without_a_script(api: Api, console_cluster: UpCluster) -> None:
+    """The page's own words for who has none lead to what is there."""
+    page = api.raw("GET", "/")[2].decode()
+    links = re.findall(r'href="([^"]+)"', page.partition("<noscript>")[2])
+    assert "overview.txt" in links
+    for link in links:
+        assert api.raw("GET", f"/{link}")[0] == 200, link
+    status, headers, body = api.raw("GET", "/overview.txt")
+    assert (status, headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    first, *rest = body.decode().splitlines()
+    assert first == f"{api.cluster}: {api.call('get_overview').health}"
+    assert any(line.endswith("LEADER") for line in rest)
 
 
 def test_the_document_is_served(api: Api) -> None:
