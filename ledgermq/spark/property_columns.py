@@ -6,7 +6,7 @@ are those of parse_properties: what has no name or no value is no property, of t
 """
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,29 @@ def slices(data: Any, starts: Int64s, ends: Int64s, kind: Any) -> Any:
     return parts.take(pa.array(np.arange(0, 2 * count - 1, 2)))
 
 
+def gather(
+    buffer: npt.NDArray[np.uint8], at: Int64s, kind: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """Returns the structures of one kind that begin at some bytes."""
+    if len(at) == 0:
+        return np.empty(0, kind)
+    # One that begins at each byte; as bytes, which are copied quicker than fields are.
+    size = kind.itemsize
+    every = np.ndarray(len(buffer) - size + 1, f"V{size}" if kind.names else kind, buffer, 0, (1,))
+    return every[at].view(kind)
+
+
+class _Places(NamedTuple):
+    """Where the properties stand in the bytes of the blocks, in order of the rows."""
+
+    # Of each property: its row, where its name begins and ends, and where its value ends, which
+    # begins behind the byte at which the name ends.
+    rows: Int64s
+    starts: Int64s
+    equals: Int64s
+    ends: Int64s
+
+
 class PropertyColumns:
     """The properties of a run of messages."""
 
@@ -50,6 +73,51 @@ class PropertyColumns:
         """Takes the blocks as Arrow text, none of them null."""
         self._count = len(blocks)
         self._blocks = blocks
+
+    @cached_property
+    def _places(self) -> _Places | None:
+        """Finds the properties by the places of the separators, which is a part of the work of
+        splitting, and copies nothing.
+
+        Returns None for blocks that are not as every producer writes them: in each row, pairs of a
+        name with one separator behind it and a value with one behind it, which the last pair of the
+        row may lack, and nothing is empty.
+        """
+        _, borders, data = self._blocks.buffers()
+        if self._count == 0 or data is None:
+            return None
+        first = self._blocks.offset
+        offsets = np.frombuffer(borders, np.int32)[first : first + self._count + 1]
+        text = np.frombuffer(data, np.uint8)
+        marks = np.flatnonzero(text[offsets[0] : offsets[-1]] <= _MARK_MAX) + offsets[0]
+        kinds = text[marks]
+        equals = marks[np.flatnonzero(kinds == ord(NAME_VALUE_SEPARATOR))]
+        ends = marks[np.flatnonzero(kinds == ord(PROPERTY_SEPARATOR))]
+        if len(equals) == 0 or len(equals) + len(ends) < len(marks):
+            return None
+        # A row that ends without a separator ends its last pair with its own end.
+        last = offsets[1:][np.diff(offsets) > 0].astype(np.int64) - 1
+        is_open = text[last] != ord(PROPERTY_SEPARATOR)
+        ends = np.sort(np.concatenate((ends, last[is_open] + 1)), kind="stable")
+        if len(ends) != len(equals):
+            return None
+        is_closed = text[np.minimum(ends, len(text) - 1)] == ord(PROPERTY_SEPARATOR)
+        starts = np.append(offsets[0], (ends + is_closed)[:-1])
+        if (starts >= equals).any() or (equals + 1 >= ends).any():
+            return None
+        return _Places(self._rows_of(ends, offsets, last + is_open), starts, equals, ends)
+
+    def _rows_of(self, ends: Int64s, offsets: npt.NDArray[np.int32], row_ends: Int64s) -> Int64s:
+        """Returns the row of each pair, given where pairs end, rows begin, and those end that are
+        not empty.
+        """
+        count, rest = divmod(len(ends), self._count)
+        if not rest and np.array_equal(ends[count - 1 :: count], row_ends):
+            # Rows with as many pairs each are the usual case.
+            return np.repeat(np.arange(self._count), count)
+        # A pair that ends where the next row begins belongs to the row before.
+        counts = np.diff(np.searchsorted(ends - 1, offsets))
+        return np.repeat(np.arange(self._count), counts)
 
     @cached_property
     def _pairs(self) -> tuple[Int64s, Any, Any, Any]:
@@ -67,36 +135,16 @@ class PropertyColumns:
         return rows, names, values, coded
 
     def _plain_pairs(self) -> tuple[Int64s, Any, Any] | None:
-        """Finds the pairs by the places of the separators, which is a third of the work.
-
-        Returns None for blocks that are not as every producer writes them: in each row, pairs of a
-        name with one separator behind it and a value with one behind it, and nothing is empty.
-        """
-        _, borders, data = self._blocks.buffers()
-        if self._count == 0 or data is None:
+        """Copies the pairs from their places, None where there are none."""
+        places = self._places
+        if places is None:
             return None
-        first = self._blocks.offset
-        offsets = np.frombuffer(borders, np.int32)[first : first + self._count + 1]
-        text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-        marks = np.flatnonzero(text <= _MARK_MAX)
-        kinds = text[marks]
-        marks += offsets[0]
-        starts, equals, ends = np.append(offsets[0], marks[1:-1:2] + 1), marks[0::2], marks[1::2]
-        # Rows that are not empty must end with a separator, or a pair could lie in two of them.
-        last = offsets[1:][np.diff(offsets) > 0] - 1 - offsets[0]
-        if (
-            len(marks) == 0
-            or (kinds[0::2] != ord(NAME_VALUE_SEPARATOR)).any()
-            or (kinds[1::2] != ord(PROPERTY_SEPARATOR)).any()
-            or (text[last] != ord(PROPERTY_SEPARATOR)).any()
-            or (starts >= equals).any()
-            or (equals + 1 >= ends).any()
-        ):
-            return None
-        counts = np.diff(np.searchsorted(ends, offsets))
-        rows = np.repeat(np.arange(self._count), counts)
-        kind = pa.string()
-        return rows, slices(data, starts, equals, kind), slices(data, equals + 1, ends, kind)
+        data, kind = self._blocks.buffers()[2], pa.string()
+        return (
+            places.rows,
+            slices(data, places.starts, places.equals, kind),
+            slices(data, places.equals + 1, places.ends, kind),
+        )
 
     def _split_pairs(self) -> tuple[Int64s, Any, Any]:
         """Finds the pairs of any blocks."""
@@ -117,11 +165,33 @@ class PropertyColumns:
 
     def find(self, name: str) -> Any:
         """Returns the values of one property as Arrow text, null where a message has it not."""
+        if self._places is not None:
+            return self._find_in_places(self._places, name.encode())
         rows, _, values, coded = self._pairs
         code = coded.dictionary.index(name).as_py()
         found = np.flatnonzero(coded.indices.to_numpy() == code)
+        return self._in_rows(rows[found], values.take(pa.array(found)))
+
+    def _find_in_places(self, places: _Places, name: bytes) -> Any:
+        data = self._blocks.buffers()[2]
+        text = np.frombuffer(data, np.uint8)
+        found = np.flatnonzero(places.equals - places.starts == len(name))
+        found = found[np.flatnonzero(_are(name, text, places.starts[found]))]
+        rows = places.rows[found]
+        if len(rows) > 1:
+            # Of two in a row the later one.
+            is_last = np.append(rows[1:] != rows[:-1], True)
+            if not is_last.all():
+                found, rows = found[is_last], rows[is_last]
+        values = slices(data, places.equals[found] + 1, places.ends[found], pa.string())
+        return self._in_rows(rows, values)
+
+    def _in_rows(self, rows: Int64s, values: Any) -> Any:
+        """Returns values in their rows, null in all others."""
+        if len(rows) == self._count:
+            return values
         at = np.full(self._count, -1, np.int64)
-        at[rows[found]] = found
+        at[rows] = np.arange(len(rows))
         return values.take(pa.array(at, mask=at < 0))
 
     def maps(self, kind: Any) -> Any:
@@ -134,6 +204,18 @@ class PropertyColumns:
         borders = np.zeros(self._count + 1, np.int32)
         np.cumsum(np.bincount(rows, minlength=self._count), out=borders[1:])
         return pa.MapArray.from_arrays(pa.array(borders), names, values, type=kind)
+
+
+def _are(word: bytes, text: npt.NDArray[np.uint8], starts: Int64s) -> npt.NDArray[np.bool_]:
+    """Tells at which places the bytes of a word stand; they are compared up to eight at once."""
+    are = np.ones(len(starts), np.bool_)
+    at = 0
+    for width in (8, 4, 2, 1):
+        while len(word) - at >= width:
+            part = int.from_bytes(word[at : at + width], "little")
+            are &= gather(text, starts + at, np.dtype(f"<u{width}")) == part
+            at += width
+    return are
 
 
 def _lengths(texts: Any) -> npt.NDArray[np.int32]:

@@ -33,7 +33,7 @@ from ledgermq.protocol.record import (
 )
 from ledgermq.protocol.sysflag import BORN_HOST_V6, COMPRESSED, NEED_UNWRAP, STORE_HOST_V6
 from ledgermq.spark.errors import CorruptDataError
-from ledgermq.spark.property_columns import Int64s, PropertyColumns, slices
+from ledgermq.spark.property_columns import Int64s, PropertyColumns, gather, slices
 
 Booleans = npt.NDArray[np.bool_]
 
@@ -59,6 +59,12 @@ _TAIL: Final = np.dtype(
     [("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_bytes", ">i4")]
 )
 _HEAD_BYTES: Final = _HEAD.itemsize
+_SIZE: Final = np.dtype(">i4")
+# After so many records of one size the next ones are looked at together. Where that finds fewer
+# than are worth it, twice as many have to come before the next look.
+_ALIKE_FIRST: Final = 8
+_ALIKE_WORTH: Final = 64
+_ALIKE_MAX: Final = 4096
 _V6_BYTES: Final = 12
 assert (_HEAD_BYTES, _TAIL.itemsize) == (48, 16)
 
@@ -73,25 +79,36 @@ def record_starts(data: bytes | memoryview, place: Callable[[int], str]) -> Int6
     Raises:
         CorruptDataError: a size does not lead to the next record.
     """
-    starts = []
+    parts: list[Int64s] = []
+    starts: list[int] = []
     at, end, size_at = 0, len(data), _INT32.unpack_from
+    last_size, alike, alike_wanted = 0, 0, _ALIKE_FIRST
     while at + RECORD_FIXED_BYTES <= end:
         size = size_at(data, at)[0]
         if size < RECORD_FIXED_BYTES or at + size > end:
             raise CorruptDataError(place(at), f"a record of {size} bytes, {end - at} are left")
         starts.append(at)
         at += size
+        if size != last_size:
+            last_size, alike = size, 0
+            continue
+        alike += 1
+        if alike == alike_wanted:
+            more = _as_large(data, at, size)
+            parts += [np.array(starts, np.int64), more]
+            at, starts, alike = at + len(more) * size, [], 0
+            if len(more) < _ALIKE_WORTH:
+                alike_wanted *= 2
     if at != end:
         raise CorruptDataError(place(at), f"{end - at} bytes are no record")
-    return np.array(starts, np.int64)
+    return np.concatenate([*parts, np.array(starts, np.int64)])
 
 
-def _gather(buffer: npt.NDArray[np.uint8], at: Int64s, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Returns the structures of one kind that begin at some bytes."""
-    if len(at) == 0:
-        return np.empty(0, kind)
-    windows = np.lib.stride_tricks.sliding_window_view(buffer, kind.itemsize)
-    return np.ascontiguousarray(windows[at]).view(kind)[:, 0]
+def _as_large(data: bytes | memoryview, at: int, size: int) -> Int64s:
+    """Returns where the next records begin, as far as they have one size; not all of very many."""
+    places = np.arange(at, len(data) - size + 1, size)[:_ALIKE_MAX]
+    other = np.flatnonzero(gather(np.frombuffer(data, np.uint8), places, _SIZE) != size)
+    return places[: other[0]] if len(other) else places
 
 
 class RecordColumns:
@@ -115,13 +132,13 @@ class RecordColumns:
         self._buffer = np.frombuffer(data, np.uint8)
         self._arrow = pa.py_buffer(data)
         self.starts = starts
-        self.head = _gather(self._buffer, starts, _HEAD)
+        self.head = gather(self._buffer, starts, _HEAD)
         sys_flag = self.head["sys_flag"]
         self._store_at = starts + 56 + _V6_BYTES * ((sys_flag & BORN_HOST_V6) != 0)
         tail_at = self._store_at + 16 + _V6_BYTES * ((sys_flag & STORE_HOST_V6) != 0)
         body_at = tail_at + _TAIL.itemsize
         self._check(body_at + 3 <= starts + self.head["size_bytes"])
-        self.tail = _gather(self._buffer, tail_at, _TAIL)
+        self.tail = gather(self._buffer, tail_at, _TAIL)
         self._body_at = body_at
         self._body_end = body_at + self.tail["body_bytes"]
         self._find_texts()
@@ -145,7 +162,7 @@ class RecordColumns:
             topic_bytes += np.where(is_long, self._buffer[topic_at - 2], 0).astype(np.int64) * 256
         self._topic_at, self._topic_end = topic_at, topic_at + topic_bytes
         self._check(self._topic_end + 2 <= ends)
-        lengths = _gather(self._buffer, self._topic_end, np.dtype(">i2")).astype(np.int64)
+        lengths = gather(self._buffer, self._topic_end, np.dtype(">i2")).astype(np.int64)
         self._properties_at = self._topic_end + 2
         self._check(self._properties_at + lengths == ends)
         self._properties_end = ends
@@ -207,7 +224,7 @@ class RecordColumns:
     @cached_property
     def store_ms(self) -> Int64s:
         """Store times, ms since 1970."""
-        times: Int64s = _gather(self._buffer, self._store_at, np.dtype(">i8")).astype(np.int64)
+        times: Int64s = gather(self._buffer, self._store_at, np.dtype(">i8")).astype(np.int64)
         return times
 
     @property

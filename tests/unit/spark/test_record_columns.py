@@ -92,8 +92,14 @@ def test_columns_equal_the_decoder(count: int) -> None:
 
 
 PLAIN = (b"", b"TAGS\x01A\x02", b"KEYS\x01k1 k2\x02who\x01t\xc3\xa9st\x02UNIQ_KEY\x01U\x02")
+# As brokers of 5.x and our clients write them: the last pair has no separator behind it.
+OPEN = tuple(block.removesuffix(b"\x02") for block in PLAIN)
 ODD = (
     b"TAGS\x01A",
+    b"\x02TAGS\x01A",
+    b"a\x01b\x02\x01",
+    b"a\x01",
+    b"UNIQ_KEY\x01first\x02UNIQ_KEX\x01no\x02UNIQ_KEY\x01last",
     b"a\x01b\x02c\x01",
     b"\x01b\x02",
     b"a\x01\x02",
@@ -110,18 +116,64 @@ ODD = (
 ACROSS = (b"left\x01", b"right\x02")
 
 
+def check_properties(blocks: list[bytes]) -> None:
+    """Compares columns with the decoder, also where the array begins in the midst of a buffer."""
+    expected = [decode_properties(block) for block in blocks]
+    for part in (pa.array(blocks, pa.string()), pa.array([b"x", *blocks], pa.string())[1:]):
+        found = PropertyColumns(part)
+        assert [dict(pairs) for pairs in found.maps(MAPS).to_pylist()] == expected
+        for name in ("TAGS", "KEYS", "UNIQ_KEY", "a", "b", "nowhere"):
+            assert found.find(name).to_pylist() == [one.get(name) for one in expected]
+
+
 @pytest.mark.parametrize("odd", [(), ACROSS, ODD, *[(block,) for block in ODD]])
-def test_properties_of_any_blocks_are_those_of_the_decoder(odd: tuple[bytes, ...]) -> None:
+@pytest.mark.parametrize("usual", [PLAIN, OPEN, PLAIN + OPEN, OPEN[2:], PLAIN[2:]])
+def test_properties_of_any_blocks_are_those_of_the_decoder(
+    usual: tuple[bytes, ...], odd: tuple[bytes, ...]
+) -> None:
     """Blocks as producers write them go another way than a run with one that is odd."""
     draws = random.Random(3)
     for count in (1, 2, 60):
-        blocks = [PLAIN[1], *odd, *draws.choices(PLAIN, k=count)]
-        expected = [decode_properties(block) for block in blocks]
-        for part in (pa.array(blocks, pa.string()), pa.array([b"x", *blocks], pa.string())[1:]):
-            found = PropertyColumns(part)
-            assert [dict(pairs) for pairs in found.maps(MAPS).to_pylist()] == expected
-            for name in ("TAGS", "KEYS", "a", "nowhere"):
-                assert found.find(name).to_pylist() == [one.get(name) for one in expected]
+        check_properties([usual[-1], *odd, *draws.choices(usual, k=count)])
+        check_properties([*draws.choices(usual, k=count), *odd])
+
+
+def test_properties_of_blocks_that_are_drawn_are_those_of_the_decoder() -> None:
+    """Nearly all of few rows are odd, many of single rows are not."""
+    draws = random.Random(11)
+    for _ in range(3_000):
+        blocks = []
+        for _ in range(draws.choice([1, 1, 2, 3])):
+            pairs = [
+                f"{draws.choice(['a', 'b', 'TAGS'])}\x01{draws.choice(['v', 'tést'])}"
+                for _ in range(draws.randint(0, 3))
+            ]
+            letters = list("\x02".join(pairs) + draws.choice(["", "\x02"]))
+            for _ in range(draws.choice([0, 0, 0, 1, 2])):
+                letters.insert(draws.randint(0, len(letters)), draws.choice("\x00\x01\x02a"))
+            blocks.append("".join(letters).encode())
+        check_properties(blocks)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_records_of_one_size_are_found_like_all_others(seed: int) -> None:
+    draws = random.Random(seed)
+    sizes = []
+    while len(sizes) < 3_000:
+        count = draws.choice([1, 2, 7, 8, 9, 10, 70, 900]) if draws.random() < 0.5 else 1
+        sizes += [draws.randint(0, 3)] * count
+    sizes += [1] * draws.choice([0, 1, 9, 5_000])
+    records = [record_with(b"x" * size) for size in sizes]
+    data = b"".join(records)
+    expected = np.cumsum([0, *map(len, records[:-1])])
+    assert np.array_equal(record_starts(data, place), expected)
+    with pytest.raises(CorruptDataError, match=f"byte {expected[-1]}: "):
+        record_starts(data[:-1], place)
+    # A size that is wrong in the midst of many that are equal.
+    wrong = int(expected[-2])
+    cut = data[:wrong] + (5).to_bytes(4, "big") + data[wrong + 4 :]
+    with pytest.raises(CorruptDataError, match=f"byte {wrong}: a record of 5 bytes"):
+        record_starts(cut, place)
 
 
 def test_a_part_of_the_records_has_the_same_columns() -> None:
