@@ -32,6 +32,11 @@ _WARM_ROUNDS = 6
 PAIRS = {
     "all columns": (",".join(COLUMN_NAMES), "*", True),
     "without properties": (",".join(n for n in COLUMN_NAMES if n != "properties"), "*", False),
+    "the same columns": (
+        "topic,queueId,queueOffset,storeTimestamp,keys,body",
+        "topic,partition,offset,timestamp,key,value",
+        False,
+    ),
     "offset, time and body": ("queueOffset,storeTimestamp,body", "offset,timestamp,value", False),
 }
 

@@ -56,6 +56,8 @@ ARRIVE_TIME: Final = "ARRIVE_TIME"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 CLUSTER: Final = "CLUSTER"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+# How many messages a record of a batch queue of 5.x holds.
+INNER_NUM: Final = "INNER_NUM"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 # 5.x: the queue key of a FIFO message, and when a timer message is to be delivered.
 SHARDING_KEY: Final = "__SHARDINGKEY"

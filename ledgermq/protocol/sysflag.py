@@ -21,9 +21,10 @@ TRANSACTION_ROLLBACK: Final = 0xC
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 HOST_V6_MASK: Final = BORN_HOST_V6 | STORE_HOST_V6
-# 5.x: the record holds several messages.
+# 5.x: the record holds several messages, when both are set.
 NEED_UNWRAP: Final = 0x40
 INNER_BATCH: Final = 0x80
+INNER_BATCH_MASK: Final = NEED_UNWRAP | INNER_BATCH
 # Bits 8-10 name the codec of a compressed body; clients before 4.9.4 leave them zero for zlib.
 COMPRESSION_MASK: Final = 0x700
 COMPRESSION_LZ4: Final = 0x100

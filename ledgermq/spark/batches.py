@@ -230,7 +230,8 @@ def records_of(wanted: QueueRange, run: Run, *, is_whole: bool) -> RecordColumns
         raise CorruptDataError(
             name,
             f"offsets {run.start_offset} to {end} were read, {len(offsets)} messages came,"
-            f" the first other than expected has {_first_other(offsets, expected)}",
+            f" the first other than expected has {_first_other(offsets, expected)}"
+            f"{' (a batch queue of 5.x is not read)' if records.say_inner_batches else ''}",
         )
     return records
 

@@ -43,9 +43,7 @@ def slices(data: Any, starts: Int64s, ends: Int64s, kind: Any) -> Any:
     return parts.take(pa.array(np.arange(0, 2 * count - 1, 2)))
 
 
-def gather(
-    buffer: npt.NDArray[np.uint8], at: Int64s, kind: np.dtype[Any]
-) -> npt.NDArray[Any]:
+def gather(buffer: npt.NDArray[np.uint8], at: Int64s, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Returns the structures of one kind that begin at some bytes."""
     if len(at) == 0:
         return np.empty(0, kind)

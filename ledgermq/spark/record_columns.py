@@ -31,7 +31,7 @@ from ledgermq.protocol.record import (
     RECORD_MAGIC_V2,
     decode_record,
 )
-from ledgermq.protocol.sysflag import BORN_HOST_V6, COMPRESSED, NEED_UNWRAP, STORE_HOST_V6
+from ledgermq.protocol.sysflag import BORN_HOST_V6, COMPRESSED, INNER_BATCH_MASK, STORE_HOST_V6
 from ledgermq.spark.errors import CorruptDataError
 from ledgermq.spark.property_columns import Int64s, PropertyColumns, gather, slices
 
@@ -203,7 +203,6 @@ class RecordColumns:
         if not packed.any():
             yield self
             return
-        self._refuse_inner_batches(self.head["sys_flag"])
         first, size = 0, 0
         bodies: list[bytes] = []
         stored = slices(self._arrow, self._body_at, self._body_end, pa.binary())
@@ -260,12 +259,10 @@ class RecordColumns:
         """Bodies as they were sent, as Arrow bytes.
 
         Raises:
-            CorruptDataError: a compressed body is not the one that was stored, or a record holds
-                several messages.
+            CorruptDataError: a compressed body is not the one that was stored.
         """
         flags = self.head["sys_flag"]
         found = slices(self._arrow, self._body_at, self._body_end, pa.binary())
-        self._refuse_inner_batches(flags)
         packed = np.flatnonzero(flags & COMPRESSED)
         if len(packed) == 0:
             return found
@@ -289,13 +286,32 @@ class RecordColumns:
                 return body
             raise CorruptDataError(self._place(int(self.starts[i])), str(error)) from error
 
-    def _refuse_inner_batches(self, flags: npt.NDArray[Any]) -> None:
-        inner = np.flatnonzero(flags & NEED_UNWRAP)
+    @property
+    def _inner_batches(self) -> Int64s:
+        flags = self.head["sys_flag"] & INNER_BATCH_MASK
+        return np.flatnonzero(flags == INNER_BATCH_MASK)
+
+    @property
+    def say_inner_batches(self) -> bool:
+        """Whether one says that it holds several messages."""
+        return len(self._inner_batches) > 0
+
+    def refuse_inner_batches(self) -> None:
+        """Refuses records that hold several messages each, as batch queues of 5.x have them.
+
+        Who only says so tells no number, and is a message like all others.
+
+        Raises:
+            CorruptDataError: there is one.
+        """
+        inner = self._inner_batches
         if len(inner):
-            raise CorruptDataError(
-                self._place(int(self.starts[int(inner[0])])),
-                "the record holds a batch of messages (a batch queue of 5.x), which is not read",
-            )
+            counts = self.properties.find(names.INNER_NUM).take(pa.array(inner))
+            found = np.flatnonzero(counts.is_valid().to_numpy(zero_copy_only=False))
+            if len(found):
+                at = int(self.starts[int(inner[int(found[0])])])
+                reason = "the record holds several messages (a batch queue of 5.x), and is not read"
+                raise CorruptDataError(self._place(at), reason)
 
     @property
     def message_ids(self) -> Any:

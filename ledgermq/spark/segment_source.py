@@ -119,6 +119,7 @@ class SegmentReader(DataSourceReader):
         constants = {"brokerName": self._options.broker_name}
         for records in read_segment(partition, verifies=self._options.verifies):
             chosen = records.select(self._mask(records))
+            chosen.refuse_inner_batches()
             has_bodies = BODY in schema.names
             for part in chosen.parts(_BODY_BYTES_MAX) if has_bodies else (chosen,):
                 if len(part):

@@ -3,7 +3,7 @@
 cimport cython
 
 cdef Py_ssize_t _FIXED, _PROPERTIES_MAX, _ELEMENT_FIXED, _COUNT_MAX, _KEYS_MAX
-cdef long long _TRANSACTION, _ONE_WAY
+cdef long long _MARKED, _ONE_WAY
 cdef object _new_tuple
 
 @cython.final

@@ -13,7 +13,7 @@ from ledgermq.commitlog import AppendMessage
 from ledgermq.protocol.properties import KEYS_COUNT_MAX, PROPERTIES_BYTES_MAX
 from ledgermq.protocol.quick_frames import QuickSend
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, Host
-from ledgermq.protocol.sysflag import TRANSACTION_MASK
+from ledgermq.protocol.sysflag import INNER_BATCH_MASK, TRANSACTION_MASK
 
 # Whether this is the compiled form: the path is that of a library.
 COMPILED: Final = not __file__.endswith(".py")
@@ -26,7 +26,8 @@ _ELEMENT_FIXED = 22
 _COUNT_MAX = BATCH_COUNT_MAX
 _PROPERTIES_MAX = PROPERTIES_BYTES_MAX
 _KEYS_MAX = KEYS_COUNT_MAX
-_TRANSACTION = TRANSACTION_MASK
+# Bits of a message that needs a closer look.
+_MARKED = TRANSACTION_MASK | INNER_BATCH_MASK
 _ONE_WAY = 2
 _new_tuple = tuple.__new__
 
@@ -80,7 +81,7 @@ def gather(
     born_host = connection.context
     for opaque, flag, name, queue_id, own_flag, sys_flag, born, times, properties, body in sends:
         topic = topics.get(name)
-        if topic is None or not 0 <= queue_id < topic._queue_count or sys_flag & _TRANSACTION:
+        if topic is None or not 0 <= queue_id < topic._queue_count or sys_flag & _MARKED:
             break
         text = properties + last_property
         size = _FIXED + len(body) + len(name) + len(text)

@@ -52,7 +52,7 @@ from ledgermq.protocol.properties import (
 )
 from ledgermq.protocol.quick_frames import QuickSend, read_quick_sends
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, V6_HOSTS_BYTES
-from ledgermq.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
+from ledgermq.protocol.sysflag import INNER_BATCH_MASK, MULTI_TAGS, TRANSACTION_MASK
 from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state import names
 from ledgermq.state.broker_state import BrokerState
@@ -70,6 +70,7 @@ _BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _WAIT_MARK: Final = f"{WAIT_STORE_MSG_OK}\x01"
 _WAITS: Final = f"{_WAIT_MARK}true"
 _WAIT_TRUE: Final = f"{_SEPARATOR}{_WAIT_MARK}true{_SEPARATOR}"
+_MARKED: Final = TRANSACTION_MASK | INNER_BATCH_MASK
 _DELAY_MARK: Final = f"{DELAY_TIME_LEVEL}\x01"
 _TRANSACTION_MARK: Final = f"{TRANSACTION_PREPARED}\x01"
 _CLUSTER_MARK: Final = f"{CLUSTER}\x01"
@@ -216,7 +217,7 @@ class SendProcessor:
             or _LIGHT_MARK in text
             or _TIMER_MARK in text
             or (self._waits_for_slaves and _WAIT_MARK in text and _WAITS not in text)
-            or sys_flag & TRANSACTION_MASK
+            or sys_flag & _MARKED
         ):
             return self._send_marked(connection, command, header, topic, queue_id)
         if _WAIT_MARK in text:
@@ -255,6 +256,7 @@ class SendProcessor:
         queue_id: int,
     ) -> Answer:
         """Takes a batch: one record for each message, one answer for all."""
+        _refuse_inner_batch(header.sys_flag)
         if header.sys_flag & TRANSACTION_MASK or topic.name.startswith(names.RETRY_PREFIX):
             raise IllegalMessageError(
                 "the batch is illegal: it is part of a transaction or goes to a retry topic"
@@ -427,6 +429,7 @@ class SendProcessor:
         """Takes a message whose properties or flags mean something to the broker: it may wait for
         its time or for the end of its transaction.
         """
+        _refuse_inner_batch(header.sys_flag)
         properties = parse_properties(header.properties or "")
         wait = properties.pop(WAIT_STORE_MSG_OK, None)
         properties.pop(INNER_MULTI_QUEUE_OFFSET, None)
@@ -512,6 +515,19 @@ def _check_keys(keys: str) -> None:
         raise IllegalMessageError(
             f"the message is illegal: its property {KEYS} names {count} different keys, allowed are"
             f" {KEYS_COUNT_MAX}"
+        )
+
+
+def _refuse_inner_batch(sys_flag: int) -> None:
+    """Refuses a message that says that it holds several: who consumes it would take its body apart.
+
+    Source: HookUtils.checkInnerBatch of 5.x, which lets brokers write such records into batch
+    queues alone.
+    """
+    if sys_flag & INNER_BATCH_MASK:
+        raise IllegalMessageError(
+            f"the message is illegal: its sysFlag {sys_flag} has bits of {INNER_BATCH_MASK}, which"
+            " say that it holds several messages of a batch queue; there are no batch queues here"
         )
 
 

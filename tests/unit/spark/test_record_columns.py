@@ -247,9 +247,24 @@ def test_bodies_as_they_were_sent_are_one_part() -> None:
     assert list(whole.parts(1)) == [whole]
 
 
-def record_with(body: bytes, sys_flag: int = 0, born_ms: int = 0) -> bytes:
+def record_with(body: bytes, sys_flag: int = 0, born_ms: int = 0, properties: bytes = b"") -> bytes:
     host = (b"\x7f\0\0\1", 1)
-    return encode_record(b"T", 0, 0, 0, 0, sys_flag, born_ms, host, 0, host, 0, 0, body, b"")
+    return encode_record(b"T", 0, 0, 0, 0, sys_flag, born_ms, host, 0, host, 0, 0, body, properties)
+
+
+def test_a_message_that_only_says_that_it_holds_several_stands_as_it_is_stored() -> None:
+    """Whoever may send could end every read of a topic."""
+    flags = [0, sysflag.NEED_UNWRAP, sysflag.INNER_BATCH, sysflag.INNER_BATCH_MASK]
+    records = [record_with(b"body", flag) for flag in flags]
+    data = b"".join(records)
+    columns = RecordColumns(data, record_starts(data, place), place)
+    assert columns.bodies.to_pylist() == [b"body"] * 4
+    columns.refuse_inner_batches()
+    inner = record_with(b"...", sysflag.INNER_BATCH_MASK, properties=b"INNER_NUM\x013")
+    data += inner
+    columns = RecordColumns(data, record_starts(data, place), place)
+    with pytest.raises(CorruptDataError, match=f"byte {len(data) - len(inner)}: .* batch queue"):
+        columns.refuse_inner_batches()
 
 
 def test_a_body_that_only_says_that_it_is_compressed_stands_as_it_is_stored() -> None:

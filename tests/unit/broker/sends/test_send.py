@@ -336,10 +336,10 @@ def test_send_that_waits_for_no_slave_fails_as_the_others_do() -> None:
     assert (parts.proposals.is_empty, parts.proposals.count, parts.proposals.bytes) == (True, 0, 0)
 
 
-def quick_frames(count: int, topic: str = "T", flag: int = 0) -> list[bytes]:
+def quick_frames(count: int, topic: str = "T", flag: int = 0, sys_flag: int = 0) -> list[bytes]:
     """Frames of SEND_MESSAGE_V2 as they are cut from a chunk."""
     fields = {
-        "a": "pg", "b": topic, "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "17", "h": "0",
+        "a": "pg", "b": topic, "c": "TBW102", "d": "4", "e": "1", "f": str(sys_flag), "g": "17", "h": "0",
         "i": "KEYS\x01k\x02WAIT\x01true",
     }  # fmt: skip
     return [
@@ -422,3 +422,25 @@ def test_quick_sends_to_a_topic_that_was_changed_are_checked_again() -> None:
     assert send_quick(parts, connection, quick_frames(1)) == 1
     parts.state.put_topic(TopicConfig("T", permission=4))
     assert send_quick(parts, connection, quick_frames(1)) == 0
+
+
+@pytest.mark.parametrize("bit", [0x40, 0x80])
+def test_a_message_that_says_that_it_holds_several_is_refused(bit: int) -> None:
+    """Java's consumers would take its body apart, whoever made it."""
+    parts, connection = leader(), ListConnection()
+    open_topic(parts)
+    batch = decode(quick_frames(1, sys_flag=bit)[0])
+    batch.code = int(RequestCode.SEND_BATCH_MESSAGE)
+    for request in (
+        command(sysFlag=str(bit | 1)),
+        command(sysFlag=str(bit), topic="%RETRY%g", queueId="0"),
+        command(sysFlag=str(bit), properties="DELAY\x013"),
+        batch,
+    ):
+        with pytest.raises(errors.IllegalMessageError, match=f"has bits of {0xC0}"):
+            send(parts, request)
+    # The quick road leaves it, and what comes behind it, to the long one.
+    frames = [*quick_frames(2), *quick_frames(1, sys_flag=bit), *quick_frames(1)]
+    assert send_quick(parts, connection, frames) == 2
+    parts.turn.end()
+    assert [message.sys_flag for message in parts.store.messages] == [1, 1, 0, 0]
