@@ -132,7 +132,6 @@ class Cluster:
         """Returns the topics of a read: the names as they are, or all that a pattern matches.
 
         Raises:
-            UnknownTopicError: the pattern matches none.
             ClusterError: no name server answers.
         """
         if names:
@@ -140,19 +139,21 @@ class Cluster:
         command = RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         answer = self._ask_name_server("the list of topics", command)
         known = TopicList.decode(answer.body).topic_list
-        found = sorted(topic for topic in known if re.fullmatch(pattern, topic))
-        if not found:
-            raise UnknownTopicError(pattern, ";".join(self._name_servers))
-        return found
+        return sorted(topic for topic in known if re.fullmatch(pattern, topic))
 
     def queues(
-        self, topics: Iterable[str], *, unknown_s: float = _UNKNOWN_TOPIC_S
+        self,
+        topics: Iterable[str],
+        *,
+        unknown_s: float = _UNKNOWN_TOPIC_S,
+        are_found: bool = False,
     ) -> list[MessageQueue]:
         """Returns the readable queues of some topics, asked for anew.
 
         Args:
             topics: their names.
             unknown_s: how long a topic may be unknown before that is believed.
+            are_found: by a pattern; what is gone since then or may not be read is left out.
 
         Raises:
             UnknownTopicError: there is no such topic.
@@ -160,8 +161,13 @@ class Cluster:
         """
         found: list[MessageQueue] = []
         for topic in topics:
-            queues = self._await_route(topic, unknown_s).read_queues
-            if not queues:
+            try:
+                queues = self._await_route(topic, 0 if are_found else unknown_s).read_queues
+            except UnknownTopicError:
+                if not are_found:
+                    raise
+                queues = ()
+            if not queues and not are_found:
                 raise ClusterError(f"topic {topic}", "none of its queues may be read")
             found += queues
         return found

@@ -24,12 +24,14 @@ Moments = int | Mapping[MessageQueue, int] | None
 
 
 def find_queues(cluster: Cluster, options: ReadOptions) -> list[MessageQueue]:
-    """Returns the queues of a read, in order.
+    """Returns the queues of a read, in order; none where no topic fits a pattern.
 
     Raises:
         UnknownTopicError: there is no such topic.
     """
-    return sorted(cluster.queues(cluster.topics(options.topics, options.topic_pattern)))
+    topics = cluster.topics(options.topics, options.topic_pattern)
+    # Of a pattern, one topic that is closed for reading does not end the read of all others.
+    return sorted(cluster.queues(topics, are_found=bool(options.topic_pattern)))
 
 
 def start_offsets(
@@ -43,6 +45,8 @@ def start_offsets(
         OffsetRangeError: a start lies behind the last message.
     """
     wanted = options.starting_offsets
+    if not queues:
+        _log.warning("no topic that can be read fits topicPattern %r", options.topic_pattern)
     if options.starting_ms is not None:
         # Rows are compared with the time; this only finds where to begin.
         moments = _moments("startingTimestamp", options.starting_ms, queues)

@@ -92,3 +92,26 @@ def test_a_batch_whose_topic_is_deleted_goes_on_where_loss_is_allowed(
     send_numbered(cluster.name_server, "DeletedKept", 5, start=10)
     after = reader.latestOffset(through_json(end), ALL)
     assert rows_between(reader, end, after) == list(range(10, 15))
+
+
+def test_a_topic_that_is_closed_for_reading_ends_no_stream_of_a_pattern(
+    cluster: UpCluster, readers: list[Any]
+) -> None:
+    for topic in ("ClosedOne", "ClosedOther"):
+        send_numbered(cluster.name_server, topic, 10)
+    reader = stream(cluster, topicPattern="Closed(One|Other)", startingOffsets="earliest")
+    readers.append(reader)
+    start = reader.initialOffset()
+    end = reader.latestOffset(through_json(start), ALL)
+    with AdminClient(cluster.name_server) as admin:
+        admin.update_topic("ClosedOther", permission=2)  # Writing.
+
+    def is_closed() -> bool:
+        with Cluster((cluster.name_server,), 5.0) as asked:
+            return not asked.queues(["ClosedOther"], are_found=True)
+
+    wait_until(is_closed, what="a route without queues to read")
+    send_numbered(cluster.name_server, "ClosedOne", 5, start=10)
+    after = reader.latestOffset(through_json(end), ALL)
+    assert rows_between(reader, end, after) == list(range(10, 15))
+    assert after["topics"]["ClosedOther"] == end["topics"]["ClosedOther"]

@@ -130,6 +130,22 @@ def test_a_new_topic_of_a_pattern_is_entered_first_and_then_read(cluster: UpClus
         reader.stop()
 
 
+def test_a_pattern_waits_for_its_first_topic(cluster: UpCluster) -> None:
+    reader = stream(cluster, topicPattern="StreamFirst.*", startingOffsets="latest")
+    try:
+        start = reader.latestOffset(reader.initialOffset(), limits.ReadAllAvailable())
+        assert start["topics"] == {}
+        assert reader.latestOffset(through_json(start), limits.ReadAllAvailable()) == start
+        assert reader.reportLatestOffset()["topics"] == {}
+        assert rows_between(reader, start, start) == []
+        send_numbered(cluster.name_server, "StreamFirstA", 5)
+        entered = reader.latestOffset(through_json(start), limits.ReadAllAvailable())
+        end = reader.latestOffset(through_json(entered), limits.ReadAllAvailable())
+        assert rows_between(reader, entered, end) == list(range(5))
+    finally:
+        reader.stop()
+
+
 def test_progress_is_published_for_a_group(cluster: UpCluster) -> None:
     send_numbered(cluster.name_server, "StreamGroup", 8)
     reader = stream(cluster, topic="StreamGroup", startingOffsets="earliest", groupId="lag_view")

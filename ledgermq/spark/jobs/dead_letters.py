@@ -83,8 +83,8 @@ def read_dead_letters(
         try:
             if group:
                 cluster.queues([wanted], unknown_s=0)
-            else:
-                cluster.topics((), wanted)
+            elif not cluster.topics((), wanted):
+                return None
         except UnknownTopicError:
             return None
     reader = spark.read.format("rocketmq").options(**arguments.source_options())

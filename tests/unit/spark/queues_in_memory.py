@@ -19,7 +19,8 @@ class Queues:
     def topics(self, names: tuple[str, ...], _pattern: str) -> list[str]:
         return list(names)
 
-    def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
+    def queues(self, topics: Iterable[str], *, are_found: bool = False) -> list[MessageQueue]:
+        assert not are_found
         if self.unknown_count:
             self.unknown_count -= 1
             raise UnknownTopicError("T", "h:1")

@@ -339,8 +339,8 @@ def test_send_that_waits_for_no_slave_fails_as_the_others_do() -> None:
 def quick_frames(count: int, topic: str = "T", flag: int = 0, sys_flag: int = 0) -> list[bytes]:
     """Frames of SEND_MESSAGE_V2 as they are cut from a chunk."""
     fields = {
-        "a": "pg", "b": topic, "c": "TBW102", "d": "4", "e": "1", "f": str(sys_flag), "g": "17", "h": "0",
-        "i": "KEYS\x01k\x02WAIT\x01true",
+        "a": "pg", "b": topic, "c": "TBW102", "d": "4", "e": "1", "f": str(sys_flag),
+        "g": "17", "h": "0", "i": "KEYS\x01k\x02WAIT\x01true",
     }  # fmt: skip
     return [
         encode(RemotingCommand(code=310, opaque=opaque, flag=flag, ext_fields=fields))[4:]
