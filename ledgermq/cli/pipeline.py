@@ -15,6 +15,7 @@ from ledgermq.cli.failure import fail
 _JOBS: Final = {
     "archive": "topics into Parquet files, by topic and date, each message exactly once",
     "audit": "checks the ledgers of many stores, compares replicas, makes queues anew",
+    "copy-store": "the log of a broker's store to where every worker sees it",
     "dead-letters": "what consumer groups gave up on, and sending it again",
     "replay": "messages of an archive back into topics, each exactly once",
     "trace": "what clients wrote about their own sends and deliveries",

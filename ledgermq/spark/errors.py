@@ -41,6 +41,20 @@ class PathNotSeenError(SparkSourceError):
         )
 
 
+class ObjectStoreError(SparkSourceError):
+    """An object store did not give what it was asked for, in all tries."""
+
+    def __init__(self, path: str, reason: str, worker: str) -> None:
+        super().__init__(path, reason, worker)
+        self.path = path
+        self.reason = reason
+        # Names the host and the working directory.
+        self.worker = worker
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; asked by {self.worker}"
+
+
 class UnknownTopicError(SparkSourceError):
     """No name server knows a topic, or none fits a pattern."""
 

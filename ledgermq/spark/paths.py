@@ -65,7 +65,7 @@ def file_size(path: str) -> int:
     try:
         return regular_size(path)
     except FileNotFoundError:
-        raise PathNotSeenError(path, _this_worker()) from None
+        raise PathNotSeenError(path, this_worker()) from None
     except FileRefusedError as error:
         raise CorruptDataError(path, str(error)) from error
 
@@ -90,7 +90,7 @@ def check_seen(context: Any, option: str, paths: Sequence[Path]) -> None:
     texts = [str(path) for path in paths]
 
     def look(_: int) -> list[tuple[str, str]]:
-        return [(path, _this_worker()) for path in texts if not os.path.exists(path)]
+        return [(path, this_worker()) for path in texts if not os.path.exists(path)]
 
     count = _LOOKS_FOR_EACH_CORE * max(1, context.defaultParallelism)
     for unseen in context.parallelize(range(count), count).map(look).collect():
@@ -129,5 +129,6 @@ def naming_worker() -> Iterator[None]:
         raise ClusterError(error.what, reason) from error
 
 
-def _this_worker() -> str:
+def this_worker() -> str:
+    """Returns who runs this task, for errors."""
     return f"the worker on {socket.gethostname()}, in {os.getcwd()}"

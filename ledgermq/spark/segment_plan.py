@@ -5,11 +5,14 @@
     <dir>/commitlog/<20 digits>        the store directory of a Java broker without a ledger
     <dir>/<20 digits>                  the files themselves
 
+The same in an object store, where <dir> is ``s3a://BUCKET/PREFIX``.
+
 A file is named by the position of its first byte. A run of files must be without a hole. What is
 committed is said by the marks of the ledger; a plain log is taken up to where it was written.
 """
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,15 +22,16 @@ from pyspark.sql.datasource import InputPartition
 from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.marks import Marks
-from ledgermq.dledger.store.outside_files import (
-    SMALL_BYTES_MAX,
-    FileRefusedError,
-    regular_size,
-)
 from ledgermq.spark.errors import CorruptDataError, OptionError
-from ledgermq.spark.paths import file_size, local_path
+from ledgermq.spark.paths import local_path
+from ledgermq.spark.segment_files import SegmentFiles, find_place
+from ledgermq.spark.tables.storage import StoreKeys
 
 _NAME: Final = re.compile(r"\d{20}")
+# Of files whose beginnings are looked at; an object store takes its time for each.
+_LOOKS_AT_ONCE: Final = 16
+# Stands beside the files of a copy until all of them are there.
+COPY_MARK: Final = "copy-not-complete"
 _ALLOWED: Final = (
     "a directory with commitlog/, data/ or dledger-<id>/data/, or one of segment files named by 20"
     " digits"
@@ -54,32 +58,45 @@ class SegmentRange(InputPartition):  # type: ignore[misc,unused-ignore]  # untyp
 class LogFiles:
     """The files of one log; paths are absolute."""
 
-    paths: tuple[Path, ...]
+    files: SegmentFiles
+    paths: tuple[str, ...]
     is_ledger: bool
     # The directory of the marks of a ledger.
-    directory: Path
+    directory: str
 
 
-def find_log(text: str) -> LogFiles:
+def find_log(text: str, keys: StoreKeys = StoreKeys()) -> LogFiles:  # noqa: B008  # Immutable.
     """Returns the log at a path, which is made absolute.
+
+    Args:
+        text: of this machine, or of an object store.
+        keys: of the object store.
 
     Raises:
         OptionError: there is none, or there are several members, which would give each row twice.
+        CorruptDataError: it is a copy that is not complete.
+        ObjectStoreError: the store does not answer well.
     """
-    path = local_path("path", text)
-    members = [path] if _segments(path / "data") else sorted(path.glob("dledger-*"))
-    members = [member for member in members if _segments(member / "data")]
+    files, root = find_place("path", text, keys)
+    names = files.names(root)
+    if COPY_MARK in names:
+        raise CorruptDataError(root, "a copy of a store that was cut off, or is still made")
+    members = [root]
+    if "data" not in names or not _segments(files, f"{root}/data"):
+        members = [f"{root}/{name}" for name in names if name.startswith("dledger-")]
+        members = [member for member in members if _segments(files, f"{member}/data")]
     if len(members) > 1:
-        shown = ", ".join(str(member) for member in members)
+        shown = ", ".join(members)
         raise OptionError("path", text, f"one member's directory; this one holds {shown}")
     if members:
-        files = _segments(members[0] / "data")
-        return LogFiles(paths=files, is_ledger=True, directory=members[0])
-    for directory in (path / "commitlog", path):
-        files = _segments(directory)
-        if files:
-            is_ledger = _begins_with_entry(files[0])
-            return LogFiles(paths=files, is_ledger=is_ledger, directory=directory.parent)
+        paths = _segments(files, f"{members[0]}/data")
+        return LogFiles(files=files, paths=paths, is_ledger=True, directory=members[0])
+    for directory in (f"{root}/commitlog", root):
+        paths = _segments(files, directory)
+        if paths:
+            is_ledger = _begins_with_entry(files, paths[0])
+            parent = directory.rpartition("/")[0]
+            return LogFiles(files=files, paths=paths, is_ledger=is_ledger, directory=parent)
     raise OptionError("path", text, _ALLOWED)
 
 
@@ -98,25 +115,27 @@ def find_members(text: str) -> list[Path]:
     ]
 
 
-def _segments(directory: Path) -> tuple[Path, ...]:
-    if not directory.is_dir():
-        return ()
-    paths = tuple(sorted(p for p in directory.iterdir() if _NAME.fullmatch(p.name)))
+def _segments(files: SegmentFiles, directory: str) -> tuple[str, ...]:
+    names = [name for name in files.names(directory) if _NAME.fullmatch(name)]
+    paths = tuple(f"{directory}/{name}" for name in names)
     for path in paths:
-        file_size(str(path))
+        files.size(path)
     return paths
 
 
-def _begins_with_entry(path: Path) -> bool:
+def _position(path: str) -> int:
+    """Position of the first byte of a file in its log."""
+    return int(path.rpartition("/")[2])
+
+
+def _begins_with_entry(files: SegmentFiles, path: str) -> bool:
     """Tells entries from records by the magic of the first one."""
-    with open(path, "rb") as file:
-        return file.read(4) == b"\0\0\0\1"
+    return files.head(path, 0, 4) == b"\0\0\0\1"
 
 
-def _begins_written(path: Path) -> bool:
+def _begins_written(files: SegmentFiles, path: str) -> bool:
     """Tells a file that was only made from one that is used, or damaged: it has zeros in it."""
-    with open(path, "rb") as file:
-        return file.read(8) != bytes(8)
+    return files.head(path, 0, 8) != bytes(8)
 
 
 def plan_segments(log: LogFiles, *, reads_open_segment: bool) -> list[SegmentRange]:
@@ -129,71 +148,65 @@ def plan_segments(log: LogFiles, *, reads_open_segment: bool) -> list[SegmentRan
     Raises:
         CorruptDataError: a file is missing in the run, or nothing says what is committed.
     """
-    _check_run(log.paths)
-    committed, first_position = -1, int(log.paths[0].name)
+    _check_run(log)
+    committed, first_position = -1, _position(log.paths[0])
     written = list(log.paths)
     if log.is_ledger:
         committed, first_position = _committed(log)
-        paths = [path for path in written if _first_index(path, first_position) <= committed]
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+            firsts = pool.map(lambda path: _first_index(log, path, first_position), written)
+            paths = [
+                path for path, first in zip(written, firsts, strict=True) if first <= committed
+            ]
     else:
         # A broker makes files ahead.
-        while len(written) > 1 and not _begins_written(written[-1]):
+        while len(written) > 1 and not _begins_written(log.files, written[-1]):
             written.pop()
         paths = written if reads_open_segment else written[:-1]
     following = dict(zip(written, written[1:], strict=False))
     return [
         SegmentRange(
-            path=str(path),
-            position=int(path.name),
-            start_offset=max(0, first_position - int(path.name)),
+            path=path,
+            position=_position(path),
+            start_offset=max(0, first_position - _position(path)),
             is_ledger=log.is_ledger,
             committed_index=committed,
-            next_path=str(following.get(path, "")),
+            next_path=following.get(path, ""),
         )
         for path in paths
     ]
 
 
-def _check_run(paths: tuple[Path, ...]) -> None:
-    for path, after in zip(paths, paths[1:], strict=False):
-        expected = int(path.name) + path.stat().st_size
-        if int(after.name) != expected:
+def _check_run(log: LogFiles) -> None:
+    for path, after in zip(log.paths, log.paths[1:], strict=False):
+        size = log.files.size(path)
+        expected = _position(path) + size
+        if _position(after) != expected:
             raise CorruptDataError(
-                str(path),
-                f"it has {path.stat().st_size} bytes, so {expected:020d} must follow, but the next"
-                f" file is {after.name}",
+                path,
+                f"it has {size} bytes, so {expected:020d} must follow, but the next file is"
+                f" {after.rpartition('/')[2]}",
             )
 
 
 def _committed(log: LogFiles) -> tuple[int, int]:
     """Returns the committed index, and the position at which the log begins."""
-    for path in log.directory.iterdir():
-        # Marks of the ledger are files of some bytes.
-        if not path.is_dir() and not _NAME.fullmatch(path.name):
-            _check_mark(path)
-    marks = Marks(RealFileSystem(), str(log.directory))
-    start = marks.read_start()
-    committed = marks.read_trusted_committed(start)
+    # Marks of the ledger are files of some bytes.
+    names = [name for name in log.files.names(log.directory) if not _NAME.fullmatch(name)]
+    with log.files.marks(log.directory, names) as directory:
+        marks = Marks(RealFileSystem(), directory)
+        start = marks.read_start()
+        committed = marks.read_trusted_committed(start)
     if committed < 0:
         raise CorruptDataError(
-            str(log.directory / "checkpoint"), "no readable mark says what is committed"
+            f"{log.directory}/checkpoint", "no readable mark says what is committed"
         )
-    return committed, start.first_position if start is not None else int(log.paths[0].name)
+    return committed, start.first_position if start is not None else _position(log.paths[0])
 
 
-def _check_mark(path: Path) -> None:
-    try:
-        regular_size(path, SMALL_BYTES_MAX)
-    except FileRefusedError as error:
-        raise CorruptDataError(str(path), str(error)) from error
-
-
-def _first_index(path: Path, first_position: int) -> int:
+def _first_index(log: LogFiles, path: str, first_position: int) -> int:
     """Index of the first entry in a file; larger than any where nothing is written yet."""
-    offset = max(0, first_position - int(path.name))
-    with open(path, "rb") as file:
-        file.seek(offset)
-        data = file.read(HEAD_BYTES)
+    data = log.files.head(path, max(0, first_position - _position(path)), HEAD_BYTES)
     if len(data) < HEAD_BYTES or not any(data):
         return 2**63
     return read_head(data).index

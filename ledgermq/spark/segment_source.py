@@ -1,8 +1,8 @@
 """The data source ``rocketmq.segments``: the commit log of a stopped or running broker, as files.
 
 The rows are those of the source ``rocketmq``, read past the broker: one partition for each segment
-file, from a local path or one that all workers mount. Only what is committed is read, and every
-checksum is compared unless that is switched off.
+file, from a local path, one that all workers mount, or an object store by ranges. Only what is
+committed is read, and every checksum is compared unless that is switched off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,11 +29,12 @@ from ledgermq.spark.record_columns import Booleans, RecordColumns, is_one_of
 from ledgermq.spark.schema import BODY, check_read_schema, message_schema
 from ledgermq.spark.segment_plan import SegmentRange, find_log, plan_segments
 from ledgermq.spark.segment_walk import read_segment
+from ledgermq.spark.tables.storage import STORE_SETTINGS, StoreKeys
 
 # Decompressed bodies of a batch of rows, where they are more than one.
 _BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 _OPTIONS: Final[Mapping[str, Option]] = {
-    "path": Option(words, "directories with commas between", is_required=True),
+    "path": Option(words, "directories or s3a: URLs with commas between", is_required=True),
     "topics": Option(words, "topics with commas between"),
     "startingTimestamp": Option(moment_ms, MOMENT_ALLOWED),
     "endingTimestamp": Option(moment_ms, MOMENT_ALLOWED),
@@ -41,6 +42,7 @@ _OPTIONS: Final[Mapping[str, Option]] = {
     "brokerName": Option(word, "what stands in the column brokerName"),
     "verify": Option(truth, "true or false", True),
     "openSegment": Option(truth, "true or false", True),
+    **{name: Option(word, "as for Hadoop's client of S3") for name in STORE_SETTINGS},
 }
 
 
@@ -60,6 +62,8 @@ class SegmentOptions:
     verifies: bool
     # Whether the last file of a log without a ledger is read, too.
     reads_open_segment: bool
+    # Of the object store.
+    keys: StoreKeys
 
 
 def segment_options(given: Mapping[str, str]) -> SegmentOptions:
@@ -77,6 +81,7 @@ def segment_options(given: Mapping[str, str]) -> SegmentOptions:
         broker_name=values["brokerName"],
         verifies=values["verify"],
         reads_open_segment=values["openSegment"],
+        keys=StoreKeys.of({name: values[name] for name in STORE_SETTINGS if values[name]}),
     )
 
 
@@ -103,7 +108,8 @@ class SegmentReader(DataSourceReader):
             part
             for path in self._options.paths
             for part in plan_segments(
-                find_log(path), reads_open_segment=self._options.reads_open_segment
+                find_log(path, self._options.keys),
+                reads_open_segment=self._options.reads_open_segment,
             )
         ]
 
@@ -117,7 +123,8 @@ class SegmentReader(DataSourceReader):
             return
         schema = arrow_schema(self._schema)
         constants = {"brokerName": self._options.broker_name}
-        for records in read_segment(partition, verifies=self._options.verifies):
+        options = self._options
+        for records in read_segment(partition, verifies=options.verifies, keys=options.keys):
             chosen = records.select(self._mask(records))
             chosen.refuse_inner_batches()
             has_bodies = BODY in schema.names

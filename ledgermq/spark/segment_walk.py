@@ -5,15 +5,12 @@
     plain    the CRC of each body, and that the log goes on up to the next file
     both     that each record says its own size and place
 
-A file is mapped and read in runs of some MiB; each run becomes columns at once. What does not fit
+A file is read in windows of some MiB; the run in each becomes columns at once. What does not fit
 raises CorruptDataError with file and offset: no row behind it is given, and none is left out.
 """
 
-import contextlib
-import mmap
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from struct import Struct
 from typing import Final
 
@@ -32,31 +29,40 @@ from ledgermq.dledger.store.outside_files import ENTRY_BYTES_MAX
 from ledgermq.protocol.checksum import CRC32_MASK, crc32c
 from ledgermq.protocol.record import RECORD_FIXED_BYTES, RECORD_MAGIC, RECORD_MAGIC_V2
 from ledgermq.spark.errors import CorruptDataError
-from ledgermq.spark.paths import file_size
 from ledgermq.spark.property_columns import Int64s
 from ledgermq.spark.record_columns import RecordColumns
+from ledgermq.spark.segment_files import SegmentBytes, files_of
 from ledgermq.spark.segment_plan import SegmentRange
+from ledgermq.spark.tables.storage import StoreKeys
 
-_RUN_BYTES: Final = 4 * 1024 * 1024
+_NO_KEYS: Final = StoreKeys()
 # Behind the last record of a plain segment: 4 bytes left, 4 this magic.
 _PLAIN_BLANK_MAGIC: Final = 0xCBD43194
 _SIZE_AND_MAGIC: Final = Struct(">iI")
+# Of what stands where an entry is missed.
+_SHOWN_BYTES: Final = 16
 
 
-def read_segment(wanted: SegmentRange, *, verifies: bool) -> Iterator[RecordColumns]:
+def read_segment(
+    wanted: SegmentRange, *, verifies: bool, keys: StoreKeys = _NO_KEYS
+) -> Iterator[RecordColumns]:
     """Yields the committed records of a file, some MiB at a time.
 
     Args:
         wanted: the file.
         verifies: False leaves checksums aside; lengths, order and places are checked always.
+        keys: of the object store, where it is in one.
 
     Raises:
         CorruptDataError: something in the file is not what it must be.
+        ObjectStoreError: the store does not give it.
         PathNotSeenError: it is not there.
     """
-    with _mapped(wanted.path) as data:
+    with files_of(wanted.path, keys).opened(wanted.path) as data:
+        if data.size == 0:
+            raise CorruptDataError(wanted.path, "the file is empty")
         if wanted.is_ledger:
-            segment = _LedgerSegment(wanted, data, verifies=verifies)
+            segment = _LedgerSegment(wanted, data, keys, verifies=verifies)
             for run in segment.runs():
                 yield segment.records(run)
         else:
@@ -70,30 +76,21 @@ def read_entries(wanted: SegmentRange) -> Iterator[tuple[EntrySlice, RecordColum
         CorruptDataError: something in the file is not what it must be.
         PathNotSeenError: it is not there.
     """
-    with _mapped(wanted.path) as data:
-        segment = _LedgerSegment(wanted, data, verifies=True)
+    with files_of(wanted.path, _NO_KEYS).opened(wanted.path) as data:
+        segment = _LedgerSegment(wanted, data, _NO_KEYS, verifies=True)
         for run in segment.runs():
             yield run, segment.records(run)
-
-
-@contextlib.contextmanager
-def _mapped(path: str) -> Iterator[mmap.mmap]:
-    size = file_size(path)
-    if size == 0:
-        raise CorruptDataError(path, "the file is empty")
-    with (
-        open(path, "rb") as file,
-        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
-    ):
-        yield data
 
 
 class _LedgerSegment:
     """One pass over a file of entries."""
 
-    def __init__(self, wanted: SegmentRange, data: mmap.mmap, *, verifies: bool) -> None:
+    def __init__(
+        self, wanted: SegmentRange, data: SegmentBytes, keys: StoreKeys, *, verifies: bool
+    ) -> None:
         self._wanted = wanted
         self._data = data
+        self._keys = keys
         self._verifies = verifies
         self._codec = EntryCodec(crc32c)
         self._last_id: EntryId | None = None
@@ -103,34 +100,37 @@ class _LedgerSegment:
         """Yields the committed entries."""
         offset, committed = self._wanted.start_offset, self._wanted.committed_index
         while self._last_id is None or self._last_id.index < committed:
-            end = self._run_end(offset)
-            if end == offset:
+            window = self._data.window(offset, HEAD_BYTES)
+            size = self._run_bytes(window)
+            if size == 0 and (least := _entry_bytes(window)) > len(window):
+                window = self._data.window(offset, least)
+                size = self._run_bytes(window)
+            if size == 0:
                 self._check_end(offset)
                 return
-            run = self._parse(offset, end)
+            run = self._parse(offset, memoryview(window)[:size])
             self._last_id, self._chain_crc = run.last_id, run.last_chain_crc
             if run.last_index > committed:
                 run = run.take(committed - run.first_index + 1, len(run.data))
             yield run
-            offset = end
+            offset += size
 
-    def _run_end(self, offset: int) -> int:
-        """Where about _RUN_BYTES of entries end, by their sizes; `offset` when there is none."""
-        size, limit = len(self._data), offset + _RUN_BYTES
-        index, committed = -1, self._wanted.committed_index
-        while offset + HEAD_BYTES <= size and offset < limit and index < committed:
-            magic, entry_bytes, index = HEAD.unpack_from(self._data, offset)[:3]
+    def _run_bytes(self, window: bytes | memoryview) -> int:
+        """How many bytes of whole entries a window begins with, by their sizes."""
+        at, index, committed = 0, -1, self._wanted.committed_index
+        while at + HEAD_BYTES <= len(window) and index < committed:
+            magic, entry_bytes, index = HEAD.unpack_from(window, at)[:3]
             if magic <= 0 or not HEAD_BYTES < entry_bytes <= ENTRY_BYTES_MAX:
                 break
-            if offset + entry_bytes > size:
+            if at + entry_bytes > len(window):
                 break
-            offset += entry_bytes
-        return offset
+            at += entry_bytes
+        return at
 
-    def _parse(self, offset: int, end: int) -> EntrySlice:
+    def _parse(self, offset: int, data: memoryview) -> EntrySlice:
         try:
             return self._codec.parse(
-                self._data[offset:end],
+                data,
                 position=self._wanted.position + offset,
                 previous=self._last_id,
                 previous_chain_crc=self._chain_crc,
@@ -142,13 +142,12 @@ class _LedgerSegment:
 
     def _check_end(self, offset: int) -> None:
         """Checks that the file may end here, and that the next one goes on where it does."""
-        path, data = self._wanted.path, self._data
+        path = self._wanted.path
+        found = bytes(self._data.window(offset, _SHOWN_BYTES)[:_SHOWN_BYTES])
         last = -1 if self._last_id is None else self._last_id.index
-        is_full = offset + 4 > len(data) or (
-            int.from_bytes(data[offset : offset + 4], "big", signed=True) == BLANK_MAGIC
-        )
+        is_full = len(found) < 4 or int.from_bytes(found[:4], "big", signed=True) == BLANK_MAGIC
         if self._last_id is None or not is_full:
-            shown = data[offset : offset + 16].hex(" ", 4)
+            shown = found.hex(" ", 4)
             raise CorruptDataError(
                 f"{path} at {offset}",
                 f"entry {last + 1 if self._last_id else '?'} is missing, found {shown}; committed"
@@ -164,14 +163,15 @@ class _LedgerSegment:
 
     def _check_link(self) -> None:
         """Checks the first entry of the next file: it follows the last one here."""
-        with open(self._wanted.next_path, "rb") as file:
-            head = file.read(HEAD_BYTES)
-            if len(head) < HEAD_BYTES:
-                reason = f"it is empty, or its first entry is cut: {len(head)} bytes"
-                raise CorruptDataError(self._wanted.next_path, reason)
-            entry_bytes = min(HEAD.unpack(head)[1], ENTRY_BYTES_MAX)
-            rest = file.read(max(0, entry_bytes - HEAD_BYTES))
-        position = int(Path(self._wanted.next_path).name)
+        path = self._wanted.next_path
+        files = files_of(path, self._keys)
+        head = files.head(path, 0, HEAD_BYTES)
+        if len(head) < HEAD_BYTES:
+            reason = f"it is empty, or its first entry is cut: {len(head)} bytes"
+            raise CorruptDataError(path, reason)
+        entry_bytes = min(HEAD.unpack(head)[1], ENTRY_BYTES_MAX)
+        rest = files.head(path, HEAD_BYTES, max(0, entry_bytes - HEAD_BYTES))
+        position = int(path.rpartition("/")[2])
         try:
             self._codec.parse(
                 head + rest,
@@ -181,7 +181,7 @@ class _LedgerSegment:
                 verify=self._verifies,
             )
         except CorruptEntryError as error:
-            raise CorruptDataError(f"{self._wanted.next_path} at 0", str(error)) from error
+            raise CorruptDataError(f"{path} at 0", str(error)) from error
 
     def records(self, run: EntrySlice) -> RecordColumns:
         """Returns the records of some entries, checked."""
@@ -194,32 +194,48 @@ class _LedgerSegment:
         return records
 
 
+def _entry_bytes(window: bytes | memoryview) -> int:
+    """Size of the entry that a window begins with, as its head has it; 0 where there is none."""
+    if len(window) < HEAD_BYTES:
+        return 0
+    magic, entry_bytes = HEAD.unpack_from(window)[:2]
+    return entry_bytes if magic > 0 and HEAD_BYTES < entry_bytes <= ENTRY_BYTES_MAX else 0
+
+
 def _plain_runs(
-    wanted: SegmentRange, data: mmap.mmap, *, verifies: bool
+    wanted: SegmentRange, data: SegmentBytes, *, verifies: bool
 ) -> Iterator[RecordColumns]:
     """Yields the records of a log without a ledger."""
-    size, offset, is_over = len(data), wanted.start_offset, False
+    size, offset, least, is_over = data.size, wanted.start_offset, RECORD_FIXED_BYTES, False
     while not is_over and offset < size:
-        start, starts = offset, list[int]()
-        while offset < min(size, start + _RUN_BYTES):
-            left = size - offset
-            record_bytes, magic = _SIZE_AND_MAGIC.unpack_from(data, offset) if left >= 8 else (0, 0)
+        window = data.window(offset, least)
+        at, starts, least = 0, list[int](), RECORD_FIXED_BYTES
+        while offset + at < size:
+            left = size - offset - at
+            if len(window) - at < min(left, 8):
+                break
+            record_bytes, magic = _SIZE_AND_MAGIC.unpack_from(window, at) if left >= 8 else (0, 0)
             if magic not in (RECORD_MAGIC, RECORD_MAGIC_V2):
                 is_over = True
-                _check_plain_end(wanted, offset, record_bytes, magic)
+                _check_plain_end(wanted, offset + at, record_bytes, magic)
                 break
             if not RECORD_FIXED_BYTES <= record_bytes <= left:
                 reason = f"a record of {record_bytes} bytes, {left} are left in the file"
-                raise CorruptDataError(f"{wanted.path} at {offset}", reason)
-            starts.append(offset - start)
-            offset += record_bytes
+                raise CorruptDataError(f"{wanted.path} at {offset + at}", reason)
+            if at + record_bytes > len(window):
+                # The next window begins with it.
+                least = record_bytes
+                break
+            starts.append(at)
+            at += record_bytes
         if starts:
-            at = np.array(starts, np.int64)
-            ends = np.append(at[1:], offset - start)
-            records = _columns(wanted, data[start:offset], at, ends, start)
+            found = np.array(starts, np.int64)
+            ends = np.append(found[1:], at)
+            records = _columns(wanted, memoryview(window)[:at], found, ends, offset)
             if verifies:
-                _check_bodies(wanted, records, start)
+                _check_bodies(wanted, records, offset)
             yield records
+        offset += at
 
 
 def _check_plain_end(wanted: SegmentRange, offset: int, size: int, magic: int) -> None:

@@ -27,6 +27,10 @@ _SLOW_DOWN: Final = (
     b'<?xml version="1.0" encoding="UTF-8"?>'
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 )
+_DENIED: Final = (
+    b'<?xml version="1.0" encoding="UTF-8"?>'
+    b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+)
 # Of one hop: they are for this proxy, or made anew by it.
 _OWN_HEADERS: Final = ("connection", "transfer-encoding", "date", "server", "expect")
 
@@ -48,6 +52,10 @@ class UnwellStore(ThreadingHTTPServer):
         self.part = ""
         # Every try of every request fails.
         self.is_down = False
+        # Every request is answered that the keys do not allow it.
+        self.refuses = False
+        # By path, what was given to who asked for it.
+        self.given_bytes: Counter[str] = Counter()
         # How often each kind came.
         self.told: Counter[str] = Counter()
         self._seen: set[tuple[str, str]] = set()
@@ -57,6 +65,8 @@ class UnwellStore(ThreadingHTTPServer):
     def fault(self, method: str, path: str) -> str | None:
         """Returns what becomes of a request; None when nothing ails the store."""
         with self._lock:
+            if self.refuses:
+                return "403"
             if self.is_down:
                 kind = "503"
             elif self.share is not None:
@@ -86,6 +96,9 @@ class _Exchange(BaseHTTPRequestHandler):
         fault = self.server.fault(self.command, self.path)
         if fault == "503":
             self._answer(503, [("Content-Type", "application/xml")], _SLOW_DOWN)
+            return
+        if fault == "403":
+            self._answer(403, [("Content-Type", "application/xml")], _DENIED)
             return
         if fault == "reset":
             self._reset()
@@ -134,6 +147,7 @@ class _Exchange(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
+            self.server.given_bytes[self.path] += len(body)
             self.wfile.write(body)
 
     def _reset(self) -> None:

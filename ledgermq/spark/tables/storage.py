@@ -26,7 +26,8 @@ _S3A: Final = re.compile(r"s3a://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.*)")
 _PLACE_ALLOWED: Final = (
     "a directory that all workers see, or s3a://BUCKET/PREFIX without . and .. in it"
 )
-_SETTINGS: Final = (
+# How Hadoop's client is told of a store.
+STORE_SETTINGS: Final = (
     "fs.s3a.access.key",
     "fs.s3a.secret.key",
     "fs.s3a.session.token",
@@ -210,5 +211,5 @@ class Storage:
 def store_keys(spark: Any) -> StoreKeys:
     """Returns the keys that a session was given for object stores."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    found = {name: hadoop.get(name) for name in _SETTINGS}
+    found = {name: hadoop.get(name) for name in STORE_SETTINGS}
     return StoreKeys.of({name: value for name, value in found.items() if value is not None})
