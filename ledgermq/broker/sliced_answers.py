@@ -20,7 +20,7 @@ from ledgermq.protocol.transport import CommandProtocol
 from ledgermq.state.errors import SystemBusyError
 
 # Of a turn, for all these answers together, in milliseconds.
-SLICE_MS: Final = 2.0
+SLICE_MS: Final = 0.5
 # Requests in the line, and of one connection; tools ask for one after the other.
 WAITING_MAX: Final = 256
 PER_CONNECTION_MAX: Final = 16

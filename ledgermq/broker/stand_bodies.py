@@ -11,7 +11,7 @@ from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import ConsumeOffsets, MessageQueue, TopicOffset
 
 # Some 15 microseconds each, to look up and to write.
-QUEUES_A_PIECE: Final = 32
+QUEUES_A_PIECE: Final = 16
 
 
 def batched(numbers: range, size: int) -> Iterator[range]:

@@ -2,8 +2,8 @@
 
     python -m tests.attack.timed_victim FILE [--without-shares] broker ...     as `ledgermq ...`
 
-A SIGUSR2 has what was noted written to FILE: a JSON list of [end of the turn on the monotonic
-clock, processor seconds of the reactor's thread].
+A SIGUSR2 has what was noted written to FILE: doubles of this machine, of each turn its end on the
+monotonic clock, and the processor seconds of the reactor's thread.
 
 How long a client waits says little on a busy machine: a process stands still while others compute.
 What the reactor itself computes between two looks at its sockets does not depend on them.
@@ -12,11 +12,11 @@ What the reactor itself computes between two looks at its sockets does not depen
 from __future__ import annotations
 
 import importlib
-import json
 import select
 import signal
 import sys
 import time
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,8 @@ class Turns:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._turns: list[tuple[float, float]] = []
+        # Ends and times one after the other: objects that stay would keep memory of a flood.
+        self._turns = array("d")
         self._begun_s = 0.0
 
     def watch(self) -> None:
@@ -59,12 +60,13 @@ class Turns:
     def end(self) -> None:
         used_s = time.thread_time() - self._begun_s
         if used_s >= _TURN_S_MIN:
-            self._turns.append((time.monotonic(), used_s))
+            self._turns.append(time.monotonic())
+            self._turns.append(used_s)
 
     def write(self) -> None:
         """Replaces the file at once, so that nobody reads half of it."""
         part = self._path.with_suffix(".part")
-        part.write_text(json.dumps(self._turns))
+        part.write_bytes(self._turns.tobytes())
         part.replace(self._path)
 
 

@@ -23,6 +23,9 @@ import org.apache.rocketmq.remoting.RPCHook;
  * JSON lines: {@code message}, {@code offset}, {@code done}.
  */
 public final class LightQueues {
+    // For routes, where the first TLS handshake of a virtual machine is in it.
+    private static final int PATIENCE_MS = 20_000;
+
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     public static void main(String[] arguments) throws Exception {
@@ -34,6 +37,7 @@ public final class LightQueues {
         int count = Integer.parseInt(options.get("count"));
         DefaultMQProducer producer = new DefaultMQProducer(options.get("group") + "_senders", hook());
         producer.setNamesrvAddr(options.get("namesrv"));
+        producer.setMqClientApiTimeout(PATIENCE_MS);
         producer.setSendMsgTimeout(30_000);
         producer.start();
         MessageQueue queue = producer.send(new Message(topic, "first".getBytes())).getMessageQueue();
@@ -47,6 +51,7 @@ public final class LightQueues {
         }
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("%LMQ%readers", hook());
         consumer.setNamesrvAddr(options.get("namesrv"));
+        consumer.setMqClientApiTimeout(PATIENCE_MS);
         consumer.start();
         consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
             .updateTopicRouteInfoFromNameServer(topic);

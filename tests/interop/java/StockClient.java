@@ -42,6 +42,9 @@ import org.apache.rocketmq.remoting.RPCHook;
  * standard output; tests/interop/README.md describes them.
  */
 public final class StockClient {
+    // For routes, where the first TLS handshake of a virtual machine is in it.
+    private static final int PATIENCE_MS = 20_000;
+
     private static final int SEND_TIMEOUT_MS = 15_000;
     private static final int SEND_ATTEMPTS_MAX = 5;
     private static final PrintStream OUT = utf8(System.out);
@@ -150,6 +153,7 @@ public final class StockClient {
     private void consume() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(text("group"), hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(text("namesrv"));
+        consumer.setMqClientApiTimeout(PATIENCE_MS);
         consumer.setInstanceName(text("group"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPollNameServerInterval(number("poll", 1000));
@@ -303,6 +307,7 @@ public final class StockClient {
     private DefaultMQProducer producer() throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(text("group"), hook());
         producer.setNamesrvAddr(text("namesrv"));
+        producer.setMqClientApiTimeout(PATIENCE_MS);
         producer.setInstanceName(text("group"));
         producer.setSendMsgTimeout(number("timeout", SEND_TIMEOUT_MS));
         // The default asks for routes each 30 s; a failover test wants to see the new leader soon.

@@ -27,6 +27,9 @@ import org.apache.rocketmq.remoting.RPCHook;
  * lines: {@code sent}, {@code message}, {@code checked}, {@code done}.
  */
 public final class WaitingMessages {
+    // For routes, where the first TLS handshake of a virtual machine is in it.
+    private static final int PATIENCE_MS = 20_000;
+
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     private final Map<String, String> options;
@@ -57,6 +60,7 @@ public final class WaitingMessages {
         DefaultMQPushConsumer consumer = consumer(text("topic"), Integer.MAX_VALUE);
         DefaultMQProducer producer = new DefaultMQProducer(text("group") + "_senders", hook());
         producer.setNamesrvAddr(text("namesrv"));
+        producer.setMqClientApiTimeout(PATIENCE_MS);
         producer.start();
         for (int i = 0; i < number("count"); i++) {
             int level = 1 + i % 2;
@@ -76,6 +80,7 @@ public final class WaitingMessages {
         DefaultMQPushConsumer dead = plainConsumer(text("group") + "_dead", "%DLQ%" + text("group"));
         DefaultMQProducer producer = new DefaultMQProducer(text("group") + "_senders", hook());
         producer.setNamesrvAddr(text("namesrv"));
+        producer.setMqClientApiTimeout(PATIENCE_MS);
         producer.start();
         for (int i = 0; i < number("count"); i++) {
             sent(producer.send(new Message(text("topic"), "T", "k" + i, bytes("m" + i))));
@@ -91,6 +96,7 @@ public final class WaitingMessages {
         DefaultMQPushConsumer consumer = consumer(text("topic"), Integer.MAX_VALUE);
         TransactionMQProducer producer = new TransactionMQProducer(text("group") + "_senders", hook());
         producer.setNamesrvAddr(text("namesrv"));
+        producer.setMqClientApiTimeout(PATIENCE_MS);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
@@ -143,6 +149,7 @@ public final class WaitingMessages {
     private DefaultMQPushConsumer start(DefaultMQPushConsumer consumer, String topic, int tries)
             throws Exception {
         consumer.setNamesrvAddr(text("namesrv"));
+        consumer.setMqClientApiTimeout(PATIENCE_MS);
         consumer.setInstanceName(consumer.getConsumerGroup());
         // Topics of retries and dead letters come to be meanwhile; by default a client looks each 30 s.
         consumer.setPollNameServerInterval(2000);

@@ -16,6 +16,7 @@ from ledgermq.broker.sliced_answers import (
     Pieces,
     SlicedAnswers,
 )
+from ledgermq.broker.stand_bodies import QUEUES_A_PIECE
 from ledgermq.protocol import lenient_json
 from ledgermq.protocol.bodies import (
     ConsumeOffsets,
@@ -144,8 +145,8 @@ class Bench:
         return ConsumeStats(table, 1.5)
 
 
-# A piece may pass the end of a slice: 32 queues, some looks each.
-_TURN_MS_MAX = SLICE_MS + 32 * 7 * _LOOK_MS
+# A piece may pass the end of a slice: some looks for each of its queues.
+_TURN_MS_MAX = SLICE_MS + QUEUES_A_PIECE * 7 * _LOOK_MS
 
 
 def test_where_all_groups_stand_is_told_in_slices_and_in_the_same_bytes(
@@ -291,7 +292,7 @@ def test_offsets_are_cloned_in_slices_and_answered_when_all_are_committed() -> N
     bench = Bench()
     answer, turns = bench.finish(clone(bench))
     assert turns >= 2 and answer.code == ResponseCode.SUCCESS
-    assert bench.longest_ms < SLICE_MS + 32 * 10 * _LOOK_MS
+    assert bench.longest_ms < SLICE_MS + QUEUES_A_PIECE * 10 * _LOOK_MS
     taken = bench.parts.state.offsets.of_topic("new", "T")
     assert taken == {queue_id: queue_id % 10 for queue_id in range(_QUEUES)}
 
