@@ -46,6 +46,8 @@ _PULL_COUNT: Final = 16
 # The pause behind a pull and what was made of it: so many times as long, and at least so long.
 _PAUSE_TIMES: Final = 9.0
 _PAUSE_MIN_S: Final = 0.001
+# Who began it has gone, when nobody has looked how far it is for so long.
+_UNSEEN_S: Final = 150.0
 
 State = Literal["running", "done", "full", "budget", "stopped", "failed"]
 _log = Logger()
@@ -58,6 +60,8 @@ class _Search:
     cluster: str
     wanted: shapes.SearchRequest
     begun_s: float
+    # When somebody looked at it last.
+    seen_s: float
     state: State = "running"
     reason: str = ""
     scanned: int = 0
@@ -93,12 +97,14 @@ class Searches:
         for one in ended[: max(len(ended) - _KEPT_MAX + 1, 0)]:
             del self._searches[one.id]
         loop = asyncio.get_running_loop()
+        now_s = loop.time()
         search = _Search(
             id=secrets.token_urlsafe(12),
             session=session,
             cluster=view.id,
             wanted=wanted,
-            begun_s=loop.time(),
+            begun_s=now_s,
+            seen_s=now_s,
         )
         self._searches[search.id] = search
         search.task = loop.create_task(self._run(view, search))
@@ -110,7 +116,9 @@ class Searches:
         Raises:
             RequestError: there is none of that id in this session.
         """
-        return _shape(self._find(cluster, session, search_id), after)
+        search = self._find(cluster, session, search_id)
+        search.seen_s = asyncio.get_running_loop().time()
+        return _shape(search, after)
 
     def stop(self, cluster: str, session: str, search_id: str) -> shapes.Search:
         """Ends a search; what it found stays."""
@@ -290,6 +298,9 @@ async def _scan_queue(
             search.reason = f"{search.scanned} messages were looked at (scan_max)"
             return "budget"
         begun_s = asyncio.get_running_loop().time()
+        if begun_s - search.seen_s > _UNSEEN_S:
+            search.reason = f"nobody has looked at it for {_UNSEEN_S:g} s"
+            return "stopped"
         try:
             pulled = await pull(view, target.address, queue, offset, _PULL_COUNT, expression, kind)
         except FAILURES as error:

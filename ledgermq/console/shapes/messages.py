@@ -76,7 +76,9 @@ class SearchQuery(Shape, frozen=True, kw_only=True):
 
 
 class Search(Shape, frozen=True, kw_only=True):
-    """A search, which goes on by itself until it is through, stopped, or out of its budget."""
+    """A search, which goes on by itself until it is through, stopped, or out of its budget, and as
+    long as somebody looks how far it is.
+    """
 
     id: str
     # running, done (all was looked at), full (found_max), budget (scan_max or seconds_max),

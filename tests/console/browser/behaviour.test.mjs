@@ -262,6 +262,23 @@ test("a search runs, counts, shows what it found, and is stopped", async () => {
   await close();
 });
 
+test("a search that another one follows is stopped", async () => {
+  const { page, check, close } = await openTab();
+  const asked = [];
+  page.on("request", (request) => /searches/.test(request.url()) && request.method() !== "GET" && asked.push(`${request.method()} ${request.url().replace(/.*searches/, "")}`));
+  await visit(page, server.url, "messages");
+  for (const topic of ["stock-eu-0016", "stock-eu-0017"]) {
+    await page.fill("#field-topic", topic);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".budget .waiting");
+    await until(async () => (await hash(page)).includes(topic));
+  }
+  await until(async () => asked.length === 3);
+  assert.match(asked.join(" "), /^POST +DELETE \/\w+ POST *$/);
+  check();
+  await close();
+});
+
 test("a change: preview, confirm once, result item by item", async () => {
   const { page, check, close } = await openTab();
   await withAxe(page);

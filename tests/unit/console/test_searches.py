@@ -1,4 +1,4 @@
-"""A search leaves most of the time to others, however long its pulls take."""
+"""A search leaves most of the time to others, and ends when nobody looks at it any more."""
 
 import asyncio
 from typing import Any, cast
@@ -12,18 +12,21 @@ from ledgermq.console.searches import _scan_queue, _Search
 from ledgermq.console.shapes.messages import SearchRequest
 from ledgermq.protocol.bodies import MessageQueue
 
+PULLED = 32
 
-@pytest.mark.parametrize("pull_s", [0.0001, 0.002, 0.5])
-def test_a_pause_follows_each_pull_that_is_much_longer(
-    monkeypatch: pytest.MonkeyPatch, pull_s: float
-) -> None:
+
+def scan(
+    monkeypatch: pytest.MonkeyPatch, pull_s: float, messages: int
+) -> tuple[_Search, str | None, list[float]]:
+    """Reads a queue of so many messages with pulls that take so long; returns the pauses, too."""
     loop = asyncio.new_event_loop()
-    now_s, pauses = 0.0, []
+    now_s = 0.0
+    pauses: list[float] = []
 
     async def pull(view: object, address: str, queue: MessageQueue, offset: int, *_: object) -> Any:
         nonlocal now_s
         now_s += pull_s
-        return Pulled([], offset + 32, 0, 320)
+        return Pulled([], offset + PULLED, 0, messages)
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
@@ -31,15 +34,29 @@ def test_a_pause_follows_each_pull_that_is_much_longer(
     monkeypatch.setattr(loop, "time", lambda: now_s)
     monkeypatch.setattr(searches, "pull", pull)
     monkeypatch.setattr(searches.asyncio, "sleep", sleep)
-    search = _Search(id="1", session="s", cluster="c", wanted=SearchRequest(topic="T"), begun_s=0.0)
+    search = _Search(
+        id="1", session="s", cluster="c", wanted=SearchRequest(topic="T"), begun_s=0.0, seen_s=0.0
+    )
     target = cast(Target, type("Leader", (), {"name": "b", "address": "127.0.0.1:1"}))
     queue = MessageQueue("T", "b", 0)
     try:
-        scan = _scan_queue(cast(Any, None), search, target, queue, 0, 320)
-        assert loop.run_until_complete(scan) is None
+        reading = _scan_queue(cast(Any, None), search, target, queue, 0, messages)
+        return search, loop.run_until_complete(reading), pauses
     finally:
         loop.close()
-    assert search.scanned == 320
-    assert len(pauses) == 10
+
+
+@pytest.mark.parametrize("pull_s", [0.0001, 0.002, 0.5])
+def test_a_pause_follows_each_pull_that_is_much_longer(
+    monkeypatch: pytest.MonkeyPatch, pull_s: float
+) -> None:
+    search, state, pauses = scan(monkeypatch, pull_s, 320)
+    assert (search.scanned, state, len(pauses)) == (320, None, 10)
     # A millisecond also lets the other work of the console go on.
     assert min(pauses) >= max(pull_s * 4, 0.001)
+
+
+def test_a_search_that_nobody_looks_at_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, state, _ = scan(monkeypatch, 10.0, 3200)
+    assert (search.scanned, state) == (16 * PULLED, "stopped")
+    assert "nobody" in search.reason

@@ -30,7 +30,7 @@ const NUMBERS = ["queue", "at_offset", "found_max", "scan_max", "seconds_max"];
 const MOMENTS = ["begin", "end"];
 
 /** The search under way, and what the form holds before it is sent. */
-let state = { asked: "", cluster: "", id: "", data: null, rows: [], error: null, timer: 0 };
+let state = { asked: "", cluster: "", path: "", data: null, rows: [], error: null, timer: 0 };
 let entered = { asked: "", values: {} };
 
 function bodyOf(query) {
@@ -42,12 +42,14 @@ function bodyOf(query) {
 }
 
 async function beginSearch(query, asked) {
-  clearTimeout(state.timer);
-  const mine = { asked, cluster: site.cluster, id: "", data: null, rows: [], error: null, timer: 0 };
+  const former = state;
+  clearTimeout(former.timer);
+  const mine = { asked, cluster: site.cluster, path: "", data: null, rows: [], error: null, timer: 0, seen: 0 };
   state = mine;
   try {
+    if (former.data?.state === "running") await request("DELETE", former.path).catch(() => null);
     mine.data = await request("POST", api("searches"), { body: bodyOf(query) });
-    mine.id = mine.data.id;
+    mine.path = api("searches", mine.data.id);
     mine.rows = mine.data.rows;
     readOn(mine);
   } catch (error) {
@@ -59,10 +61,11 @@ async function beginSearch(query, asked) {
 function readOn(mine) {
   if (mine !== state || mine.data.state !== "running") return;
   mine.timer = setTimeout(async () => {
-    // Somebody who looks elsewhere does not wait for an answer.
-    if (document.visibilityState === "visible") {
+    // Somebody who looks elsewhere waits for no answer; but a search that nobody asks for is given up.
+    if (document.visibilityState === "visible" || Date.now() - mine.seen > 30_000) {
+      mine.seen = Date.now();
       try {
-        mine.data = await request("GET", `${api("searches", mine.id)}?after=${mine.rows.length}`);
+        mine.data = await request("GET", `${mine.path}?after=${mine.rows.length}`);
         mine.rows = [...mine.rows, ...mine.data.rows];
         mine.error = null;
       } catch (error) {
@@ -79,7 +82,7 @@ async function stopSearch() {
   const mine = state;
   clearTimeout(mine.timer);
   try {
-    mine.data = await request("DELETE", api("searches", mine.id));
+    mine.data = await request("DELETE", mine.path);
   } catch (error) {
     mine.error = error;
   }
