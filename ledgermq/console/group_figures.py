@@ -17,8 +17,10 @@ from ledgermq.protocol.names import RETRY_PREFIX
 _FINE_MS: Final = 10_000
 # One that has consumed nothing for so long, with messages waiting, is stuck.
 _STUCK_MS: Final = 60_000
-# Figures of all groups, which are loaded each minute while somebody looks.
+# Figures of all groups, which are loaded each minute while somebody looks, each five otherwise.
+# Older ones are told with their age while they are loaded anew; nobody waits for them.
 _ALL_AGE_S: Final = 90.0
+_ALL_OLD_S: Final = 600.0
 _GROUPS_MAX: Final = 5_000
 # Groups that are asked for at a time.
 _TOGETHER: Final = 8
@@ -124,7 +126,8 @@ async def load_all(
         found = await asyncio.gather(*map(one, names))
         return AllFigures(dict(zip(names, found, strict=True)), tally)
 
-    return await view.load("all_figures", age_max_s, load)
+    old_max_s = _ALL_OLD_S if age_max_s else 0.0
+    return await view.kept.get_soon("all_figures", age_max_s, old_max_s, load)
 
 
 def retry_lag(stats: Iterable[QueueStats]) -> int:

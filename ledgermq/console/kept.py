@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, NamedTuple, TypeVar
 
 _T = TypeVar("_T")
-_VALUES_MAX: Final = 500
+# Several of each topic and group: one that takes long to load must not go for those of a list.
+_VALUES_MAX: Final = 10_000
 
 
 class _Value(NamedTuple):
@@ -38,14 +39,35 @@ class Kept:
         found = self._values.get(key)
         if found is not None and loop.time() - found.loaded_s <= age_max_s:
             return found.value, loop.time() - found.loaded_s
+        # One who goes away must not end it for the others.
+        return await asyncio.shield(self._begin(key, load)), 0.0
+
+    async def get_soon(
+        self,
+        key: Hashable,
+        age_max_s: float,
+        old_max_s: float,
+        load: Callable[[], Awaitable[_T]],
+    ) -> tuple[_T, float]:
+        """The same, but one that is only a little too old is returned, and loaded anew meanwhile.
+
+        Args:
+            old_max_s: for older ones somebody has to wait.
+        """
+        age_s = self.age_s(key)
+        if age_s is not None and age_max_s < age_s <= old_max_s:
+            self._begin(key, load)
+            return self._values[key].value, age_s
+        return await self.get(key, age_max_s, load)
+
+    def _begin(self, key: Hashable, load: Callable[[], Awaitable[_T]]) -> asyncio.Task[Any]:
         task = self._loading.get(key)
         if task is None:
-            task = loop.create_task(self._load(key, load, self._generation))
+            task = asyncio.get_running_loop().create_task(self._load(key, load, self._generation))
             self._loading[key] = task
             self._tasks.add(task)
             task.add_done_callback(lambda done: self._loaded(key, done))
-        # One who goes away must not end it for the others.
-        return await asyncio.shield(task), 0.0
+        return task
 
     def find(self, key: Hashable) -> Any:
         """Returns a value however old it is; None when there is none."""

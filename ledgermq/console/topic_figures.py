@@ -14,7 +14,7 @@ from ledgermq.protocol.headers import (
     ViewBrokerStatsDataRequestHeader,
 )
 
-_AGE_S: Final = 5.0
+AGE_S: Final = 5.0
 _NOT_COUNTED: Final = frozenset({int(ResponseCode.SYSTEM_ERROR)})
 _NOT_THERE: Final = frozenset({int(ResponseCode.TOPIC_NOT_EXIST)})
 
@@ -54,8 +54,10 @@ async def counted(
     return [data for _, data in found]
 
 
-async def load_rates(view: ClusterView, tally: Tally, targets: list[Target], topic: str) -> Rates:
-    """Returns what a topic takes, up to 5 s old."""
+async def load_rates(
+    view: ClusterView, tally: Tally, targets: list[Target], topic: str, age_max_s: float = AGE_S
+) -> Rates:
+    """Returns what a topic takes."""
 
     async def load(tally: Tally) -> Rates:
         numbers, sizes = await asyncio.gather(
@@ -68,7 +70,7 @@ async def load_rates(view: ClusterView, tally: Tally, targets: list[Target], top
             sum(data.stats_day.sum for data in numbers),
         )
 
-    return await view.tallied(tally, ("rates", topic), _AGE_S, load)
+    return await view.tallied(tally, ("rates", topic), age_max_s, load)
 
 
 async def topic_rate(view: ClusterView, topic: str, brokers: list[str]) -> float:
@@ -92,8 +94,10 @@ async def queue_ends(
     return {queue: ends for _, table in found for queue, ends in table.items()}
 
 
-async def load_span(view: ClusterView, tally: Tally, targets: list[Target], topic: str) -> Span:
-    """Returns how many messages of a topic are kept, and when the last came; up to 5 s old."""
+async def load_span(
+    view: ClusterView, tally: Tally, targets: list[Target], topic: str, age_max_s: float = AGE_S
+) -> Span:
+    """Returns how many messages of a topic are kept, and when the last came."""
 
     async def load(tally: Tally) -> Span:
         table = await queue_ends(view, tally, targets, topic)
@@ -101,7 +105,7 @@ async def load_span(view: ClusterView, tally: Tally, targets: list[Target], topi
         count = sum(max(ends.max_offset - ends.min_offset, 0) for ends in table.values())
         return Span(count, last or None)
 
-    return await view.tallied(tally, ("span", topic), _AGE_S, load)
+    return await view.tallied(tally, ("span", topic), age_max_s, load)
 
 
 async def load_groups(
@@ -119,4 +123,4 @@ async def load_groups(
         )
         return frozenset(group for _, names in found for group in names)
 
-    return await view.tallied(tally, ("groups", topic), _AGE_S, load)
+    return await view.tallied(tally, ("groups", topic), AGE_S, load)

@@ -16,6 +16,7 @@ from ledgermq.console.shapes import topics as shapes
 from ledgermq.console.shapes.elements import ListQuery
 from ledgermq.console.tally import FAILURES, Tally
 from ledgermq.console.topic_figures import (
+    AGE_S,
     counted,
     load_groups,
     load_rates,
@@ -44,6 +45,10 @@ _QUEUES_MAX: Final = 2_000
 # Queues whose oldest message is asked for.
 _OLDEST_MAX: Final = 200
 _ASKING_SORTS: Final = {"in_per_s": "rates", "last_write": "span", "messages": "span"}
+# Figures by which all topics are sorted may be so old, so that a list that is shown sorted does not
+# keep brokers busy; of so many topics at a time they are asked.
+_SORTED_AGE_S: Final = 30.0
+_TOGETHER: Final = 16
 _NOT_THERE: Final = frozenset({int(ResponseCode.TOPIC_NOT_EXIST)})
 
 
@@ -69,7 +74,7 @@ async def get_topics(call: Call) -> shapes.Topics:
         if len(rows) > _ASKED_MAX:
             message = f"{len(rows)} topics fit; this order takes at most {_ASKED_MAX}, filter more"
             raise RequestError(400, message, field="sort", value=query.sort, limit=_ASKED_MAX)
-        rows = await _filled(call.cluster, tally, rows, frozenset({asking}))
+        rows = await _filled(call.cluster, tally, rows, frozenset({asking}), _SORTED_AGE_S)
     rows = _sorted(rows, query)
     shown = await _filled(call.cluster, tally, list(page_of(rows, query)), columns)
     answers = tally if columns or asking else table.tally
@@ -112,17 +117,25 @@ def _sorted(rows: list[shapes.TopicRow], query: shapes.TopicsQuery) -> list[shap
 
 
 async def _filled(
-    view: ClusterView, tally: Tally, rows: list[shapes.TopicRow], columns: frozenset[str]
+    view: ClusterView,
+    tally: Tally,
+    rows: list[shapes.TopicRow],
+    columns: frozenset[str],
+    age_s: float = AGE_S,
 ) -> list[shapes.TopicRow]:
-    """Returns the rows with what columns want."""
+    """Returns the rows with what columns want, up to `age_s` old."""
+    room = asyncio.Semaphore(_TOGETHER)
 
     async def fill(row: shapes.TopicRow) -> shapes.TopicRow:
-        targets = await view.leaders(tally, row.brokers)
-        rates, span, groups = await asyncio.gather(
-            load_rates(view, tally, targets, row.topic) if "rates" in columns else _nothing(),
-            load_span(view, tally, targets, row.topic) if "span" in columns else _nothing(),
-            load_groups(view, tally, targets, row.topic) if "groups" in columns else _nothing(),
-        )
+        targets, topic = await view.leaders(tally, row.brokers), row.topic
+        async with room:
+            rates, span, groups = await asyncio.gather(
+                load_rates(view, tally, targets, topic, age_s)
+                if "rates" in columns
+                else _nothing(),
+                load_span(view, tally, targets, topic, age_s) if "span" in columns else _nothing(),
+                load_groups(view, tally, targets, topic) if "groups" in columns else _nothing(),
+            )
         return shapes.TopicRow(
             topic=row.topic,
             kind=row.kind,

@@ -182,6 +182,49 @@ def test_those_who_ask_at_one_time_share_a_load() -> None:
     asyncio.run(run())
 
 
+def test_what_takes_long_to_load_stays_beside_the_values_of_a_long_list() -> None:
+    async def load() -> int:
+        return 1
+
+    async def run() -> None:
+        kept = Kept()
+        await kept.get("all", 90, load)
+        for topic in range(3000):
+            await kept.get(("rates", topic), 5, load)
+        assert kept.find("all") == 1
+
+    asyncio.run(run())
+
+
+def test_a_value_that_is_a_little_too_old_keeps_nobody_waiting() -> None:
+    loads: list[int] = []
+
+    async def run() -> None:
+        kept, gate = Kept(), asyncio.Event()
+
+        async def load() -> int:
+            loads.append(1)
+            if len(loads) > 1:
+                await gate.wait()
+            return len(loads)
+
+        assert (await kept.get_soon("all", 0.0, 60, load))[0] == 1
+        await asyncio.sleep(0.01)
+        for _ in range(3):
+            value, age_s = await kept.get_soon("all", 0.0, 60, load)
+            assert value == 1 and age_s > 0
+        await asyncio.sleep(0)
+        assert len(loads) == 2
+        waits = asyncio.ensure_future(kept.get_soon("all", 0.0, 0.0, load))
+        await asyncio.sleep(0)
+        assert not waits.done()
+        gate.set()
+        assert (await waits)[0] == 2
+        kept.close()
+
+    asyncio.run(run())
+
+
 def test_rows_without_a_value_stand_last() -> None:
     rows = [3, None, 1, 2]
     assert ordered(rows, lambda row: row, "asc") == [1, 2, 3, None]
