@@ -1,14 +1,15 @@
 """What Spark makes of a topic: what reading costs, how late rows come, whether an audit scales.
 
-python -m bench.spark [reads] [latency] [audit] [--messages 1000000] [--rounds 3] [--seconds 40]
-                      [--mib 256] [--pairs 5]
+python -m bench.spark [reads] [latency] [idle] [audit] [--messages 1000000] [--rounds 3]
+                      [--seconds 40] [--mib 256] [--pairs 5]
 
     reads       bench/spark_reads.py: each way to read messages with bodies of 100 bytes
     latency     a stream of single messages; from a message's birth until `foreachBatch` has it in
                 its hands, and until the blocking PullConsumer has it
+    idle        bench/spark_idle.py: what a stream costs to which nothing comes
     audit       bench/spark_audit.py: the same store, checked by one core and by two
 
-Without a name all three are measured, one after the other.
+Without a name all four are measured, one after the other.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.cluster import Running, cluster
 from bench.spark_audit import audit_lines
+from bench.spark_idle import idle_lines
 from bench.spark_reads import measured, read_lines, ways
 from ledgermq.client import Message, ProducerConfig
 from ledgermq.client import Producer as AsyncProducer
 from ledgermq.client.blocking import Producer, PullConsumer
 from ledgermq.spark.jobs.running import make_session
 
-PARTS = ("reads", "latency", "audit")
+PARTS = ("reads", "latency", "idle", "audit")
 TOPIC = "Orders"
 LATE_TOPIC = "Late"
 QUEUES = 2
@@ -138,7 +140,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5)
     options = parser.parse_args()
     parts = options.parts or PARTS
-    if {"reads", "latency"} & set(parts):
+    if {"reads", "latency", "idle"} & set(parts):
         with cluster(1, SETTINGS) as up:
             spark = make_session(
                 {"spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"}
@@ -148,6 +150,10 @@ def main() -> int:
             if "latency" in parts:
                 print(f"\nload {os.getloadavg()[0]:.1f}")
                 print("\n".join(latencies(spark, up, options.seconds)), flush=True)
+            if "idle" in parts:
+                print(f"\nload {os.getloadavg()[0]:.1f}")
+                lines = idle_lines(spark, up, options.seconds, options.rounds)
+                print("\n".join(lines), flush=True)
             spark.stop()
     if "audit" in parts:
         print("\n".join(audit_lines(options.mib, options.pairs)))

@@ -44,6 +44,8 @@ from ledgermq.spark.values.schemas import ValuePlan
 
 # Marks the end of a batch that only says where a query begins.
 _IS_START: Final = "is_start"
+# How long the ends of the topics that a look has found are told as those of now.
+_SEEN_S: Final = 0.2
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -69,6 +71,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Since when messages wait for a micro-batch, by the monotonic clock; None: none do.
         self._waiting_since_s: float | None = None
         self._idle = IdlePauses()
+        # Where the topics ended at the last look, and when that was, by the monotonic clock.
+        self._seen: dict[MessageQueue, int] = {}
+        self._seen_s = float("-inf")
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins.
@@ -122,7 +127,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """How far the topics reach now, for the progress of the query."""
+        """How far the topics reach now, for the progress of the query.
+
+        Spark asks right after each look for a micro-batch: what that has found is told.
+        """
+        if time.monotonic() - self._seen_s < _SEEN_S:
+            return to_document(self._seen)
         queues = self._await_queues(Patience(self._options.timeout_s))
         return to_document({queue: self._cluster.max_offset(queue) for queue in queues})
 
@@ -200,6 +210,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {queue: self._cluster.max_offset(queue) for queue in queues}
             behind = [queue for queue in queues if ends[queue] < begun.get(queue, 0)]
             if not behind:
+                self._seen, self._seen_s = ends, time.monotonic()
                 return ends
             queue = behind[0]
             patience.wait(

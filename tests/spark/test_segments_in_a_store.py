@@ -59,6 +59,18 @@ def test_a_store_gives_the_rows_of_a_disk(
     assert numbers(rows) == list(range(COUNT))
 
 
+def test_a_store_that_the_environment_names_is_read(
+    store: tuple[UnwellStore, StoreKeys], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = store[1]
+    write_any(tmp_path, "ledger")
+    options = put(keys, tmp_path, "named")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", str(keys.access_key))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", str(keys.secret_key))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", str(keys.endpoint))
+    assert numbers(direct.read_segments({"path": options["path"]})) == list(range(COUNT))
+
+
 def test_what_ails_a_store_for_a_while_changes_no_row(
     store: tuple[UnwellStore, StoreKeys], tmp_path: Path
 ) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import LongType, StringType
 
-from ledgermq.spark.errors import CorruptDataError, TableCommitError
+from ledgermq.spark.errors import CorruptDataError, TableCommitError, TableFormatError
 from ledgermq.spark.tables import ArchiveTable, Storage, TablePlace, open_table
 from ledgermq.spark.tables.arrow_schema import arrow_schema
 from ledgermq.spark.tables.delta import largest_text, least_text
@@ -204,6 +206,68 @@ def test_a_table_is_widened_once(kind: str, keys: StoreKeys, tmp_path: Path) -> 
     table.widen(["number"])
     assert table.properties() == ("number",)
     assert open_table(place, create=False).properties() == ("number",)
+
+
+def change_delta(place: TablePlace, what: str) -> None:
+    table = DeltaTable(place.storage.root, storage_options=place.storage.delta_options())
+    if what == "constraint":
+        table.alter.add_constraint({"few": "queueOffset < 5"})
+        return
+    kind = PrimitiveType("string")
+    if what == "new column":
+        table.alter.add_columns([Field("extra", kind)])
+        return
+    found = table.to_pyarrow_table()
+    if what == "dropped":
+        found = found.drop_columns(["keys"])
+    else:
+        at = found.schema.get_field_index("queueId")
+        found = found.set_column(at, "queueId", found.column(at).cast(pa.int64()))
+    write_deltalake(table, found, mode="overwrite", schema_mode="overwrite")
+
+
+def change_iceberg(place: TablePlace, what: str) -> None:
+    properties = place.storage.iceberg_properties()
+    catalog = SqlCatalog("ledgermq", uri=f"sqlite:///{place.catalog_file}", **properties)
+    table = catalog.load_table(place.table)
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        if what == "new column":
+            change.add_column("extra", StringType())
+        elif what == "constraint":
+            change.update_column("keys", required=True)
+        elif what == "dropped":
+            change.delete_column("keys")
+        else:
+            change.update_column("queueId", LongType())
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("new column", ""),
+        ("dropped", "has no column keys"),
+        ("widened", "column queueId is int64, not int32"),
+        ("constraint", "constraint few, which is not checked|in each row of column keys"),
+    ],
+)
+def test_a_table_that_others_have_changed_takes_rows_or_says_why_not(
+    what: str, reason: str, kind: str, keys: StoreKeys, tmp_path: Path
+) -> None:
+    """Also while a job has it open: what it knows of the table is that of before."""
+    place = place_of(kind, f"changed-{what.replace(' ', '-')}", keys, tmp_path)
+    table = open_table(place, create=True)
+    for batch in range(2):
+        put(place.storage, f"data/w-{batch}/slot=AB/part-{batch}.parquet", rows(batch * 10))
+    table.add("w", 0, look(place.storage, "data/w-0"))
+    (change_delta if kind == "delta" else change_iceberg)(place, what)
+    if not reason:
+        table.add("w", 1, look(place.storage, "data/w-1"))
+        assert numbers(kind, place) == ["0", "10"]
+        return
+    with pytest.raises(TableFormatError, match=reason):
+        table.add("w", 1, look(place.storage, "data/w-1"))
+    assert numbers(kind, place) == ["0"]
 
 
 def test_a_file_of_two_topics_is_refused(keys: StoreKeys, tmp_path: Path) -> None:

@@ -18,6 +18,13 @@ _TYPES: Final = {
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
 _PREFIX: Final = "property_"
+# Columns that each message has a value for.
+_ALWAYS_SET: Final = frozenset(
+    {
+        *("topic", "queueId", "brokerName", "queueOffset", "msgId", "storeTimestamp", "body"),
+        *("properties", "reconsumeTimes", "date"),
+    }
+)
 
 
 def arrow_schema(properties: Sequence[str]) -> Any:
@@ -45,6 +52,19 @@ def check_columns(where: str, found: Any) -> None:
         kind = found.field(index).type
         if _kind(kind) != _kind(field.type):
             raise TableFormatError(where, f"column {field.name} is {kind}, not {field.type}")
+
+
+def check_takes_rows(where: str, found: Any) -> None:
+    """Checks, before rows are added, that a table is an archive still, and takes all that come.
+
+    Raises:
+        TableFormatError: another engine has changed it so that it does not.
+    """
+    check_columns(where, found)
+    for field in found:
+        if not field.nullable and field.name not in _ALWAYS_SET:
+            reason = f"wants a value in each row of column {field.name}, which messages may lack"
+            raise TableFormatError(where, reason)
 
 
 def _kind(kind: Any) -> str:

@@ -10,7 +10,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from ledgermq.spark.errors import MissingPackageError, TableCommitError, TableFormatError
-from ledgermq.spark.tables.arrow_schema import arrow_schema, check_columns, properties_of
+from ledgermq.spark.tables.arrow_schema import (
+    arrow_schema,
+    check_columns,
+    check_takes_rows,
+    properties_of,
+)
 from ledgermq.spark.tables.files import (
     PARTITIONED_BY,
     TableFile,
@@ -38,6 +43,9 @@ _REFUSED: Final = {
     "columnMapping": "delta.columnMapping.mode",
     "deletionVectors": "delta.enableDeletionVectors",
 }
+
+# Of the settings that hold what each row must be like.
+_CONSTRAINT: Final = "delta.constraints."
 
 
 def open_archive(place: TablePlace, *, create: bool) -> "DeltaArchive":
@@ -105,9 +113,20 @@ class DeltaArchive:
     def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> bool:
         actions = [_added(file, changes=True) for file in files]
         noted = [Transaction(writer, batch)]
-        return commit_patiently(
-            lambda: not self.holds(writer, batch), lambda: self._commit(actions, noted)
-        )
+
+        def commit() -> None:
+            self._check_takes_rows()
+            self._commit(actions, noted)
+
+        return commit_patiently(lambda: not self.holds(writer, batch), commit)
+
+    def _check_takes_rows(self) -> None:
+        """Checks what who writes has to keep, since nobody else looks at the rows."""
+        check_takes_rows(self._where, self._arrow())
+        names = [n for n in self._table.metadata().configuration if n.startswith(_CONSTRAINT)]
+        if names:
+            name = names[0].removeprefix(_CONSTRAINT)
+            raise TableFormatError(self._where, f"has the constraint {name}, which is not checked")
 
     def replace(self, old: Sequence[TableFile], new: Sequence[TableFile]) -> None:
         now_ms = int(time.time() * 1000)

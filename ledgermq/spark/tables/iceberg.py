@@ -16,7 +16,7 @@ from ledgermq.spark.errors import (
     TableFormatError,
     TableReadError,
 )
-from ledgermq.spark.tables.arrow_schema import check_columns, properties_of
+from ledgermq.spark.tables.arrow_schema import check_columns, check_takes_rows, properties_of
 from ledgermq.spark.tables.files import (
     PARTITIONED_BY,
     TableFile,
@@ -195,6 +195,7 @@ class IcebergArchive:
 
     def add(self, writer: str, batch: int, files: Sequence[TableFile]) -> bool:
         def commit() -> None:
+            check_takes_rows(self._where, self._table.schema().as_arrow())
             with _Commit(self._table, self._where) as change:
                 if files:
                     # Folders have names of their own: that no file is there twice is known

@@ -6,6 +6,7 @@ endpoint of an object store are those that Spark was given as ``spark.hadoop.fs.
 there, the libraries find as they always do (AWS_ACCESS_KEY_ID and its relatives, a profile).
 """
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -60,8 +61,9 @@ class StoreKeys(NamedTuple):
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "StoreKeys":
-        """Reads them from ``fs.s3a.*`` of Hadoop."""
-        endpoint = settings.get("fs.s3a.endpoint") or None
+        """Reads them from ``fs.s3a.*`` of Hadoop, the endpoint from AWS_ENDPOINT_URL, too."""
+        # pyarrow knows no such variable, which all other clients of Amazon's do.
+        endpoint = settings.get("fs.s3a.endpoint") or os.environ.get("AWS_ENDPOINT_URL") or None
         if endpoint and "://" not in endpoint:
             tls = settings.get("fs.s3a.connection.ssl.enabled", "true").lower() != "false"
             endpoint = f"{'https' if tls else 'http'}://{endpoint}"
