@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -20,11 +20,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from bench.cluster import Running
 from bench.processes import tree_own_seconds
+from ledgermq.spark.idle import PAUSE_MAX_S
 
 TOPIC = "Idle"
 SETTLE_S = 12.0
-# As long as an idle stream of ours waits between two looks at last.
-LOOK_S = 0.25
 
 
 class SilentReader(DataSourceStreamReader):
@@ -36,7 +35,7 @@ class SilentReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
         """As late as ours."""
-        time.sleep(LOOK_S)
+        threading.Event().wait(PAUSE_MAX_S)
         return {"offset": 0}
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
@@ -83,9 +82,9 @@ def idle_lines(spark: SparkSession, running: Running, seconds: float, rounds: in
     for _ in range(rounds):
         for name, way in ways.items():
             with way():
-                time.sleep(SETTLE_S)
+                threading.Event().wait(SETTLE_S)
                 before = spent(running)
-                time.sleep(seconds)
+                threading.Event().wait(seconds)
                 after = spent(running)
             found[name].append(used(before, after, java, seconds))
     lines = ["| % of a core | driver | of it Java | broker |", "|---|---|---|---|"]

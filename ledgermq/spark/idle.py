@@ -12,7 +12,7 @@ Pure: time is an argument.
 from typing import Final
 
 PAUSE_FIRST_S: Final = 0.02
-PAUSE_MAX_S: Final = 0.25
+PAUSE_MAX_S: Final = 0.5
 
 
 class IdlePauses:
