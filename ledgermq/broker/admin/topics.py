@@ -4,9 +4,11 @@ A change is answered when its record is committed, so that what a tool was told 
 member. Source: `AdminBrokerProcessor.java`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
+from twisted.internet.defer import Deferred
 
 from ledgermq.broker.committed_answers import answer_when_committed
 from ledgermq.broker.config.broker_config import BrokerConfig
@@ -47,8 +49,18 @@ class TopicProcessor:
         leadership: Leadership,
         state: BrokerState,
         system_topics: frozenset[str],
+        told: Callable[[], Deferred[None]],
     ) -> None:
-        """Binds the parts; `system_topics` are those that this broker makes at every start."""
+        """Binds the parts.
+
+        Args:
+            config: what topics may have.
+            leadership: who may change them.
+            state: the tables.
+            system_topics: those that this broker makes at every start.
+            told: returns what fires when name servers know the topics of the moment.
+        """
+        self._told = told
         self._config = config
         self._leadership = leadership
         self._state = state
@@ -59,7 +71,7 @@ class TopicProcessor:
     # Topics.
 
     def put_topic(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
-        """UPDATE_AND_CREATE_TOPIC (17)."""
+        """UPDATE_AND_CREATE_TOPIC (17): answered when name servers know it, too."""
         self._leadership.check_serving()
         header = command.header(CreateTopicRequestHeader)
         name = header.topic
@@ -96,7 +108,8 @@ class TopicProcessor:
             attributes=attributes,
         )
         self._state.check_topic(topic, connection)
-        return answer_when_committed(command, lambda done: self._state.put_topic(topic, done))
+        done = answer_when_committed(command, lambda done: self._state.put_topic(topic, done))
+        return done.addCallback(lambda answer: self._told().addCallback(lambda _: answer))
 
     def delete_topic(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """DELETE_TOPIC_IN_BROKER (215): the topic, its queues and the offsets for it go.

@@ -14,7 +14,7 @@ from ledgermq.broker.leader_trust import LeaderTrust
 from ledgermq.broker.leadership import Leadership
 from ledgermq.broker.member_questions import MemberQuestions
 from ledgermq.broker.offsets.relay import RELAY_INTERVAL_MS, OffsetRelay
-from ledgermq.broker.registration.name_server import split_address
+from ledgermq.broker.registration.addresses import split_address
 from ledgermq.broker.registration.registration import Registration
 from ledgermq.broker.state_copy import COPY_INTERVAL_MS, StateCopy
 from ledgermq.dledger.addresses import parse_java_members

@@ -25,6 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from ledgermq.broker.leadership import NO_BROKER_ID
+from ledgermq.broker.registration.addresses import split_address
 from ledgermq.broker.registration.announcements import (
     NOTHING,
     Announcement,
@@ -35,11 +36,7 @@ from ledgermq.broker.registration.announcements import (
 )
 from ledgermq.protocol.codes import RequestCode, ResponseCode
 from ledgermq.protocol.command import RemotingCommand
-from ledgermq.protocol.errors import (
-    ConnectionClosedError,
-    RemoteProtocolError,
-    RequestTimeoutError,
-)
+from ledgermq.protocol.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
 from ledgermq.protocol.properties_file import parse_properties
 from ledgermq.protocol.signature import Credentials, ends_of
 from ledgermq.protocol.tcp_times import REGISTRATION_TIMES
@@ -94,6 +91,7 @@ class NameServer:
         output: TurnOutput,
         tls: ClientTls | None = None,
         account: Credentials | None = None,
+        on_word: Callable[[], None] = lambda: None,
         chance: Callable[[], float] = random,
     ) -> None:
         """Opens nothing yet.
@@ -106,11 +104,13 @@ class NameServer:
             output: shared with the broker's other connections.
             tls: for connections with TLS; None for plain ones.
             account: signs all that is told; None where name servers need none.
+            on_word: called when it has answered, or will not.
             chance: draws from [0, 1), so that brokers that lost it do not come back in step.
         """
         self._reactor = reactor
         self._announcements = announcements
         self._account = account
+        self._on_word = on_word
         self._chance = chance
         self._patience_min_ms = min(_PATIENCE_MIN_MS, answer_timeout_ms)
         self._patience_max_ms = answer_timeout_ms
@@ -152,6 +152,11 @@ class NameServer:
         self.master: str | None = None
         # "ip:port" where slaves of that master copy its log.
         self.ha_master: str | None = None
+
+    @property
+    def known_number(self) -> int:
+        """The last change of the topic table that it knows, NOTHING before the first."""
+        return NOTHING if self._known is None else self._known.number
 
     def tell(self) -> None:
         """Tells what it does not know, now or as soon as it is reached."""
@@ -280,6 +285,7 @@ class NameServer:
         self._asked = None
         if asked.take(answer) or (self._is_due and self._again_call is None):
             self._tell(connection)
+        self._on_word()
 
     def _not_answered(self, failure: Failure, asked: _Asked, connection: CommandProtocol) -> None:
         self._unanswered_count -= 1
@@ -293,6 +299,7 @@ class NameServer:
         self._not_registered(failure.getErrorMessage())
         if not failure.check(RequestTimeoutError, ConnectionClosedError):
             self._tell_later()
+        self._on_word()
 
     def _registered(
         self, answer: RemotingCommand, announcement: Announcement, has_crossed: bool
@@ -389,9 +396,3 @@ class NameServer:
         if self._again_call is not None:
             self._again_call.cancel()
             self._again_call = None
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Returns host and port of "host:port"; raises ValueError when there is no port."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -12,12 +12,13 @@ from math import inf
 from random import random
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from ledgermq.broker.config.broker_config import BrokerConfig
-from ledgermq.broker.leadership import NO_BROKER_ID, Leadership
+from ledgermq.broker.leadership import LEADER_BROKER_ID, NO_BROKER_ID, Leadership
 from ledgermq.broker.registration.announcements import Announcements
 from ledgermq.broker.registration.name_server import NameServer
+from ledgermq.broker.registration.told_waits import ToldWaits
 from ledgermq.protocol.codes import RequestCode
 from ledgermq.protocol.command import RemotingCommand
 from ledgermq.protocol.headers import UnRegisterBrokerRequestHeader
@@ -61,7 +62,10 @@ class Registration:
             account: by which this broker registers; None where name servers need none.
         """
         self._config = config
+        self._leadership = leadership
+        self._topics = topics
         self._reactor = reactor
+        self._waits = ToldWaits(reactor, self._least_known)
         self._address = address
         announcements = Announcements(
             config, leadership, topics, address=address, ha_address=ha_address, chance=random
@@ -75,6 +79,7 @@ class Registration:
                 output=output,
                 tls=tls,
                 account=account,
+                on_word=self._waits.look,
             )
             for text in config.namesrv_addresses
         }
@@ -110,6 +115,25 @@ class Registration:
                 min(max(0.0, delay_s), _DISTANCE_S), self._tell
             )
 
+    def told(self) -> Deferred[None]:
+        """Tells changed topics now; returns a Deferred that fires when name servers know them."""
+        if self._is_stopped:
+            return succeed(None)
+        if self._tell_call is not None:
+            self._tell_call.cancel()
+        self._tell()
+        return self._waits.wait(self._topics.changes.last_number)
+
+    def _least_known(self) -> int | None:
+        if self._leadership.broker_id != LEADER_BROKER_ID:
+            return None
+        known = [
+            server.known_number
+            for server in self._servers.values()
+            if server.client.connection is not None and server.is_registered is not False
+        ]
+        return min(known, default=None)
+
     def _tell(self) -> None:
         self._tell_call = None
         self._told_s = self._reactor.seconds()
@@ -131,6 +155,7 @@ class Registration:
     def unregister(self) -> Deferred[Any]:
         """Takes this broker out of all name servers; fires when all answered or were too slow."""
         self._is_stopped = True
+        self._waits.stop()
         if self._tell_call is not None:
             self._tell_call.cancel()
             self._tell_call = None

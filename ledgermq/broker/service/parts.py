@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from twisted.internet.defer import Deferred
+
 from ledgermq.broker.access.rules_table import RulesTable
 from ledgermq.broker.audit.watch import Watch
 from ledgermq.broker.clients.client_table import ClientTable
@@ -41,6 +43,8 @@ class Parts:
     machine_memory_bytes: int
     # Has the next look at old files not wait for its hour.
     clean_soon: Callable[[], None]
+    # Returns what fires when name servers know the topics of the moment.
+    topics_told: Callable[[], Deferred[None]]
     # Passes an offset on to the leader: as decoded, and as it came.
     relay_offset: Callable[[UpdateConsumerOffsetRequestHeader, dict[str, str]], None]
     # Wall clock, monotonic time, and the wall clock's time without its jumps ahead.

@@ -366,7 +366,9 @@ def _offsets(parts: Parts) -> dict[RequestCode, Processor]:
 
 def _topics(parts: Parts) -> dict[RequestCode, Processor]:
     system_topics = frozenset(topic.name for topic in built_in_topics(parts.config))
-    topics = TopicProcessor(parts.config, parts.leadership, parts.state, system_topics)
+    topics = TopicProcessor(
+        parts.config, parts.leadership, parts.state, system_topics, parts.topics_told
+    )
     return {
         RequestCode.UPDATE_AND_CREATE_TOPIC: topics.put_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete_topic,

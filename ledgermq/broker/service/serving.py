@@ -126,6 +126,7 @@ class Serving:
             store_host=self._store_host,
             machine_memory_bytes=machine_memory_bytes(),
             clean_soon=ground.storage.clean_soon,
+            topics_told=ground.registration.told,
             relay_offset=ground.following.relay.take,
             now_ms=ground.now_ms,
             clock_ms=ground.clock_ms,

@@ -8,6 +8,8 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import MagicMock
 
+from twisted.internet.defer import succeed
+
 from ledgermq.audit.audit_log import AuditLog
 from ledgermq.broker.access.rules import parse_rules
 from ledgermq.broker.access.rules_table import RulesTable
@@ -83,7 +85,8 @@ def guarded_table(
             clients=parts.clients, parked=parts.parked,
             proposals=parts.proposals, messages=messages, rates=nothing, rules=table,
             store_host=HOST, machine_memory_bytes=1 << 30, clean_soon=nothing,
-            relay_offset=nothing, now_ms=lambda: parts.now_ms, expiry_ms=lambda: parts.now_ms,
+            topics_told=lambda: succeed(None), relay_offset=nothing,
+            now_ms=lambda: parts.now_ms, expiry_ms=lambda: parts.now_ms,
             clock_ms=lambda: 0.0,
             soon=nothing, rng=Random(1),
             audit=None if audit is None else Watch(audit, Tables(parts.state, parts.config, table)),
