@@ -109,8 +109,7 @@ class NameServer:
         """
         self._reactor = reactor
         self._announcements = announcements
-        self._account = account
-        self._on_word = on_word
+        self._account, self._on_word = account, on_word
         self._chance = chance
         self._patience_min_ms = min(_PATIENCE_MIN_MS, answer_timeout_ms)
         self._patience_max_ms = answer_timeout_ms
