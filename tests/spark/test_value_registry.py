@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,9 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 from ledgermq.spark.errors import ClusterError, OptionError, ValueSchemaError
+from ledgermq.spark.values.registry import Registry
 from ledgermq.spark.values.rows import BodyWriter
+from ledgermq.spark.values.value_options import RegistryAddress
 from tests.spark.schema_registry import SchemaRegistry, running_registry
 from tests.unit.spark.values.columns_of import decoded, plan_of
 from tests.unit.spark.values.descriptors import ORDER, file_of
@@ -234,3 +239,29 @@ def test_a_plan_travels_to_tasks(registry: SchemaRegistry) -> None:
     assert [value for value, _ in decoded(plan, bodies)] == [{"id": 1}, None]
     with pytest.raises(OptionError, match="password is missing"):
         avro_plan(registry, schema_registry_user="me")
+
+
+def test_an_answer_that_drips_is_not_waited_for() -> None:
+    """Each byte of its head comes within the time for a read, and there is no end to them."""
+    dripped = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            listening.close()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                # Half a minute, where a second is allowed.
+                while len(dripped) < 300:
+                    connection.sendall(b"X")
+                    dripped.append(1)
+                    threading.Event().wait(0.1)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        address = RegistryAddress(url=f"http://127.0.0.1:{listening.getsockname()[1]}")
+        with pytest.raises(ClusterError, match=r"timed out|took more than|refused"):
+            Registry(address, 1.0).by_id(3)
+        thread.join()
+    assert 0 < len(dripped) < 150

@@ -24,6 +24,7 @@ from ledgermq.spark.cluster import PassingError, Patience
 from ledgermq.spark.errors import ClusterError, ValueSchemaError
 from ledgermq.spark.values.codec import SchemaDocument
 from ledgermq.spark.values.limits import SCHEMA_BYTES_MAX, shortened
+from ledgermq.spark.values.timed_http import TimedHttp, TimedHttps
 from ledgermq.spark.values.value_options import AVRO, JSON, PROTOBUF, RegistryAddress
 
 # An answer repeats a schema as a text in JSON, which is longer.
@@ -77,8 +78,8 @@ class Registry:
         self._opener = urllib.request.OpenerDirector()
         for part in (
             urllib.request.ProxyHandler(),
-            urllib.request.HTTPHandler(),
-            urllib.request.HTTPSHandler(),
+            TimedHttp(),
+            TimedHttps(),
             urllib.request.HTTPDefaultErrorHandler(),
             urllib.request.HTTPErrorProcessor(),
         ):
