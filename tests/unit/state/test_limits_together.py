@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
@@ -88,7 +88,9 @@ class Hurry:
             lambda: parts.now_ms, lambda: float(parts.now_ms),
         )  # fmt: skip
         offsets = OffsetProcessor(parts.leadership, parts.state, _NoStore(), 0, _relay)
-        tools = TopicProcessor(parts.config, parts.leadership, parts.state, frozenset())
+        tools = TopicProcessor(
+            parts.config, parts.leadership, parts.state, frozenset(), lambda: succeed(None)
+        )
         code = RequestCode
         table: dict[int, Processor] = {
             int(code.HEART_BEAT): self.clients.heart_beat,
