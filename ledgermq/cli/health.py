@@ -1,7 +1,8 @@
-"""``ledgermq health [--ready | --live | --started | --quorum-safe] -c FILE | --port PORT``:
+"""``ledgermq health [--ready | --live | --started | --quorum-safe] [-c FILE | --port PORT]``:
 one question about a broker's health, for containers and scripts.
 
-Asks the broker's HTTP port, by TLS where its file names a certificate (httpTlsFile) or --tls-config
+Asks the broker's HTTP port, that of --port, of the file, or of the environment
+(LEDGERMQ_HTTP_PORT), by TLS where its file names a certificate (httpTlsFile) or --tls-config
 says how. Exit codes: 0 well, 1 not well or no answer (the reason is on stderr), 2 wrong usage. With
 --wait it asks again each second until it is well or the time is over.
 """
@@ -11,12 +12,15 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import ssl
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ledgermq.broker.config.broker_config import load_broker_config
+from ledgermq.broker.config.http_keys import HTTP_KEYS
+from ledgermq.cli.environment import settings_of
 from ledgermq.cli.failure import fail
 from ledgermq.protocol.tls.contexts import TlsSettingsError, load_client_tls, read_tls_file
 from ledgermq.state.errors import ConfigError
@@ -36,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         question.add_argument(name, dest="question", action="store_const", const=path, help=text)
     parser.set_defaults(question="readyz")
-    place = parser.add_mutually_exclusive_group(required=True)
+    place = parser.add_mutually_exclusive_group()
     place.add_argument("-c", "--config", type=Path, metavar="FILE", help="its httpPort is asked")
     place.add_argument("--port", type=int, metavar="PORT", help="its httpPort")
     parser.add_argument(
@@ -92,12 +96,14 @@ def _place(options: argparse.Namespace) -> _Place:
         ValueError: no port.
     """
     told = options.tls_config
-    if options.config is None:
+    if options.port is not None:
         if not 0 < options.port < 65_536:
             raise ValueError(f"--port {options.port}: allowed is 1 to 65535")
         tls = None if told is None else _tls(str(told))
         return _Place(options.host or "127.0.0.1", options.port, tls)
-    config = load_broker_config(options.config)
+    # The other settings of the environment may be complete with the broker's own words only.
+    environment = settings_of((key.name for key in HTTP_KEYS), os.environ)
+    config = load_broker_config(options.config, None, environment)
     if not config.http_port:
         raise ConfigError("httpPort", "0", "a port, so that health can be asked for")
     bound = config.http_bind_host

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -31,10 +32,11 @@ def ask(port: int, path: str, **headers: str) -> tuple[int, str]:
         connection.close()
 
 
-def health(*words: object) -> tuple[int, str]:
+def health(*words: object, **variables: str) -> tuple[int, str]:
     """Runs `ledgermq health`; returns its exit code and what it complained about."""
     command = [sys.executable, "-m", "ledgermq.cli.main", "health", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     return done.returncode, done.stderr
 
 
@@ -106,6 +108,11 @@ def test_broker_that_is_alone_is_well(tmp_path: Path, settings: list[str]) -> No
         file = tmp_path / "broker.conf"
         file.write_text(f"httpPort={port + 2}\n")
         assert health("-c", file) == (0, "")
+        # As in a container, whose other settings are complete with the broker's words only.
+        peers = {"LEDGERMQ_D_LEGER_PEERS": "n0-a:1;n1-b:1;n2-c:1", "LEDGERMQ_BROKER_NAME": "alone"}
+        assert health(LEDGERMQ_HTTP_PORT=str(port + 2), **peers) == (0, "")
+        code, complaint = health()
+        assert code == 1 and "httpPort" in complaint
     assert health("-c", file)[0] == 1
 
 

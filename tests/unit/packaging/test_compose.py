@@ -9,6 +9,7 @@ import yaml
 from ledgermq.broker.config.broker_config import load_broker_config
 from ledgermq.broker.config.keys import KEY_BY_NAME
 from ledgermq.cli.environment import PREFIX, settings_of
+from ledgermq.cli.main import parser_of
 from ledgermq.cli.settings import parse_settings
 
 FILE = Path(__file__).parents[3] / "packaging" / "compose" / "compose.yaml"
@@ -26,8 +27,17 @@ def test_three_brokers_make_one_group() -> None:
         configs.append(load_broker_config(None, words, settings))
     assert [config.ledger_self_id for config in configs] == ["n0", "n1", "n2"]
     assert len({config.listen_port for config in configs}) == 3
+    assert len({config.http_port for config in configs} - {0}) == 3
     assert {config.ledger_peers for config in configs} == {configs[0].ledger_peers}
     # The ledger's port of each is the one that the others have of it.
     for number, config in enumerate(configs):
         assert config.is_group_member
         assert config.ledger_peers[number].port == config.listen_port + 10_000
+
+
+def test_each_service_is_asked_how_it_is() -> None:
+    services = yaml.safe_load(FILE.read_text())["services"]
+    for service in services.values():
+        kind, program, command, *words = service["healthcheck"]["test"]
+        assert (kind, program) == ("CMD", "ledgermq")
+        parser_of(command).parse_args(words)
