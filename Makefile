@@ -6,6 +6,9 @@
 #   make wheels    what is released: wheels and sources of the broker and of the client, tried out
 #   make release-check   every step of a release but the upload: files made twice, tried, listed
 #   make image     the image, in build/image, from packages of Debian and PyPI alone (root)
+#   make image-test     the image, started as its compose file says: a group, health, stops (root, Linux)
+#   make systemd-test   the units on a machine that boots systemd: killed, frozen, restarted under
+#                  load, told nonsense, upgraded, switched off (root, Debian's mmdebstrap)
 #   make apache-tests   Apache's own module of integration tests, with our brokers (Maven, Java);
 #   make interop   the suite against Apache's own clients and brokers (Maven, Java, Go, Node);
 #                  with CLOSED=1 against clusters with accounts, TLS and a group secret
@@ -29,7 +32,7 @@
 #   make faults         RUNS (1) of FAULTS (all) with brokers on hosts of their own (root, Linux)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test wheels release-check image interop simulate mutations bench bench-peer bench-growth bench-watched lint \
+.PHONY: help install run test wheels release-check image image-test systemd-test interop simulate mutations bench bench-peer bench-growth bench-watched lint \
 	clean console-test console-screenshots \
 	apache-tests crash-states faults power-cuts soak prometheus-test fuzz every-code floods spark-cluster \
 	spark-lake
@@ -106,6 +109,13 @@ release-check: $(SERVING)
 
 image: $(SERVING)
 	@PYTHON="$(CURDIR)/$(BIN)/python" packaging/image/from-packages.sh build/image
+
+# Both make the image where it is not there, and say why where they cannot run.
+image-test: $(SERVING)
+	@$(BIN)/python -m tests.fault.started_image
+
+systemd-test: $(SERVING)
+	@$(BIN)/python -m tests.fault.booted_units
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

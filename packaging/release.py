@@ -10,6 +10,10 @@
     contents   what an installation brings along, as CycloneDX (an SBOM)
     notes      the newest part of CHANGELOG.md
     image      the image from packages alone, where Debian's mmdebstrap and buildah are
+    started    that image runs: the group of the compose file, its health, its stops
+    units      the units for systemd, on a machine that boots it
+    chart      rendered by helm, read by our own configuration and by Kubernetes' schemas
+    compose    the compose file, read by Docker's own loader
     sums       SHA-256 of all files
 
 A step that this machine cannot do is left out with the reason, which is no success: the last line
@@ -35,7 +39,14 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 DIST: Final = ROOT / "dist"
 TOOLS: Final = ROOT / "build" / "release"
 # Versions are part of a release: a new tool must not change what one commit gives.
-TOOL_PACKAGES: Final = ("twine==7.0.0", "abi3audit==0.0.26", "cyclonedx-bom==7.5.0")
+TOOL_PACKAGES: Final = (
+    "twine==7.0.0", "abi3audit==0.0.26", "cyclonedx-bom==7.5.0", "kubernetes-validate==1.37.0",
+    "pytest==9.2.0",
+)  # fmt: skip
+HELM: Final = "helm.sh/helm/v3/cmd/helm@v3.22.0"
+COMPOSE_LOADER: Final = "github.com/compose-spec/compose-go/v2/cmd@v2.16.2"
+# What a program of the tests says first where it cannot run.
+_LEFT_OUT: Final = "left out: "
 SUMS: Final = "SHA256SUMS"
 _PART = re.compile(r"^## (\S+)(.*)$", re.MULTILINE)
 
@@ -220,6 +231,73 @@ def make_image() -> str:
     return ", ".join(said.splitlines()[-1:]) + f": {image.name}"
 
 
+def program(module: str, *words: object) -> str:
+    """Returns the lines of a program of the tests.
+
+    Raises:
+        ReleaseError: it failed.
+        LeftOutError: it cannot run here.
+    """
+    said = run(sys.executable, "-m", module, *words).strip()
+    if said.startswith(_LEFT_OUT):
+        raise LeftOutError(said.removeprefix(_LEFT_OUT))
+    return said
+
+
+def start_image() -> str:
+    """As containers of nobody's trust, without a daemon."""
+    return program("tests.fault.started_image", ROOT / "build" / "image" / "ledgermq.tar.gz")
+
+
+def start_units() -> str:
+    """On a machine of namespaces."""
+    return program("tests.fault.booted_units", ROOT / "build" / "image")
+
+
+def go_program(name: str, module: str) -> Path:
+    """Returns a program of Go's, from the path or built from its module.
+
+    Raises:
+        LeftOutError: there is none, and no Go.
+    """
+    if found := shutil.which(name):
+        return Path(found)
+    target = TOOLS / "go" / name
+    if not target.exists():
+        if shutil.which("go") is None:
+            raise LeftOutError(f"needs {name}, or Go to build it: go install {module}")
+        run("go", "install", module, GOBIN=str(TOOLS / "go"))
+        built = TOOLS / "go" / module.partition("@")[0].rpartition("/")[2]
+        built.rename(target)
+    return target
+
+
+def check_chart() -> str:
+    """Its tests, with all that they need."""
+    helm = go_program("helm", HELM)
+    tool("kubernetes-validate")
+    (packages,) = (TOOLS / "lib").glob("python3*/site-packages")
+    words = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "--noconftest"]
+    path = f"{helm.parent}:{os.environ['PATH']}"
+    tests = ROOT / "tests" / "unit" / "packaging" / "test_chart.py"
+    said = run(sys.executable, *words, tests, PATH=path, PYTHONPATH=f"{ROOT}:{packages}")
+    last = said.strip().splitlines()[-1]
+    if "skipped" in last:
+        raise ReleaseError(said)
+    return last
+
+
+def check_compose() -> str:
+    """What `docker compose config` reads with."""
+    loader = go_program("compose-spec", COMPOSE_LOADER)
+    said = run(loader, "-format", "json", ROOT / "packaging" / "compose" / "compose.yaml")
+    services = json.loads(said)["services"]
+    unwatched = [name for name, service in services.items() if "healthcheck" not in service]
+    if unwatched:
+        raise ReleaseError(f"no health check: {', '.join(unwatched)}")
+    return f"{len(services)} services, each with a health check"
+
+
 def write_sums() -> str:
     """`sha256sum -c SHA256SUMS` in `dist/` checks them."""
     sums = sums_of(DIST)
@@ -239,6 +317,10 @@ def steps(tag: str | None) -> dict[str, Callable[[], str]]:
         "contents": list_contents,
         "notes": cut_notes,
         "image": make_image,
+        "started": start_image,
+        "units": start_units,
+        "chart": check_chart,
+        "compose": check_compose,
         "sums": write_sums,
     }
 
