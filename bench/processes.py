@@ -8,24 +8,8 @@ from pathlib import Path
 
 def tree_cpu_seconds(root: int) -> float:
     """CPU seconds that a process and all below it have used, those that have ended included."""
-    children: dict[int, list[int]] = {}
-    used: dict[int, float] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            # It has ended in between.
-            continue
-        pid = int(path.parent.name)
-        children.setdefault(int(fields[1]), []).append(pid)
-        # Own time, user and system, and that of children that were waited for.
-        used[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    total, waiting = 0.0, [root]
-    while waiting:
-        pid = waiting.pop()
-        total += used.get(pid, 0.0)
-        waiting += children.get(pid, [])
-    return total
+    # Own time, user and system, and that of children that were waited for.
+    return sum(_seconds_of_tree(root, slice(11, 15)).values())
 
 
 def own_cpu_seconds(pid: int) -> float:
@@ -36,6 +20,10 @@ def own_cpu_seconds(pid: int) -> float:
 
 def tree_own_seconds(root: int) -> dict[int, float]:
     """CPU seconds that a process and each below it have used by themselves, as far as they live."""
+    return _seconds_of_tree(root, slice(11, 13))
+
+
+def _seconds_of_tree(root: int, fields_added: slice) -> dict[int, float]:
     children: dict[int, list[int]] = {}
     used: dict[int, float] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -46,7 +34,7 @@ def tree_own_seconds(root: int) -> dict[int, float]:
             continue
         pid = int(path.parent.name)
         children.setdefault(int(fields[1]), []).append(pid)
-        used[pid] = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+        used[pid] = sum(map(int, fields[fields_added])) / os.sysconf("SC_CLK_TCK")
     found, waiting = {}, [root]
     while waiting:
         pid = waiting.pop()

@@ -109,7 +109,10 @@ class TopicProcessor:
         )
         self._state.check_topic(topic, connection)
         done = answer_when_committed(command, lambda done: self._state.put_topic(topic, done))
-        return done.addCallback(lambda answer: self._told().addCallback(lambda _: answer))
+        return done.addCallback(self._when_told)
+
+    def _when_told(self, answer: RemotingCommand) -> Deferred[RemotingCommand]:
+        return self._told().addCallback(lambda _: answer)
 
     def delete_topic(self, connection: CommandProtocol, command: RemotingCommand) -> Answer:
         """DELETE_TOPIC_IN_BROKER (215): the topic, its queues and the offsets for it go.
@@ -127,7 +130,9 @@ class TopicProcessor:
                 f"removed here when the leader {leadership.leader_id} removes it",
             )
         leadership.check_serving()
-        return answer_when_committed(command, lambda done: self._state.remove_topic(name, done))
+        done = answer_when_committed(command, lambda done: self._state.remove_topic(name, done))
+        # What is on its way to a name server would come behind the tool's word that it is gone.
+        return done.addCallback(self._when_told)
 
     def _check_not_system(self, name: str) -> None:
         if name in self._system_topics or names.is_system_topic(name):

@@ -104,6 +104,8 @@ class Registration:
         """
         for server in self._servers.values():
             server.register()
+        # Who leads no more waits for nobody.
+        self._waits.look()
 
     def topics_changed(self) -> None:
         """Tells changed topics when this turn is over, or a little later when topics change in
@@ -116,12 +118,13 @@ class Registration:
             )
 
     def told(self) -> Deferred[None]:
-        """Tells changed topics now; returns a Deferred that fires when name servers know them."""
+        """Tells changed topics at once; returns what fires when name servers know them."""
         if self._is_stopped:
             return succeed(None)
         if self._tell_call is not None:
             self._tell_call.cancel()
-        self._tell()
+        # Behind this turn, so that all that it changes is told together.
+        self._tell_call = self._reactor.callLater(0, self._tell)
         return self._waits.wait(self._topics.changes.last_number)
 
     def _least_known(self) -> int | None:
@@ -139,6 +142,8 @@ class Registration:
         self._told_s = self._reactor.seconds()
         for server in self._servers.values():
             server.tell()
+        # One that is not reached any more says no word.
+        self._waits.look()
 
     def find_master(self) -> str | None:
         """Returns the master's "ip:port" as some name server told it last, None when none did."""

@@ -94,3 +94,26 @@ def test_a_name_server_that_is_lost_is_not_waited_for() -> None:
     broker.protocol.connectionLost(Failure(ConnectionDone()))
     broker.clock.advance(0)
     assert told.called
+
+
+def test_what_one_turn_changes_is_told_together() -> None:
+    broker = Broker(None)
+    broker.told()
+    waits = []
+    for name in ("orders", "invoices"):
+        broker.registration._topics.put(TopicConfig(name, 4, 4), 1_700_000_000_001)
+        waits.append(broker.registration.told())
+    (request,) = broker.told()
+    assert b"orders" in request.body and b"invoices" in request.body
+    assert went_on(*waits) == [True, True]
+
+
+def test_who_leads_no_more_waits_for_nobody() -> None:
+    broker = Broker(None)
+    broker.told()
+    broker.registration._topics.put(TopicConfig("orders", 4, 4), 1_700_000_000_001)
+    told = broker.registration.told()
+    assert not told.called
+    broker.leadership.changed("FOLLOWER", 8, "n1")
+    broker.registration.register()
+    assert told.called
