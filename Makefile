@@ -124,7 +124,7 @@ lint: $(STAMP)
 
 # Where the kernel was compiled, what rests on it is tested uncompiled first.
 PURE_TESTS := tests/property tests/unit/protocol tests/unit/dledger tests/unit/commitlog \
-	tests/unit/broker tests/e2e/test_broker_group.py
+	tests/unit/broker tests/unit/spark/test_record_columns.py tests/e2e/test_broker_group.py
 # Processes that share the tests; the tests of one file follow each other in one of them.
 WORKERS := 2
 SPREAD := -n $(WORKERS) --no-loadscope-reorder

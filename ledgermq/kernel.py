@@ -35,6 +35,7 @@ MODULES: Final[tuple[str, ...]] = (
     "ledgermq.commitlog.run_loops",
     "ledgermq.commitlog.encoding",
     "ledgermq.dledger.entry_loops",
+    "ledgermq.protocol.column_loops",
     "ledgermq.protocol.quick_frames",
     "ledgermq.protocol.signed_frames",
 )

@@ -21,12 +21,8 @@ from ledgermq.spark.partitions import QueueRange, queue_name
 from ledgermq.spark.planning import moment_of
 from ledgermq.spark.property_columns import Int64s
 from ledgermq.spark.pulling import RangePull, Run
-from ledgermq.spark.record_columns import (
-    Booleans,
-    RecordColumns,
-    is_one_of,
-    record_starts,
-)
+from ledgermq.spark.record_columns import RecordColumns, is_one_of, record_starts
+from ledgermq.spark.record_fields import Booleans
 from ledgermq.spark.schema import BODY, VALUE, VALUE_COLUMNS
 from ledgermq.spark.values.columns import BodyReader
 from ledgermq.spark.values.schemas import ValuePlan
@@ -65,16 +61,16 @@ def _times(ms: Int64s) -> Any:
 # A column from records and its Arrow type; those that are not here are constants of the read.
 _MAKERS: Final[dict[str, Callable[[RecordColumns, Any], Any]]] = {
     "topic": lambda records, _: records.topics,
-    "queueId": lambda records, _: pa.array(records.head["queue_id"].astype(np.int32)),
+    "queueId": lambda records, _: pa.array(records.queue_ids),
     "queueOffset": lambda records, _: pa.array(records.queue_offsets),
     "msgId": lambda records, _: records.message_ids,
     "bornTimestamp": lambda records, _: _times(records.born_ms),
     "storeTimestamp": lambda records, _: _times(records.store_ms),
-    "tags": lambda records, _: records.properties.find(names.TAGS),
-    "keys": lambda records, _: records.properties.find(names.KEYS),
+    "tags": lambda records, _: records.find_property(names.TAGS),
+    "keys": lambda records, _: records.find_property(names.KEYS),
     "body": lambda records, _: records.bodies,
-    "properties": lambda records, kind: records.properties.maps(kind),
-    "reconsumeTimes": lambda records, _: pa.array(records.tail["reconsume_times"].astype(np.int32)),
+    "properties": lambda records, kind: records.property_maps(kind),
+    "reconsumeTimes": lambda records, _: pa.array(records.reconsume_times),
 }
 
 
@@ -283,9 +279,9 @@ def row_mask(records: RecordColumns, options: ReadOptions, queue: MessageQueue) 
     """
     masks: list[Booleans] = []
     if options.tags:
-        masks.append(is_one_of(records.properties.find(names.TAGS), options.tags))
+        masks.append(is_one_of(records.find_property(names.TAGS), options.tags))
     if options.keys:
-        masks.append(_has_key(records.properties.find(names.KEYS), options.keys))
+        masks.append(_has_key(records.find_property(names.KEYS), options.keys))
     starting_ms = moment_of(options.starting_ms, queue)
     if starting_ms is not None:
         masks.append(records.store_ms >= starting_ms)

@@ -2,8 +2,8 @@
 
     records   |head|body|topic|properties|head|body|...      layout: protocol/record.py
     starts    ^                           ^                  one number for each record
-    numpy     fixed fields: gathered from `starts`, big-endian, all rows at once
-    Arrow     body, topic, properties: slices of the same buffer, copied by one `take`
+    fields    numbers, and where body, topic and properties lie: record_fields.py
+    Arrow     body, topic, properties: parts of the same bytes, copied side by side
 
 Each column is made when it is asked for. Every length is checked against the record's size before
 anything is sliced; what does not fit raises CorruptDataError, which names the record.
@@ -20,53 +20,38 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ledgermq.protocol import column_loops
 from ledgermq.protocol import properties as names
 from ledgermq.protocol.checksum import CRC32_MASK
 from ledgermq.protocol.compression import decompress
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.protocol.message_id import encode_offset_id
-from ledgermq.protocol.record import (
-    RECORD_FIXED_BYTES,
-    RECORD_MAGIC,
-    RECORD_MAGIC_V2,
-    decode_record,
-)
-from ledgermq.protocol.sysflag import BORN_HOST_V6, COMPRESSED, INNER_BATCH_MASK, STORE_HOST_V6
+from ledgermq.protocol.record import RECORD_FIXED_BYTES, decode_record
+from ledgermq.protocol.sysflag import COMPRESSED, INNER_BATCH_MASK
 from ledgermq.spark.errors import CorruptDataError
-from ledgermq.spark.property_columns import Int64s, PropertyColumns, gather, slices
-
-Booleans = npt.NDArray[np.bool_]
+from ledgermq.spark.property_columns import Int64s, PropertyColumns, gather
+from ledgermq.spark.record_fields import (
+    HEAD,
+    Booleans,
+    Int32s,
+    as_text,
+    checked_fields,
+    named_places,
+    pairs_of,
+    parts_of,
+    quick_fields,
+    texts_of,
+)
 
 _INT32: Final = Struct(">i")
 # Largest body after decompression.
 _BODY_BYTES_MAX: Final = 256 * 1024 * 1024
-# The first 48 bytes of a record; what follows moves with the sizes of the two hosts.
-_HEAD: Final = np.dtype(
-    [
-        ("size_bytes", ">i4"),
-        ("magic", ">u4"),
-        ("body_crc", ">u4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
-)
-# What stands behind the two hosts.
-_TAIL: Final = np.dtype(
-    [("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_bytes", ">i4")]
-)
-_HEAD_BYTES: Final = _HEAD.itemsize
 _SIZE: Final = np.dtype(">i4")
 # After so many records of one size the next ones are looked at together. Where that finds fewer
 # than are worth it, twice as many have to come before the next look.
 _ALIKE_FIRST: Final = 8
 _ALIKE_WORTH: Final = 64
 _ALIKE_MAX: Final = 4096
-_V6_BYTES: Final = 12
-assert (_HEAD_BYTES, _TAIL.itemsize) == (48, 16)
 
 
 def record_starts(data: bytes | memoryview, place: Callable[[int], str]) -> Int64s:
@@ -79,6 +64,16 @@ def record_starts(data: bytes | memoryview, place: Callable[[int], str]) -> Int6
     Raises:
         CorruptDataError: a size does not lead to the next record.
     """
+    if column_loops.COMPILED:
+        found = np.empty(len(data) // RECORD_FIXED_BYTES, np.int64)
+        count, last_end = column_loops.find_records(data, found)
+        if last_end == len(data):
+            return found[:count]
+    return _checked_starts(data, place)
+
+
+def _checked_starts(data: bytes | memoryview, place: Callable[[int], str]) -> Int64s:
+    """Returns where each record of a run begins, or raises."""
     parts: list[Int64s] = []
     starts: list[int] = []
     at, end, size_at = 0, len(data), _INT32.unpack_from
@@ -129,43 +124,16 @@ class RecordColumns:
         """
         self._data = data
         self._place = place
-        self._buffer = np.frombuffer(data, np.uint8)
-        self._arrow = pa.py_buffer(data)
         self.starts = starts
-        self.head = gather(self._buffer, starts, _HEAD)
-        sys_flag = self.head["sys_flag"]
-        self._store_at = starts + 56 + _V6_BYTES * ((sys_flag & BORN_HOST_V6) != 0)
-        tail_at = self._store_at + 16 + _V6_BYTES * ((sys_flag & STORE_HOST_V6) != 0)
-        body_at = tail_at + _TAIL.itemsize
-        self._check(body_at + 3 <= starts + self.head["size_bytes"])
-        self.tail = gather(self._buffer, tail_at, _TAIL)
-        self._body_at = body_at
-        self._body_end = body_at + self.tail["body_bytes"]
-        self._find_texts()
+        self._fields = quick_fields(data, starts) or checked_fields(data, starts, self._check)
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def _find_texts(self) -> None:
-        """Finds topic and properties behind the bodies, or raises."""
-        ends = self.starts + self.head["size_bytes"]
-        magic = self.head["magic"]
-        is_long = magic == RECORD_MAGIC_V2
-        topic_at = self._body_end + 1 + is_long
-        self._check(
-            ((magic == RECORD_MAGIC) | is_long)
-            & (self.tail["body_bytes"] >= 0)
-            & (topic_at + 2 <= ends)
-        )
-        topic_bytes = self._buffer[topic_at - 1].astype(np.int64)
-        if is_long.any():
-            topic_bytes += np.where(is_long, self._buffer[topic_at - 2], 0).astype(np.int64) * 256
-        self._topic_at, self._topic_end = topic_at, topic_at + topic_bytes
-        self._check(self._topic_end + 2 <= ends)
-        lengths = gather(self._buffer, self._topic_end, np.dtype(">i2")).astype(np.int64)
-        self._properties_at = self._topic_end + 2
-        self._check(self._properties_at + lengths == ends)
-        self._properties_end = ends
+    @cached_property
+    def head(self) -> npt.NDArray[Any]:
+        """The fields at the beginning of each record, by their names; most have a property."""
+        return gather(np.frombuffer(self._data, np.uint8), self.starts, HEAD)
 
     def _check(self, is_good: Booleans) -> None:
         """Raises for the first record that is not."""
@@ -199,14 +167,13 @@ class RecordColumns:
         Raises:
             CorruptDataError: as `bodies`.
         """
-        packed = (self.head["sys_flag"] & COMPRESSED) != 0
+        packed = (self.sys_flags & COMPRESSED) != 0
         if not packed.any():
             yield self
             return
         first, size = 0, 0
         bodies: list[bytes] = []
-        stored = slices(self._arrow, self._body_at, self._body_end, pa.binary())
-        for i, body in enumerate(stored.to_pylist()):
+        for i, body in enumerate(self._stored_bodies().to_pylist()):
             sent = self._sent(i, body)
             if bodies and size + len(sent) > bytes_max:
                 yield self._part(first, i, bodies)
@@ -220,39 +187,78 @@ class RecordColumns:
         part.bodies = pa.array(bodies, pa.binary())
         return part
 
-    @cached_property
+    def _stored_bodies(self) -> Any:
+        return parts_of(self._data, self._fields.body_at, self._fields.body_end)
+
+    @property
+    def queue_ids(self) -> Int32s:
+        """Numbers of the queues."""
+        return self._fields.queue_ids
+
+    @property
+    def sys_flags(self) -> Int32s:
+        """Bits of sysflag.py."""
+        return self._fields.sys_flags
+
+    @property
+    def reconsume_times(self) -> Int32s:
+        """How often the messages were consumed again."""
+        return self._fields.reconsume_times
+
+    @property
     def store_ms(self) -> Int64s:
         """Store times, ms since 1970."""
-        times: Int64s = gather(self._buffer, self._store_at, np.dtype(">i8")).astype(np.int64)
-        return times
+        return self._fields.store_ms
 
     @property
     def born_ms(self) -> Int64s:
         """Born times, ms since 1970."""
-        times: Int64s = self.head["born_timestamp"].astype(np.int64)
-        return times
+        return self._fields.born_ms
 
     @property
     def queue_offsets(self) -> Int64s:
         """Numbers of the messages in their queues."""
-        offsets: Int64s = self.head["queue_offset"].astype(np.int64)
-        return offsets
+        return self._fields.queue_offsets
 
     @cached_property
     def topics(self) -> Any:
         """Topics, as Arrow text."""
-        return _as_text(slices(self._arrow, self._topic_at, self._topic_end, pa.binary()))
+        return as_text(parts_of(self._data, self._fields.topic_at, self._fields.topic_end))
 
     @cached_property
-    def properties(self) -> PropertyColumns:
-        """Properties."""
-        return PropertyColumns(
-            _as_text(slices(self._arrow, self._properties_at, self._properties_end, pa.binary()))
-        )
+    def _properties(self) -> PropertyColumns:
+        fields = self._fields
+        blocks = parts_of(self._data, fields.properties_at, fields.properties_end)
+        return PropertyColumns(as_text(blocks))
+
+    @cached_property
+    def _named_places(self) -> dict[str, tuple[Int64s, Int64s]]:
+        fields = self._fields
+        return named_places(self._data, fields.properties_at, fields.properties_end)
+
+    def find_property(self, name: str) -> Any:
+        """Returns the values of one property as Arrow text, null where a message has it not."""
+        places = self._named_places.get(name)
+        found = None if places is None else texts_of(self._data, *places)
+        return self._properties.find(name) if found is None else found
+
+    def property_maps(self, kind: Any) -> Any:
+        """Returns all properties as an Arrow array of maps.
+
+        Args:
+            kind: the Arrow type of the column.
+        """
+        fields = self._fields
+        pairs = pairs_of(self._data, fields.properties_at, fields.properties_end)
+        if pairs is None:
+            return self._properties.maps(kind)
+        borders, keys, values = pairs
+        return pa.MapArray.from_arrays(pa.array(borders), keys, values, type=kind)
 
     def body_bounds(self) -> tuple[memoryview, list[int], list[int]]:
         """Returns the bytes, and where in them each body begins and ends, as it is stored."""
-        return memoryview(self._data), self._body_at.tolist(), self._body_end.tolist()
+        fields = self._fields
+        return memoryview(self._data), fields.body_at.tolist(), fields.body_end.tolist()
 
     @cached_property
     def bodies(self) -> Any:
@@ -261,9 +267,8 @@ class RecordColumns:
         Raises:
             CorruptDataError: a compressed body is not the one that was stored.
         """
-        flags = self.head["sys_flag"]
-        found = slices(self._arrow, self._body_at, self._body_end, pa.binary())
-        packed = np.flatnonzero(flags & COMPRESSED)
+        found = self._stored_bodies()
+        packed = np.flatnonzero(self.sys_flags & COMPRESSED)
         if len(packed) == 0:
             return found
         return pa.array(
@@ -276,7 +281,7 @@ class RecordColumns:
         One that its producer called compressed and that cannot be decompressed stands as it is
         stored: whoever may send one message could end every read of a topic.
         """
-        flags = int(self.head["sys_flag"][i])
+        flags = int(self.sys_flags[i])
         if not flags & COMPRESSED:
             return body
         try:
@@ -288,7 +293,7 @@ class RecordColumns:
 
     @property
     def _inner_batches(self) -> Int64s:
-        flags = self.head["sys_flag"] & INNER_BATCH_MASK
+        flags = self.sys_flags & INNER_BATCH_MASK
         return np.flatnonzero(flags == INNER_BATCH_MASK)
 
     @property
@@ -306,7 +311,7 @@ class RecordColumns:
         """
         inner = self._inner_batches
         if len(inner):
-            counts = self.properties.find(names.INNER_NUM).take(pa.array(inner))
+            counts = self.find_property(names.INNER_NUM).take(pa.array(inner))
             found = np.flatnonzero(counts.is_valid().to_numpy(zero_copy_only=False))
             if len(found):
                 at = int(self.starts[int(inner[int(found[0])])])
@@ -320,7 +325,7 @@ class RecordColumns:
         Raises:
             CorruptDataError: a record cannot be read.
         """
-        given = self.properties.find(names.UNIQUE_KEY)
+        given = self.find_property(names.UNIQUE_KEY)
         if given.null_count == 0:
             return given
         ids = given.to_pylist()
@@ -334,14 +339,6 @@ class RecordColumns:
                 address, port = record.store_host
                 ids[i] = encode_offset_id(address, port, record.physical_offset)
         return pa.array(ids, pa.string())
-
-
-def _as_text(found: Any) -> Any:
-    """Returns bytes as text; where they are no UTF-8, as Java reads them."""
-    try:
-        return found.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([value.decode("utf-8", "replace") for value in found.to_pylist()])
 
 
 def is_one_of(values: Any, wanted: frozenset[str]) -> Booleans:

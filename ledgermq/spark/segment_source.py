@@ -25,7 +25,8 @@ from ledgermq.spark.option_table import (
     words,
 )
 from ledgermq.spark.options import COLUMNS_OPTION, column_option
-from ledgermq.spark.record_columns import Booleans, RecordColumns, is_one_of
+from ledgermq.spark.record_columns import RecordColumns, is_one_of
+from ledgermq.spark.record_fields import Booleans
 from ledgermq.spark.schema import BODY, check_read_schema, message_schema
 from ledgermq.spark.segment_plan import SegmentRange, find_log, plan_segments
 from ledgermq.spark.segment_walk import read_segment
@@ -135,7 +136,7 @@ class SegmentReader(DataSourceReader):
     def _mask(self, records: RecordColumns) -> Booleans:
         """Tells which records a consumer could see, and the options want."""
         options = self._options
-        mask: Booleans = (records.head["sys_flag"] & TRANSACTION_PREPARED) == 0
+        mask: Booleans = (records.sys_flags & TRANSACTION_PREPARED) == 0
         if options.starting_ms is not None:
             mask &= records.store_ms >= options.starting_ms
         if options.ending_ms is not None:

@@ -101,7 +101,7 @@ class StoredRows:
         )
         for run in pull.runs():
             records = records_of(wanted, run, is_whole=True)
-            ids = records.properties.find(self._row_id_property)
+            ids = records.find_property(self._row_id_property)
             self._digests.update(_digest(row_id) for row_id in ids.drop_null().to_pylist())
 
 

@@ -10,7 +10,7 @@ import pytest
 from ledgermq.protocol import sysflag
 from ledgermq.protocol.compression import compress
 from ledgermq.protocol.message_id import encode_offset_id
-from ledgermq.protocol.properties import decode_properties
+from ledgermq.protocol.properties import decode_properties, parse_properties
 from ledgermq.protocol.record import RECORD_MAGIC_V2, decode_record, encode_record
 from ledgermq.spark.batches import arrow_schema, to_batch
 from ledgermq.spark.errors import CorruptDataError
@@ -77,9 +77,9 @@ def test_columns_equal_the_decoder(count: int) -> None:
     assert columns.born_ms.tolist() == [record.born_timestamp for record in decoded]
     assert columns.store_ms.tolist() == [record.store_timestamp for record in decoded]
     times = [record.reconsume_times for record in decoded]
-    assert columns.tail["reconsume_times"].tolist() == times
-    assert [dict(pairs) for pairs in columns.properties.maps(MAPS).to_pylist()] == properties
-    tags = columns.properties.find("TAGS").to_pylist()
+    assert columns.reconsume_times.tolist() == times
+    assert [dict(pairs) for pairs in columns.property_maps(MAPS).to_pylist()] == properties
+    tags = columns.find_property("TAGS").to_pylist()
     assert tags == [found.get("TAGS") for found in properties]
     assert columns.message_ids.to_pylist() == [
         found.get("UNIQ_KEY") or encode_offset_id(*record.store_host, record.physical_offset)
@@ -192,7 +192,28 @@ def test_properties_that_are_no_utf8_are_read_as_java_reads_them() -> None:
         b"T", 0, 0, 0, 0, 0, 0, (b"\0\0\0\0", 0), 0, (b"\0\0\0\0", 0), 0, 0, b"", b"a\x01\xff\x02"
     )
     columns = RecordColumns(data, record_starts(data, place), place)
-    assert columns.properties.find("a").to_pylist() == ["�"]
+    assert columns.find_property("a").to_pylist() == ["�"]
+
+
+def test_named_properties_are_read_as_java_reads_them() -> None:
+    """They are found without looking at all others."""
+    blocks = [
+        b"TAGS\x01t\xc3\xa9st\x02UNIQ_KEY\x01\xff\x02a\x01\xfe\x02",
+        b"",
+        b"TAGS\x01\x02TAGS\x01\xe4\x02\xff\x01b",
+        b"KEYS\x01k\x02TAGS\x01first\x02TAGS\x01last",
+    ]
+    records = [record_with(b"", properties=block) for block in blocks]
+    for count in range(1, len(blocks) + 1):
+        data = b"".join(records[:count])
+        columns = RecordColumns(data, record_starts(data, place), place)
+        assert columns.find_property("TAGS").to_pylist() == ["tést", None, "\ufffd", "last"][:count]
+        assert columns.find_property("KEYS").to_pylist() == [None, None, None, "k"][:count]
+        ids = columns.find_property("UNIQ_KEY").to_pylist()
+        assert ids == ["\ufffd", None, None, None][:count]
+        maps = [dict(pairs) for pairs in columns.property_maps(MAPS).to_pylist()]
+        texts = [block.decode("utf-8", "replace") for block in blocks[:count]]
+        assert maps == [parse_properties(text) for text in texts]
 
 
 def test_flipped_bytes_raise_or_give_columns_but_nothing_else() -> None:
@@ -205,7 +226,7 @@ def test_flipped_bytes_raise_or_give_columns_but_nothing_else() -> None:
             data[draws.randrange(len(data))] = draws.randrange(256)
         try:
             columns = RecordColumns(bytes(data), record_starts(bytes(data), place), place)
-            columns.bodies, columns.properties.find("TAGS"), columns.topics
+            columns.bodies, columns.find_property("TAGS"), columns.topics
         except CorruptDataError as error:
             refused += 1
             assert "byte " in str(error)
