@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# How often all processes are looked at, where some of them end meanwhile.
+_TRIES = 5
+
 
 def tree_cpu_seconds(root: int) -> float:
     """CPU seconds that a process and all below it have used, those that have ended included."""
@@ -24,17 +27,23 @@ def tree_own_seconds(root: int) -> dict[int, float]:
 
 
 def _seconds_of_tree(root: int, fields_added: slice) -> dict[int, float]:
-    children: dict[int, list[int]] = {}
-    used: dict[int, float] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            # It has ended in between.
-            continue
-        pid = int(path.parent.name)
-        children.setdefault(int(fields[1]), []).append(pid)
-        used[pid] = sum(map(int, fields[fields_added])) / os.sysconf("SC_CLK_TCK")
+    for _ in range(_TRIES):
+        children: dict[int, list[int]] = {}
+        used: dict[int, float] = {}
+        is_whole = True
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                # It has ended in between. What it used is its parent's now, which was perhaps read
+                # before it was told so.
+                is_whole = False
+                continue
+            pid = int(path.parent.name)
+            children.setdefault(int(fields[1]), []).append(pid)
+            used[pid] = sum(map(int, fields[fields_added])) / os.sysconf("SC_CLK_TCK")
+        if is_whole:
+            break
     found, waiting = {}, [root]
     while waiting:
         pid = waiting.pop()
