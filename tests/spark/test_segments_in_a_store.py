@@ -1,6 +1,7 @@
 """Segment files in an object store: the rows of a disk, by ranges, through faults of the store."""
 
 import argparse
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +16,9 @@ from ledgermq.spark.segment_plan import find_log, plan_segments
 from ledgermq.spark.segment_walk import read_segment
 from ledgermq.spark.tables.storage import Storage, StoreKeys
 from tests.spark import direct
-from tests.spark.log_files import flip, make_record, write_ledger
+from tests.spark.log_files import SEGMENT_BYTES, flip, make_record, write_ledger, write_plain
 from tests.spark.object_store import BUCKET, object_store
-from tests.spark.test_segments import COUNT, numbers, write_any
+from tests.spark.test_segments import COUNT, RECORDS, numbers, write_any
 from tests.spark.unwell_store import UnwellStore, unwell
 
 MIB = 1024 * 1024
@@ -175,8 +176,101 @@ def test_a_store_is_copied_up_to_what_is_committed(
     assert rows == closed
     assert len(rows) == (71 if kind != "plain" else len(closed)) < COUNT
     assert len(paths) > 4
-    with pytest.raises(CorruptDataError, match="there is a copy already"):
-        copy_store.run(session, words)  # type: ignore[arg-type]
+
+
+def write_grown(directory: Path, kind: str, count: int) -> list[Path]:
+    """The store when it had so many of the records."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if kind == "plain":
+        return write_plain(directory, RECORDS[:count])
+    return write_ledger(
+        directory / "dledger-n0",
+        RECORDS[:count],
+        committed_index=count - 1,
+        is_java=kind == "java ledger",
+    )
+
+
+@pytest.mark.parametrize("place", ["bucket", "directory"])
+@pytest.mark.parametrize("kind", ["ledger", "java ledger", "plain"])
+def test_a_copy_is_brought_up_to_date_without_the_files_that_it_has(
+    place: str,
+    kind: str,
+    store: tuple[UnwellStore, StoreKeys],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The last file may have been written on, so it is copied again. What retention removed
+    stays.
+    """
+    keys = store[1]
+    directory, target = tmp_path / "store", f"s3a://{BUCKET}/grown/{kind.replace(' ', '-')}"
+    if place == "directory":
+        target = str(tmp_path / "copy")
+    words = argparse.Namespace(store=str(directory), target=target)
+    session: Any = session_with(keys)
+    copies: list[str] = []
+    real = copy_store._copy
+
+    def copy(files: Any, path: str, *to: Any) -> None:
+        copies.append(path)
+        real(files, path, *to)
+
+    monkeypatch.setattr(copy_store, "_copy", copy)
+    write_grown(directory, kind, 85)
+    copy_store.run(session, words)
+    first = copies.copy()
+    assert len(first) > 2
+    paths = write_grown(directory, kind, COUNT)
+    paths[0].unlink()
+    copies.clear()
+    capsys.readouterr()
+    copy_store.run(session, words)
+    whole = [str(path) for path in (paths if kind != "plain" else paths[:-1])]
+    assert copies == whole[len(first) - 1 :]
+    kept = len(first) - 2
+    assert f"copied {len(copies)} files to" in (said := capsys.readouterr().out)
+    assert f"; {kept} were there already" in said
+    write_grown(directory, kind, COUNT)
+    options = {**put(keys, tmp_path / "no", "no"), "path": target}
+    rows = direct.read_segments(options)
+    assert rows == direct.read_segments({"path": directory, "openSegment": str(kind != "plain")})
+    assert len(rows) > 60
+
+
+@pytest.mark.parametrize("kind", ["ledger", "java ledger", "plain"])
+def test_a_copy_of_another_log_is_refused(
+    kind: str, store: tuple[UnwellStore, StoreKeys], tmp_path: Path
+) -> None:
+    directory, target = tmp_path / "store", tmp_path / "copy"
+    words = argparse.Namespace(store=str(directory), target=str(target))
+    session: Any = session_with(store[1])
+
+    def refusal(match: str) -> None:
+        before = {path: path.read_bytes() for path in target.rglob("*") if path.is_file()}
+        with pytest.raises(CorruptDataError, match=match):
+            copy_store.run(session, words)
+        after = {path: path.read_bytes() for path in target.rglob("*") if path.is_file()}
+        assert after == before
+
+    write_grown(directory, kind, COUNT)
+    copy_store.run(session, words)
+    copied = sorted(path for path in target.rglob("*") if path.name.isdigit())
+    # The store of a member that has less, or lost some.
+    write_grown(directory, kind, 50)
+    refusal(f"{copied[-1].name}: the copy ends with it, and the store has 0+ to ")
+    write_grown(directory, kind, COUNT)
+    # Others of the same size: what their beginning, their end, or the beginning of the last tell.
+    for path, offset in ((copied[1], 60), (copied[1], SEGMENT_BYTES - 1), (copied[-1], 30)):
+        flip(path, offset)
+        refusal(f"{path.name}: it is not a copy of {directory}.*; remove the copy first")
+        flip(path, offset)
+    copied[1].write_bytes(copied[1].read_bytes()[:-1])
+    refusal(f"{copied[1].name}: it is not a copy of {directory}")
+    shutil.rmtree(directory)
+    write_grown(directory, "ledger" if kind == "plain" else "plain", COUNT)
+    refusal("a copy with (data|commitlog)/ is there, and the store has")
 
 
 @pytest.mark.parametrize("kind", ["ledger", "plain"])
@@ -201,3 +295,12 @@ def test_a_copy_that_was_cut_off_is_refused(
         copy_store.run(session_with(store[1]), words)  # type: ignore[arg-type]
     with pytest.raises(CorruptDataError, match="a copy of a store that was cut off"):
         direct.read_segments({"path": tmp_path / "copy"})
+    # Another start finishes it; of the last file only a part may have come.
+    monkeypatch.undo()
+    write_grown(tmp_path / "store", kind, COUNT)
+    copied = sorted(path for path in (tmp_path / "copy").rglob("*") if path.name.isdigit())
+    copied[-1].write_bytes(copied[-1].read_bytes()[:20])
+    copy_store.run(session_with(store[1]), words)  # type: ignore[arg-type]
+    assert direct.read_segments({"path": tmp_path / "copy"}) == direct.read_segments(
+        {"path": tmp_path / "store", "openSegment": str(kind != "plain")}
+    )
