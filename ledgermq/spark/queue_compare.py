@@ -42,8 +42,15 @@ def compare_units(root: Path, found: SegmentFindings, *, keeps_units: bool) -> N
             # Of a light queue units may be left out that are before those that count.
             end = len(units.units) if is_light else at + QUEUE_UNIT_BYTES
             units.unlike.append((offset, bytes(units.units[at:end])))
-        if not keeps_units:
-            units.units = bytearray()
+    if not keeps_units:
+        drop_units(found)
+
+
+def drop_units(found: SegmentFindings) -> None:
+    """Keeps of the queues in a segment file where they begin and end there."""
+    light = [units for runs in found.light.values() for units in runs]
+    for units in (*found.queues.values(), *light):
+        units.units = bytearray()
 
 
 def _first_unlike(root: Path, name: QueueName, log: QueueUnits) -> int | None:

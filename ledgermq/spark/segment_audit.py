@@ -4,9 +4,7 @@ The units of consume queues and the keys are made by the broker's own code, so t
 with its files, or written anew, is what the broker would write.
 """
 
-import mmap
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from ledgermq.commitlog.derived_files import DerivedFiles
@@ -19,9 +17,10 @@ from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.protocol.checksum import crc32c
 from ledgermq.protocol.errors import RemoteProtocolError
 from ledgermq.spark.errors import CorruptDataError
-from ledgermq.spark.paths import file_size
+from ledgermq.spark.segment_files import files_of
 from ledgermq.spark.segment_plan import SegmentRange
 from ledgermq.spark.segment_walk import read_entries
+from ledgermq.spark.tables.storage import StoreKeys
 
 # Replicas are compared by a checksum of each piece, on a grid that all of them share.
 PIECE_BYTES: Final = 1024 * 1024
@@ -31,6 +30,7 @@ QueueName = tuple[str, int]
 # Of an entry's head: chain_crc and body_crc.
 _CHECKSUMS: Final = slice(36, 44)
 _NO_CHECKSUMS: Final = bytes(8)
+_NO_KEYS: Final = StoreKeys()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,11 +92,16 @@ class SegmentFindings:
 
 
 def audit_segment(
-    wanted: SegmentRange, delays_ms: tuple[int, ...], *, wants_keys: bool
+    wanted: SegmentRange,
+    delays_ms: tuple[int, ...],
+    *,
+    wants_keys: bool,
+    store_keys: StoreKeys = _NO_KEYS,
 ) -> SegmentFindings:
     """Walks over one file with every check; a defect is a finding, not an error.
 
     Raises:
+        ObjectStoreError: the store does not give the file.
         PathNotSeenError: the file is not there.
     """
     found = SegmentFindings(path=wanted.path)
@@ -106,7 +111,7 @@ def audit_segment(
     queues = ConsumeQueues(file_system, "", files, PIECE_BYTES)
     rows = RowMaker(queues, delays_ms=delays_ms, index_enabled=wants_keys)
     try:
-        for run, _ in read_entries(wanted):
+        for run, _ in read_entries(wanted, store_keys):
             if found.first_index < 0:
                 found.first_index, found.first_position = run.first_index, run.position
             found.last_index, found.end_position = run.last_index, run.end_position
@@ -146,7 +151,9 @@ def _add_unit(found: SegmentFindings, key: QueueName, offset: int, unit: bytes) 
     queue.put(unit)
 
 
-def entry_checksums(wanted: SegmentRange, pieces: frozenset[int]) -> dict[int, int]:
+def entry_checksums(
+    wanted: SegmentRange, pieces: frozenset[int], store_keys: StoreKeys = _NO_KEYS
+) -> dict[int, int]:
     """Returns a checksum of the entries that begin in some pieces, without their own checksums.
 
     Java leaves these empty, so that members of both kinds differ there and nowhere else.
@@ -154,13 +161,15 @@ def entry_checksums(wanted: SegmentRange, pieces: frozenset[int]) -> dict[int, i
     Args:
         wanted: the file.
         pieces: positions on the grid of pieces; entries that begin elsewhere are left out.
+        store_keys: of the object store, where the file is in one.
 
     Raises:
+        ObjectStoreError: the store does not give the file.
         PathNotSeenError: the file is not there.
     """
     found: dict[int, int] = {}
     try:
-        for run, _ in read_entries(wanted):
+        for run, _ in read_entries(wanted, store_keys):
             data = bytearray(run.data)
             for start, end in zip(run.starts, [*run.starts[1:], len(data)], strict=True):
                 position = run.position + start
@@ -176,27 +185,35 @@ def entry_checksums(wanted: SegmentRange, pieces: frozenset[int]) -> dict[int, i
     return found
 
 
-def piece_checksums(path: str, start: int, end: int) -> dict[int, int]:
+def piece_checksums(
+    path: str, start: int, end: int, store_keys: StoreKeys = _NO_KEYS
+) -> dict[int, int]:
     """Returns a checksum of each piece of a range of the log that lies in one file.
 
     Args:
         path: the file; its name is its position.
         start: first position of the range.
         end: behind the last.
+        store_keys: of the object store, where the file is in one.
 
     Returns:
         By position of the piece; a piece that the file does not hold whole has what there is.
 
     Raises:
+        ObjectStoreError: the store does not give the file.
         PathNotSeenError: the file is not there.
     """
-    position, size = int(Path(path).name), file_size(path)
+    position = int(path.rpartition("/")[2])
     found = {}
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+    with files_of(path, store_keys).opened(path) as data:
         at = max(start, position)
-        stop = min(end, position + len(data))
+        stop = min(end, position + data.size)
+        window, window_at = memoryview(b""), at
         while at < stop:
             piece_end = min(stop, at - at % PIECE_BYTES + PIECE_BYTES)
-            found[at] = crc32c(data[at - position : piece_end - position])
+            if piece_end > window_at + len(window):
+                window = memoryview(data.window(at - position, piece_end - at))
+                window_at = at
+            found[at] = crc32c(window[at - window_at : piece_end - window_at])
             at = piece_end
     return found

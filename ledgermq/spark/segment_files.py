@@ -75,6 +75,11 @@ class SegmentFiles(Protocol):
         ...
 
 
+def is_in_store(text: str) -> bool:
+    """Tells a place in an object store from a path of this machine."""
+    return text.startswith(_STORE_SCHEME)
+
+
 def find_place(option: str, text: str, keys: StoreKeys) -> tuple[SegmentFiles, str]:
     """Returns the files that a user means, and the absolute path of their directory.
 
@@ -86,7 +91,7 @@ def find_place(option: str, text: str, keys: StoreKeys) -> tuple[SegmentFiles, s
     Raises:
         OptionError: it is on another kind of file system.
     """
-    if not text.startswith(_STORE_SCHEME):
+    if not is_in_store(text):
         return DiskFiles(), str(local_path(option, text))
     storage = Storage(option, text, keys)
     return StoreFiles(storage.files), storage.spark_root
@@ -94,7 +99,7 @@ def find_place(option: str, text: str, keys: StoreKeys) -> tuple[SegmentFiles, s
 
 def files_of(path: str, keys: StoreKeys) -> SegmentFiles:
     """Returns the files among which one lies, by its absolute path."""
-    if not path.startswith(_STORE_SCHEME):
+    if not is_in_store(path):
         return DiskFiles()
     return StoreFiles(Storage("path", path, keys).files)
 
@@ -190,6 +195,15 @@ class StoreFiles:
             if info.type is FileType.File:
                 self._sizes[f"{directory}/{info.base_name}"] = info.size
         return sorted(info.base_name for info in found)
+
+    def folders(self, directory: str) -> list[str]:
+        """Returns the paths of what is in a directory and is one itself.
+
+        Raises:
+            ObjectStoreError: the store does not tell.
+        """
+        paths = [f"{directory}/{name}" for name in self.names(directory)]
+        return [path for path in paths if path not in self._sizes]
 
     def size(self, path: str) -> int:
         """Returns the size of a segment file.

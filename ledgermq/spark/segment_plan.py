@@ -23,13 +23,14 @@ from ledgermq.dledger.entry import HEAD_BYTES, read_head
 from ledgermq.dledger.store.filesystem import RealFileSystem
 from ledgermq.dledger.store.marks import Marks
 from ledgermq.spark.errors import CorruptDataError, OptionError
-from ledgermq.spark.paths import local_path
-from ledgermq.spark.segment_files import SegmentFiles, find_place
+from ledgermq.spark.segment_files import SegmentFiles, StoreFiles, find_place
 from ledgermq.spark.tables.storage import StoreKeys
 
 _NAME: Final = re.compile(r"\d{20}")
 # Of files whose beginnings are looked at; an object store takes its time for each.
 _LOOKS_AT_ONCE: Final = 16
+# At which members are looked for, the path itself one of them.
+_LEVELS: Final = 3
 # Stands beside the files of a copy until all of them are there.
 COPY_MARK: Final = "copy-not-complete"
 _ALLOWED: Final = (
@@ -100,19 +101,37 @@ def find_log(text: str, keys: StoreKeys = StoreKeys()) -> LogFiles:  # noqa: B00
     raise OptionError("path", text, _ALLOWED)
 
 
-def find_members(text: str) -> list[Path]:
+def find_members(text: str, keys: StoreKeys = StoreKeys()) -> list[str]:  # noqa: B008  # Immutable.
     """Returns the ledger directories at or below a path, at most two levels down, absolute.
+
+    Args:
+        text: of this machine, or of an object store.
+        keys: of the object store.
 
     Raises:
         OptionError: the path is on another kind of file system.
+        ObjectStoreError: the store does not answer well.
     """
-    path = local_path("DIR", text)
+    files, root = find_place("DIR", text, keys)
+    if isinstance(files, StoreFiles):
+        return _stored_members(files, root)
+    path = Path(root)
     if (path / "data").is_dir():
-        return [path]
-    return [
-        data.parent
-        for data in sorted(path.glob("dledger-*/data")) or sorted(path.glob("*/dledger-*/data"))
-    ]
+        return [root]
+    found = sorted(path.glob("dledger-*/data")) or sorted(path.glob("*/dledger-*/data"))
+    # Copies of stores have it right below.
+    copies = [data for data in sorted(path.glob("*/data")) if _segments(files, str(data))]
+    return [str(data.parent) for data in found or copies]
+
+
+def _stored_members(files: StoreFiles, root: str) -> list[str]:
+    level = [root]
+    for _ in range(_LEVELS):
+        found = [directory for directory in level if _segments(files, f"{directory}/data")]
+        if found:
+            return found
+        level = [folder for directory in level for folder in files.folders(directory)]
+    return []
 
 
 def _segments(files: SegmentFiles, directory: str) -> tuple[str, ...]:

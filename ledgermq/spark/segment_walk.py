@@ -69,15 +69,22 @@ def read_segment(
             yield from _plain_runs(wanted, data, verifies=verifies)
 
 
-def read_entries(wanted: SegmentRange) -> Iterator[tuple[EntrySlice, RecordColumns]]:
+def read_entries(
+    wanted: SegmentRange, keys: StoreKeys = _NO_KEYS
+) -> Iterator[tuple[EntrySlice, RecordColumns]]:
     """Yields the committed entries of a file and their records, with every check.
+
+    Args:
+        wanted: the file.
+        keys: of the object store, where it is in one.
 
     Raises:
         CorruptDataError: something in the file is not what it must be.
+        ObjectStoreError: the store does not give it.
         PathNotSeenError: it is not there.
     """
-    with files_of(wanted.path, _NO_KEYS).opened(wanted.path) as data:
-        segment = _LedgerSegment(wanted, data, _NO_KEYS, verifies=True)
+    with files_of(wanted.path, keys).opened(wanted.path) as data:
+        segment = _LedgerSegment(wanted, data, keys, verifies=True)
         for run in segment.runs():
             yield run, segment.records(run)
 

@@ -125,7 +125,7 @@ class Page(HTMLParser):
 def test_a_page_is_whole_in_itself_and_obeys_no_name_in_a_store() -> None:
     hostile = "</title><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e"
     store = StoreAudit(
-        directory=Path("/stores") / hostile.replace("/", "."),
+        directory=f"/stores/{hostile.replace('/', '.')}",
         group=hostile,
         defects=[hostile],
         notes=[hostile],

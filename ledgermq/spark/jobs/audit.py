@@ -8,6 +8,7 @@ end in each file, so its share does not grow with the messages. Exit code 0: no 
 report names each with file and place. Nothing is changed; --rebuild writes elsewhere.
 
 Stores of many groups are audited in one run: GROUP=DIR says to which group those at DIR belong.
+Copies of logs in an object store are audited like them, but for the queues, which are not copied.
 """
 
 import argparse
@@ -28,10 +29,12 @@ from ledgermq.spark.jobs.audit_report import print_audit
 from ledgermq.spark.jobs.running import positive_number, run_job
 from ledgermq.spark.jobs.store_audit import StoreAudit
 from ledgermq.spark.paths import check_seen, local_path
-from ledgermq.spark.queue_compare import compare_units, judge_queue
+from ledgermq.spark.queue_compare import compare_units, drop_units, judge_queue
 from ledgermq.spark.queue_files import merged, without_units, write_key_index, write_queues
 from ledgermq.spark.segment_audit import QueueName, QueueUnits, SegmentFindings, audit_segment
+from ledgermq.spark.segment_files import is_in_store
 from ledgermq.spark.segment_plan import SegmentRange, find_log, find_members, plan_segments
+from ledgermq.spark.tables.storage import StoreKeys, store_keys
 
 # A name, as brokers' names are, before a path.
 _GROUP: Final = re.compile(r"([\w.%|-]+)=(.+)", re.ASCII)
@@ -43,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directories",
         nargs="+",
         metavar="[GROUP=]DIR",
-        help="stores, or parents of some; those of one group are replicas of each other",
+        help="stores, or parents of some, also in s3a://BUCKET; those of one group are replicas",
     )
     parser.add_argument(
         "--separate", action="store_true", help="the stores are not replicas of each other"
@@ -66,18 +69,21 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     if options.queue_file_bytes % QUEUE_UNIT_BYTES:
         allowed = f"a multiple of {QUEUE_UNIT_BYTES}"
         raise OptionError("--queue-file-bytes", str(options.queue_file_bytes), allowed)
-    stores = _members(options.directories)
+    keys = StoreKeys()
+    if any(is_in_store(text) for _, text in map(_named, options.directories)):
+        keys = store_keys(spark)
+    stores = _members(options.directories, keys)
     # A worker that does not see the queues of a store would take them for missing.
-    queues = [store.directory.parent / "consumequeue" for store in stores]
-    seen = [store.directory for store in stores] + [path for path in queues if path.exists()]
-    check_seen(spark.sparkContext, "DIR", seen)
-    _plan(stores)
-    _walk(spark, stores, is_rebuild=options.rebuild is not None)
+    queues = [root / "consumequeue" for store in stores if (root := store.root) is not None]
+    seen = [Path(store.directory) for store in stores if store.root is not None]
+    check_seen(spark.sparkContext, "DIR", seen + [path for path in queues if path.exists()])
+    _plan(stores, keys)
+    _walk(spark, stores, keys, is_rebuild=options.rebuild is not None)
     _judge_queues(spark, stores)
     if not options.separate:
         names = sorted({store.group for store in stores})
         groups = [[store for store in stores if store.group == name] for name in names]
-        compare_replicas(spark, groups)
+        compare_replicas(spark, groups, keys)
     if options.rebuild is not None:
         _rebuild(stores, options)
     print_audit(stores, as_json=options.json)
@@ -87,33 +93,39 @@ def run(spark: SparkSession, options: argparse.Namespace) -> int:
     return 1 if any(store.defects for store in stores) else 0
 
 
-def _members(words: list[str]) -> list[StoreAudit]:
+def _named(word: str) -> tuple[str, str]:
+    """Returns the group of a store, "" where none is told, and its path."""
+    named = _GROUP.fullmatch(word)
+    return ("", word) if named is None else (named[1], named[2])
+
+
+def _members(words: list[str], keys: StoreKeys) -> list[StoreAudit]:
     stores: list[StoreAudit] = []
-    for word in words:
-        named = _GROUP.fullmatch(word)
-        group, text = ("", word) if named is None else (named[1], named[2])
-        found = find_members(text)
+    for group, text in map(_named, words):
+        found = find_members(text, keys)
         if not found:
-            raise OptionError("DIR", text, "stores with dledger-<id>/data")
+            raise OptionError("DIR", text, "stores with dledger-<id>/data, or copies with data")
         stores += [StoreAudit(directory=path, group=group) for path in found]
-    seen: dict[Path, str] = {}
+    seen: set[str] = set()
     for store in stores:
         if store.directory in seen:
-            raise OptionError("DIR", str(store.directory), "each store once")
-        seen[store.directory] = store.group
+            raise OptionError("DIR", store.directory, "each store once")
+        seen.add(store.directory)
     return stores
 
 
-def _plan(stores: list[StoreAudit]) -> None:
+def _plan(stores: list[StoreAudit], keys: StoreKeys) -> None:
     for store in stores:
         try:
-            log = find_log(str(store.directory))
+            log = find_log(store.directory, keys)
             store.segments = plan_segments(log, reads_open_segment=True)
         except SparkSourceError as error:
             store.defects.append(str(error))
 
 
-def _walk(spark: SparkSession, stores: list[StoreAudit], *, is_rebuild: bool) -> None:
+def _walk(
+    spark: SparkSession, stores: list[StoreAudit], keys: StoreKeys, *, is_rebuild: bool
+) -> None:
     """Audits every file in a task of its own, and the part that each queue has in it.
 
     Units of queues and keys come back only where they are written anew.
@@ -121,16 +133,22 @@ def _walk(spark: SparkSession, stores: list[StoreAudit], *, is_rebuild: bool) ->
     work = [(i, part) for i, store in enumerate(stores) for part in store.segments]
     if not work:
         return
-    roots = [store.directory.parent for store in stores]
+    roots = [store.root for store in stores]
 
     def audit(item: tuple[int, SegmentRange]) -> tuple[int, SegmentFindings]:
-        found = audit_segment(item[1], DEFAULT_DELAYS_MS, wants_keys=is_rebuild)
-        compare_units(roots[item[0]], found, keeps_units=is_rebuild)
+        found = audit_segment(item[1], DEFAULT_DELAYS_MS, wants_keys=is_rebuild, store_keys=keys)
+        root = roots[item[0]]
+        if root is not None:
+            compare_units(root, found, keeps_units=is_rebuild)
+        elif not is_rebuild:
+            drop_units(found)
         return item[0], found
 
     for i, found in spark.sparkContext.parallelize(work, len(work)).map(audit).collect():
         stores[i].findings.append(found)
     for store in stores:
+        if store.root is None:
+            store.notes.append("a copy of the log alone: there are no queues to compare")
         store.findings.sort(key=lambda found: found.path)
         for found in store.findings:
             store.defects += [found.defect] if found.defect else []
@@ -146,8 +164,8 @@ def _judge_queues(spark: SparkSession, stores: list[StoreAudit]) -> None:
         store.defects += found.gaps
         parts = [*found.before_gaps, *found.queues.items()]
         for name, log in sorted(parts, key=lambda part: (part[0], part[1].first_offset)):
-            if log.unlike:
-                work.append((i, store.directory.parent, name, without_units(log)))
+            if log.unlike and store.root is not None:
+                work.append((i, store.root, name, without_units(log)))
     if not work:
         return
 
@@ -161,7 +179,7 @@ def _judge_queues(spark: SparkSession, stores: list[StoreAudit]) -> None:
 
 def _rebuild(stores: list[StoreAudit], options: argparse.Namespace) -> None:
     for store in stores:
-        target = local_path("--rebuild", options.rebuild) / store.directory.name
+        target = local_path("--rebuild", options.rebuild) / store.name
         if target.exists():
             raise OptionError("--rebuild", str(target), "a directory that is not there yet")
         units = write_queues(target, store.queues, options.queue_file_bytes)

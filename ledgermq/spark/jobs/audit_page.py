@@ -44,7 +44,7 @@ def audit_page(stores: Sequence[StoreAudit], now: datetime) -> str:
     head = ("group", "stores", "entries", "bytes", "files", "queues", "defects")
     store_head = ("group", "store", "entries", "bytes", "files", "queues", "defects")
     rows = [
-        (store.group, str(store.directory), store.entry_count, store.byte_count)
+        (store.group, store.directory, store.entry_count, store.byte_count)
         + (len(store.segments), len(store.queues), len(store.defects))
         for store in stores
     ]
@@ -76,7 +76,7 @@ def _text(text: str) -> str:
 
 
 def _name(store: StoreAudit) -> str:
-    return f"{store.group} {store.directory.name}".strip()
+    return f"{store.group} {store.name}".strip()
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:

@@ -5,15 +5,15 @@ differ, one more look leaves out the checksums of entries: Java keeps none.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from ledgermq.spark.jobs.store_audit import StoreAudit
-from ledgermq.spark.paths import file_size
 from ledgermq.spark.segment_audit import PIECE_BYTES, entry_checksums, piece_checksums
+from ledgermq.spark.segment_files import files_of
 from ledgermq.spark.segment_plan import SegmentRange
+from ledgermq.spark.tables.storage import StoreKeys
 
 
 class _Replicas(NamedTuple):
@@ -35,12 +35,15 @@ class _Place(NamedTuple):
 _Pieces = dict[int, int]
 
 
-def compare_replicas(spark: SparkSession, groups: Sequence[list[StoreAudit]]) -> None:
+def compare_replicas(
+    spark: SparkSession, groups: Sequence[list[StoreAudit]], keys: StoreKeys
+) -> None:
     """Compares what all stores of a group have committed and could be checked.
 
     Args:
         spark: runs the tasks.
         groups: the stores of each group; get defects and notes.
+        keys: of the object store.
     """
     common = [found for stores in groups if (found := _shared_by(stores)) is not None]
     work = [
@@ -53,7 +56,7 @@ def compare_replicas(spark: SparkSession, groups: Sequence[list[StoreAudit]]) ->
         return
 
     def checksums(item: tuple[_Place, str, int, int]) -> tuple[_Place, _Pieces]:
-        return item[0], piece_checksums(item[1], item[2], item[3])
+        return item[0], piece_checksums(*item[1:], keys)
 
     pieces: dict[_Place, _Pieces] = {}
     for place, sums in spark.sparkContext.parallelize(work, len(work)).map(checksums).collect():
@@ -66,7 +69,7 @@ def compare_replicas(spark: SparkSession, groups: Sequence[list[StoreAudit]]) ->
             at = sorted(at for at, checksum in first.items() if own.get(at) != checksum)
             if at:
                 differing[_Place(i, j)] = at
-    alike = _alike_but_for_checksums(spark, common, differing)
+    alike = _alike_but_for_checksums(spark, common, differing, keys)
     for place, at in differing.items():
         stores = common[place.group].stores
         store = stores[place.store]
@@ -91,7 +94,10 @@ def _shared_by(stores: list[StoreAudit]) -> _Replicas | None:
 
 
 def _alike_but_for_checksums(
-    spark: SparkSession, common: list[_Replicas], differing: dict[_Place, list[int]]
+    spark: SparkSession,
+    common: list[_Replicas],
+    differing: dict[_Place, list[int]],
+    keys: StoreKeys,
 ) -> set[_Place]:
     """Returns which stores differ from their group's first one in checksums of entries alone."""
     by_group: dict[int, set[int]] = {}
@@ -103,14 +109,14 @@ def _alike_but_for_checksums(
         (place, part, grids[place.group])
         for place in places
         for part in common[place.group].stores[place.store].segments
-        if _has_any(part, by_group[place.group])
+        if _has_any(part, by_group[place.group], keys)
     ]
     if not work:
         return set()
 
     def checksums(item: tuple[_Place, SegmentRange, frozenset[int]]) -> tuple[_Place, str, _Pieces]:
         place, part, grid = item
-        return place, Path(part.path).name, entry_checksums(part, grid)
+        return place, part.path.rpartition("/")[2], entry_checksums(part, grid, keys)
 
     found: dict[_Place, dict[str, _Pieces]] = {place: {} for place in places}
     for place, name, sums in (
@@ -120,7 +126,7 @@ def _alike_but_for_checksums(
     return {place for place in differing if found[place] == found[_Place(place.group, 0)]}
 
 
-def _has_any(part: SegmentRange, positions: set[int]) -> bool:
+def _has_any(part: SegmentRange, positions: set[int], keys: StoreKeys) -> bool:
     """Tells whether a file holds the beginning of one of some pieces."""
-    end = part.position + file_size(part.path)
+    end = part.position + files_of(part.path, keys).size(part.path)
     return any(part.position <= at < end for at in positions)

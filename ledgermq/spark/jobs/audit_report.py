@@ -65,7 +65,7 @@ def print_audit(stores: Sequence[StoreAudit], *, as_json: bool) -> None:
 def _row_of(store: StoreAudit) -> dict[str, Any]:
     return {
         "group": store.group,
-        "directory": str(store.directory),
+        "directory": store.directory,
         "entries": store.entry_count,
         "bytes": store.byte_count,
         "files": len(store.segments),

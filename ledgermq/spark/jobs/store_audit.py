@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgermq.spark.segment_audit import QueueName, QueueUnits, SegmentFindings
+from ledgermq.spark.segment_files import is_in_store
 from ledgermq.spark.segment_plan import SegmentRange
 
 
@@ -11,8 +12,8 @@ from ledgermq.spark.segment_plan import SegmentRange
 class StoreAudit:
     """What was found in one store."""
 
-    # The member's directory with data/.
-    directory: Path
+    # The member's directory with data/, absolute, or its URL.
+    directory: str
     # The broker group whose log it holds; stores of one group are replicas of each other.
     group: str = ""
     segments: list[SegmentRange] = field(default_factory=list)
@@ -20,6 +21,18 @@ class StoreAudit:
     queues: dict[QueueName, QueueUnits] = field(default_factory=dict)
     defects: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the directory."""
+        return self.directory.rpartition("/")[2]
+
+    @property
+    def root(self) -> Path | None:
+        """The store directory, with consumequeue/; None in an object store, where logs are copied
+        without it.
+        """
+        return None if is_in_store(self.directory) else Path(self.directory).parent
 
     @property
     def first_position(self) -> int:

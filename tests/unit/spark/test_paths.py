@@ -62,9 +62,9 @@ def test_other_kinds_of_file_systems_are_refused(text: str) -> None:
     words = f"option --path is '{text}'; allowed: a path in the file system"
     with pytest.raises(OptionError, match=words):
         local_path("--path", text)
-    with pytest.raises(OptionError, match="a path in the file system"):
-        find_members(text)
     if not text.startswith("s3a:"):
+        with pytest.raises(OptionError, match="a path in the file system"):
+            find_members(text)
         with pytest.raises(OptionError, match="a path in the file system"):
             find_log(text)
 
@@ -81,7 +81,7 @@ def test_planned_files_are_absolute(here: Path, text: str) -> None:
         assert part.path.startswith(f"{here}/")
         assert part.next_path.startswith(f"{here}/") or part is parts[-1]
     members = find_members("n0") + find_members(".") + find_members("n0/dledger-n0")
-    assert members == [here / "n0" / "dledger-n0"] * 3
+    assert members == [str(here / "n0" / "dledger-n0")] * 3
 
 
 def test_partitions_of_the_source_are_absolute(here: Path) -> None:
