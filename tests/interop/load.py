@@ -16,10 +16,9 @@ from typing import Final, Self
 from tests.waiting import wait_until
 
 from .builds import java_program
-from .programs import Report, run
+from .programs import IDLE_SECONDS, Report, run
 
 _STOP_SECONDS: Final = 60.0
-_IDLE_SECONDS: Final = 30
 _CONSUME_SECONDS: Final = 600.0
 
 Place = tuple[int, int]
@@ -107,7 +106,7 @@ def consume_all(*, namesrv: str, topic: str, group: str, expect: int, log_path: 
     delivery = Delivery()
     command = [
         *java_program("4.9.3"), "consume", "--namesrv", namesrv, "--topic", topic,
-        "--group", group, "--expect", str(expect), "--idle", str(_IDLE_SECONDS), "--linger", "3",
+        "--group", group, "--expect", str(expect), "--idle", str(IDLE_SECONDS), "--linger", "3",
     ]  # fmt: skip
     run(command, delivery.hear, log_path=log_path, deadline_seconds=_CONSUME_SECONDS)
     return delivery

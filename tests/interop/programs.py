@@ -20,6 +20,10 @@ from .builds import cpp_program, go_program, java_program, node_program
 
 Report = dict[str, Any]
 
+# A consumer that hears of nothing for so long has got all. Its heart beats come each 30 s; a stock
+# one whose subscription changed while it sent one says so with the next, and until then brokers
+# refuse its pulls (SUBSCRIPTION_NOT_LATEST).
+IDLE_SECONDS: Final = 75
 _STDERR_BYTES_SHOWN: Final = 2000
 
 
@@ -139,7 +143,12 @@ def send_command(
 
 
 def consume_command(
-    program: StockProgram, *, namesrv: str, topic: str, expect: int, idle_seconds: int
+    program: StockProgram,
+    *,
+    namesrv: str,
+    topic: str,
+    expect: int,
+    idle_seconds: int = IDLE_SECONDS,
 ) -> list[str]:
     """Return the command that consumes a topic from its beginning in a group of its own."""
     command = [

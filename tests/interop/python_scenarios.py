@@ -43,7 +43,13 @@ async def known(reader: PullConsumer | LitePullConsumer, topic: str) -> list[Mes
 
 async def fill(namesrv: str, topic: str, count: int) -> list[SendResult]:
     """Sends the numbers from 0 on, and waits until consumers can find the topic."""
-    async with Producer(namesrv) as producer, PullConsumer(namesrv) as reader:
+    # A broker that is slow to answer would else get, and store, the same number again.
+    config = ProducerConfig(
+        client=ClientConfig(silence_max_s=PATIENCE_S),
+        timeout_s=PATIENCE_S,
+        attempt_timeout_s=PATIENCE_S,
+    )
+    async with Producer(namesrv, config=config) as producer, PullConsumer(namesrv) as reader:
         sent = [await producer.send(Message(topic, b"%d" % number)) for number in range(count)]
         await known(reader, topic)
         return sent

@@ -198,7 +198,7 @@ class Pair:
         run(
             consume_command(
                 CLIENT, namesrv=self.namesrv, topic=TOPIC,
-                expect=len(sending.acknowledged), idle_seconds=40,
+                expect=len(sending.acknowledged),
             ),
             consuming.hear,
             log_path=self.folder / "consume.log",

@@ -52,7 +52,7 @@ def test_stock_client_finds_a_stock_broker_through_our_name_server(
     run(
         consume_command(
             program, namesrv=mixed_cluster.namesrv, topic=topic,
-            expect=len(sending.acknowledged), idle_seconds=30,
+            expect=len(sending.acknowledged),
         ),
         consuming.hear,
         log_path=tmp_path / "consume.log",

@@ -39,7 +39,6 @@ CHOSEN = [
 # Programs at a time: two cores, and brokers that need them too. A sender waits for disks mostly.
 SENDERS_AT_A_TIME = 3
 CONSUMERS_AT_A_TIME = 2
-IDLE_SECONDS = 40
 DEADLINE_SECONDS = 900.0
 
 
@@ -112,7 +111,7 @@ class Round:
             consuming = Consuming(program.name, corpora, program.orderly)
             command = consume_command(
                 program, namesrv=self.namesrv, topic=self.topic,
-                expect=total, idle_seconds=IDLE_SECONDS,
+                expect=total,
             )  # fmt: skip
             outcome = run(
                 command,
