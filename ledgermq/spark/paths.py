@@ -38,9 +38,16 @@ def local_path(option: str, text: str) -> Path:
     if scheme is not None:
         if scheme[1].lower() != "file":
             allowed = "a path in the file system, the same on every worker"
-            raise OptionError(option, text, allowed)
+            raise OptionError(option, text, f"{allowed}{who_reads(text)}")
         text = text[len(_FILE) :].removeprefix("//")
     return Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def who_reads(text: str) -> str:
+    """Returns who takes a path that is refused, "" where nobody may."""
+    if not text.lower().startswith("hdfs:"):
+        return ""
+    return " (only Spark's own readers and writers have a client for hdfs:)"
 
 
 def spark_path(path: Path) -> str:

@@ -21,7 +21,7 @@ from pyarrow.fs import (
 )
 
 from ledgermq.spark.errors import OptionError
-from ledgermq.spark.paths import check_shared, local_path
+from ledgermq.spark.paths import check_shared, local_path, who_reads
 
 _S3A: Final = re.compile(r"s3a://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.*)")
 _PLACE_ALLOWED: Final = (
@@ -110,7 +110,7 @@ class Storage:
         self.is_local = found is None
         if found is None:
             if re.match(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/", text):
-                raise OptionError(option, text, _PLACE_ALLOWED)
+                raise OptionError(option, text, f"{_PLACE_ALLOWED}{who_reads(text)}")
             self._base = str(local_path(option, text))
             if re.search("[%?#]", self._base):
                 # deltalake decodes the first, pyiceberg cuts a path at the others.

@@ -19,6 +19,7 @@ from ledgermq.spark.segment_audit import piece_checksums
 from ledgermq.spark.segment_plan import SegmentRange, find_log, find_members, plan_segments
 from ledgermq.spark.segment_source import SegmentsDataSource
 from ledgermq.spark.segment_walk import read_entries, read_segment
+from ledgermq.spark.tables.storage import Storage, StoreKeys
 from tests.certificate_files import FOLDER, write_tls_file
 from tests.spark.log_files import make_record, write_ledger, write_plain
 
@@ -60,8 +61,12 @@ def test_a_path_is_made_absolute(here: Path, text: str, expected: str) -> None:
 @pytest.mark.parametrize("text", ["hdfs://h:9000/n0", "s3a://bucket/n0", "hdfs:/n0"])
 def test_other_kinds_of_file_systems_are_refused(text: str) -> None:
     words = f"option --path is '{text}'; allowed: a path in the file system"
-    with pytest.raises(OptionError, match=words):
+    with pytest.raises(OptionError, match=words) as caught:
         local_path("--path", text)
+    assert ("Spark's own readers and writers" in str(caught.value)) == text.startswith("hdfs:")
+    if text.startswith("hdfs:"):
+        with pytest.raises(OptionError, match="Spark's own readers and writers"):
+            Storage("TARGET", text, StoreKeys())
     if not text.startswith("s3a:"):
         with pytest.raises(OptionError, match="a path in the file system"):
             find_members(text)
